@@ -90,8 +90,8 @@ class CachedStateMapper(StateMapper):
         if is_tensor:
             made = _rows.detached(made)
             with self._lock:
-                # If the parameters changed while rows were generated, the rows are returned, but not
-                # cached.
+                # If the parameters changed while rows were generated, the rows are returned, but
+                # not cached.
                 if stamp == self._stamp == self.mapper.stamp() and self._fits(made):
                     self._keep(made, list(missing))
         if len(missing) == len(keys):
