@@ -200,7 +200,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
         LazyStackedTensorDict: The stack.
 
     Raises:
-        RuntimeError: If there is none, or the numbers of batch dimensions differ.
+        RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -235,7 +235,7 @@ def maybe_dense_stack(
         A TensorDict, tensor or `LazyStackedTensorDict`.
 
     Raises:
-        RuntimeError: If there is none, or the numbers of batch dimensions differ.
+        RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
 
     Example:
         >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
@@ -669,7 +669,7 @@ def unravel_key(key: Any) -> Any:
 
 @set_module("tenfold")
 def unravel_key_list(keys: Any) -> list[Any]:
-    """Flattens each key of a list: `unravel_key`.
+    """Flattens each key of a list, like `unravel_key`.
 
     Args:
         keys: A list or tuple of keys or paths of keys.
