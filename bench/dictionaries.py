@@ -26,7 +26,7 @@ from harness import (
 
 import tenfold
 
-KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals apply to 20 M as well
+KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals hold for 20 M keys too
 IS_LARGE = KEYS > 5_000_000  # limits contenders to those that fit memory and end in minutes
 DIMENSIONS = 32
 BATCH = 256
@@ -37,7 +37,7 @@ PAIRS_AT_ONCE = 256
 
 
 def _keys(count: int) -> list[str]:
-    """16 to 22 bytes each, in random order."""
+    """Returns the keys, each of 20 to 22 bytes, in random order."""
     rng = random.Random(0)
     return [f"{rng.getrandbits(48):012x}/{rng.randrange(1000)}{i:06d}"[:22] for i in range(count)]
 
