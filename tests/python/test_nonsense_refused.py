@@ -118,7 +118,7 @@ def test_a_tensorclass_may_have_a_field_called_stack_dim(tmp_path):
 
 
 class Calls:
-    """Pickled as the call of a function."""
+    """An object that is pickled as the call of a function."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments

@@ -1,4 +1,4 @@
-"""Keys are added and values changed, while others read."""
+"""Keys are added and values changed while other handles and processes read."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _raising(pairs):
 
 
 def _own_bytes():
-    """Memory of this process, without pages of files, which the system keeps while it has room."""
+    """Returns the memory of this process without pages of files, as the system may drop these."""
     status = open("/proc/self/status").read()  # noqa: SIM115
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 
