@@ -100,7 +100,7 @@ def add(described: dict[str, object], counts: dict[str, dict[int, int]]) -> None
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "coverage")
-    parser.add_argument("--what", default="", help="what the record says that was run")
+    parser.add_argument("--what", default="", help="text of the record: what was run")
     parser.add_argument("--corpus-only", action="store_true", help="run only the fuzz targets")
     parser.add_argument("--no-run", action="store_true", help="use the counters of earlier runs")
     parser.add_argument("--record", type=Path, default=RECORD)

@@ -198,7 +198,7 @@ class Growing(Closing):
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
 
-        tensordict, which reads meta.json only, sees the rows of the last flush.
+        tensordict, which reads meta.json only, reads the rows of the last flush.
         """
         self._require_writer("flush")
         self._native.flush()

@@ -808,7 +808,7 @@ class Workers:
 def _loader_iterator(dataset: Any) -> Any:
     """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
 
-    Only that iterator knows how many prefetched batches were returned to the caller.
+    Only that iterator counts how many prefetched batches were returned to the caller.
     """
     kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
 

@@ -395,8 +395,8 @@ def device(td: Any) -> Any:
         opened = td._opened
         where = f"{opened.path}: " if opened is not None else ""
         raise UnsupportedError(
-            f'{where}device: expected one that this torch knows, found "{td._device}"; '
-            "clear_device_() forgets it"
+            f'{where}device: expected a device of this torch, found "{td._device}"; '
+            "clear_device_() removes it"
         ) from error
 
 
