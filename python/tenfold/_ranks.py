@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# How long a rank waits for another one, which may be writing for long, before it raises an error.
+# How long a rank waits for another rank, which may write for long, before it raises an error.
 # If the process of a rank ends, the others get an error at once.
 _TIMEOUT = timedelta(minutes=30)
 
@@ -119,7 +119,7 @@ class Ranks:
             sys.modules["torch"].distributed.destroy_process_group(self._group)
 
     def _gather(self, message: Any) -> list[Any]:
-        """All-gathers JSON values, not pickles, so no rank executes what another one sends."""
+        """All-gathers JSON values, not pickles, so no rank executes code that another rank sends."""
         torch = sys.modules["torch"]
         distributed = torch.distributed
         data = json.dumps(message).encode()

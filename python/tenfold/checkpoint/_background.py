@@ -40,7 +40,7 @@ class SaveHandle(Future[Path]):
 
 
 class Writer:
-    """Runs saves, in the calling thread or in another one.
+    """Runs saves, in the calling thread or in another thread.
 
     Args:
         on_error: ``"raise"``: the next call raises the exception of a failed save. ``"warn"``: a

@@ -133,7 +133,7 @@ class SavePlanner(DefaultSavePlanner):
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
         _, metadata = super().create_global_plan(all_plans)
-        # Locations of the last save do not apply to this one.
+        # Locations of the last save do not apply to this save.
         return [dataclasses.replace(plan, storage_data=None) for plan in self.global_plan], metadata
 
     def _packed_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
