@@ -119,7 +119,7 @@ class Ranks:
             sys.modules["torch"].distributed.destroy_process_group(self._group)
 
     def _gather(self, message: Any) -> list[Any]:
-        """All-gathers JSON values, not pickles, so no rank executes code that another rank sends."""
+        """All-gathers JSON values, not pickles, so no rank executes code from another rank."""
         torch = sys.modules["torch"]
         distributed = torch.distributed
         data = json.dumps(message).encode()
