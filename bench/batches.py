@@ -42,7 +42,7 @@ def _field(dtype: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def transitions(work: Path) -> Path:
-    """The content of a replay buffer: 2 x float32[84] and 6 scalars, 2 M rows, 701 bytes each."""
+    """Writes 2 M rows as in a replay buffer: 2 x float32[84] and 6 scalars, 701 bytes a row."""
     path = work / "transitions"
     if not path.exists():
         rng = np.random.default_rng(0)
@@ -64,7 +64,7 @@ def transitions(work: Path) -> Path:
 
 
 def _take(batches, count: int) -> None:
-    """Takes `count` batches, continuing with the next epoch at the end of one."""
+    """Takes `count` batches. At the end of an epoch it continues with the next epoch."""
     for _ in itertools.islice(batches, count):
         pass
 
@@ -75,14 +75,14 @@ def _endless(loader):
 
 
 def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
-    """Batches in an endless shuffled order, gathered with one `index_select` per field."""
+    """Yields batches without end, of shuffled rows gathered with one `index_select` per field."""
     for _ in range(count):
         index = torch.randint(0, rows, (BATCH,))
         yield {name: torch.index_select(column, 0, index) for name, column in columns.items()}
 
 
 class _Rows(torch.utils.data.Dataset):
-    """A data set as users write it: a dict of tensors for each row."""
+    """A Dataset of torch as users write it: each row is a dict of tensors."""
 
     def __init__(self, columns: dict[str, torch.Tensor]) -> None:
         self.columns = columns
@@ -185,7 +185,7 @@ def first_batch(work: Path, repetitions: int) -> Result:
 
 
 def frames(work: Path) -> Path:
-    """Images as uint8 [84, 84, 4]: 28 KB per row."""
+    """Writes images, uint8 [84, 84, 4], of 28 KB a row."""
     path = work / "frames"
     if not path.exists():
         pixels = torch.randint(0, 256, (FRAMES, 84, 84, 4), dtype=torch.uint8)
@@ -301,7 +301,7 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
 
 
 def documents(work: Path) -> Path:
-    """Token sequences of 1 to 599 int32: a ragged column."""
+    """Writes a ragged column of token sequences, each of 1 to 599 int32."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 600, DOCUMENTS)
     tokens = rng.integers(0, 50_000, lengths.sum()).astype(np.int32)
@@ -397,8 +397,10 @@ def views(work: Path, repetitions: int) -> Result:
     half = ROWS // 2
 
     def opened() -> tenfold.Dataset:
-        """Opens the data set with its own mappings. The limit is how much of the page tables is
-        cached, so a contender that shared mappings would profit from those that ran before.
+        """Opens the data set with its own mappings, for a fair comparison.
+
+        The CPU caches of page table entries limit the speed. A contender that shared its mappings
+        would find entries there from the contenders before it.
         """
         dataset = tenfold.Dataset(path)
         for name in dataset.columns:
@@ -411,9 +413,10 @@ def views(work: Path, repetitions: int) -> Result:
     seeds = itertools.count()
 
     def loaders(made: Callable[[], tenfold.Dataset]) -> Iterator[Iterator]:
-        """Alternates: the location of memory can make a difference of a tenth.
+        """Yields batches of 4 loaders in turn, as the location of memory changes times by a tenth.
 
-        Each has its own order: the rows that another one has just read are in the caches.
+        Each loader has its own order, because rows that another loader has just read are in the
+        CPU caches.
         """
         options = {"shuffle": True, "num_threads": 1, "drop_last": True}
         loaders = [
@@ -422,7 +425,7 @@ def views(work: Path, repetitions: int) -> Result:
         return itertools.cycle([_endless(loader) for loader in loaders])
 
     def halves() -> list[tenfold.Dataset]:
-        # The same files: how large the pages of other files are in the page cache is random.
+        # Halves of the same files: the page cache has pages of a random size for each file.
         return halves_of(opened(), opened())
 
     def halves_of_one() -> list[tenfold.Dataset]:
@@ -452,7 +455,7 @@ def views(work: Path, repetitions: int) -> Result:
 
 
 def _held() -> dict[str, float]:
-    """Resources of this process: MiB of private memory, descriptors, maps."""
+    """Returns the resources of this process: MiB of private memory, descriptors and maps."""
     status = Path("/proc/self/status").read_text().splitlines()
     own = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
     return {
@@ -463,7 +466,7 @@ def _held() -> dict[str, float]:
 
 
 def steady(work: Path, repetitions: int) -> Result:
-    """20 epochs with one loader; the last one must hold no more resources than the third."""
+    """Runs 20 epochs with one loader, whose resources may grow by 2 % from epoch 3 to 20."""
     dataset = tenfold.Dataset(transitions(work)).range(0, 200_000)
     loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
     starts = Timing()

@@ -1,4 +1,4 @@
-"""Calls of TensorDict in Python against tensordict's; short ones are timed many times over."""
+"""Calls of TensorDict against those of tensordict. Short calls are repeated within one timing."""
 
 from __future__ import annotations
 

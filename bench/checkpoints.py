@@ -1,7 +1,7 @@
 """CheckpointManager: stalls, durable saves, sharing, restoring, listing, and steps during a save.
 
-The state is GPT-2 small with that of Adam, 592 tensors, 1.5 GB; `run.py --width 128` makes it
-smaller.
+The state is that of GPT-2 small and of Adam: 592 tensors, 1.5 GB. `run.py --width 128` uses a
+smaller model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WIDTH = 768
 NUM_STEPS = 1000
 NUM_CALLS = 10_000
 UNCHANGED = 0.9
-BESIDE_REPETITIONS = 3  # each waits for three saves of the whole state
+BESIDE_REPETITIONS = 3  # few, as each one waits for three saves of the whole state
 
 Tree = dict[str, torch.Tensor]
 
@@ -49,7 +49,7 @@ def size_of(tree: Tree) -> str:
 
 
 def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object]:
-    """Each call saves the next step, with a changed state."""
+    """Returns a function that changes the state and saves it as the next step."""
     steps = itertools.count(1)
 
     def run() -> object:
@@ -59,7 +59,7 @@ def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object
 
 
 def memcpy_into(tree: Tree) -> Callable[[], None]:
-    """Copies every tensor, with one thread, to memory that is already mapped."""
+    """Returns a function that copies every tensor, with one thread, to memory already mapped."""
     copies = {key: torch.empty_like(tensor).fill_(0) for key, tensor in tree.items()}
     pairs = [
         (copies[key].data_ptr(), tensor.data_ptr(), tensor.nbytes) for key, tensor in tree.items()
@@ -74,7 +74,7 @@ def memcpy_into(tree: Tree) -> Callable[[], None]:
 
 
 def quiet(work: Callable[[], object]) -> Callable[[], object]:
-    """Calls `work` without the warning that the state has not changed: nothing is trained here."""
+    """Wraps `work` to hide the warning of an unchanged state, as nothing is trained here."""
 
     def run() -> object:
         with warnings.catch_warnings():
@@ -103,7 +103,7 @@ def checkpoint_stall(work: Path, repetitions: int) -> Result:
 
 
 def durable_file(tree: Tree, path: Path) -> Callable[[], None]:
-    """Writes with safetensors, and makes the file durable."""
+    """Returns a function that writes with safetensors, and makes the file durable."""
 
     def run() -> None:
         safetensors.torch.save_file(tree, path)
@@ -155,7 +155,7 @@ def checkpoint_durable(work: Path, repetitions: int) -> Result:
 
 
 def last_layers(tree: Tree) -> list[str]:
-    """Layers from the last one on, with the state of Adam: a training that froze the others."""
+    """Returns the names of the last layers and their Adam state, as if the others were frozen."""
     changing: list[str] = []
     for number in reversed(range(12)):
         changing += [name for name in tree if f".h.{number}." in name]
@@ -167,7 +167,7 @@ def last_layers(tree: Tree) -> list[str]:
 
 
 def smallest_tensors(tree: Tree) -> list[str]:
-    """The most files that a tenth of the bytes can be in."""
+    """Returns the names of the smallest tensors, as many as the changed share of bytes allows."""
     changing: list[str] = []
     for name in sorted(tree, key=lambda name: tree[name].nbytes):
         if sum(tree[key].nbytes for key in changing) >= num_bytes(tree) * (1 - UNCHANGED):
@@ -199,7 +199,7 @@ def share(
                 tree[key].add_(1)
             manager.wait()
             warm_memory(folder, num_bytes(tree))
-            os.sync()  # removals of earlier steps, which the journal writes in the background
+            os.sync()  # the journal would write removals of earlier steps during the timed save
 
         return Contender(save, change)
 
@@ -225,7 +225,7 @@ def checkpoint_share(work: Path, repetitions: int) -> Result:
 
 
 def checkpoint_share_small(work: Path, repetitions: int) -> Result:
-    """Nearly all files change, and each is created and synced: there is less to gain."""
+    """Nearly all files change, and each is created and synced, so sharing the rest saves less."""
     title = "the smallest tensors changed"
     return share(work, repetitions, "checkpoint_share_small", title, smallest_tensors, [])
 
@@ -317,7 +317,7 @@ def checkpoint_should_save(work: Path, repetitions: int) -> Result:
 
 
 def training_step() -> Callable[[], None]:
-    """Forward, backward and AdamW of a small network, with one thread."""
+    """Returns a step, with one thread, of a small network: forward, backward and AdamW."""
     model = torch.nn.Sequential(
         torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512)
     )
@@ -334,7 +334,7 @@ def training_step() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def group_of_one(work: Path) -> Iterator[None]:
-    """A process group of this process, which the PROCESS saves of torch need."""
+    """Makes a process group of this process only. AsyncCheckpointerType.PROCESS needs a group."""
     store = torch.distributed.FileStore(str(work / "store"), 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="0")
@@ -345,7 +345,7 @@ def group_of_one(work: Path) -> Iterator[None]:
 
 
 def checkpoint_beside(work: Path, repetitions: int) -> Result:
-    """Training steps from the moment on that a save has returned, each with one thread."""
+    """Times training steps of one thread right after a save in the background has returned."""
     tree = state()
     step = training_step()
     manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True)

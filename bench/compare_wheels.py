@@ -24,7 +24,7 @@ AT_MOST = 1.05
 
 
 def measure(site: Path, names: list[str], repetitions: int, scratch: Path) -> list[dict]:
-    """The results of bench/run.py with the package that is unpacked in `site`."""
+    """Returns the results of bench/run.py with the package that is unpacked in `site`."""
     results = scratch / "results.json"
     subprocess.run(
         [
@@ -39,7 +39,7 @@ def measure(site: Path, names: list[str], repetitions: int, scratch: Path) -> li
 
 
 def add(rows: dict[str, float], missed: dict[str, int], found: list[dict]) -> None:
-    """Takes the smallest time of each row of tenfold, and counts missed goals."""
+    """Keeps the smallest time of each row of tenfold, and counts missed goals."""
     for result in found:
         for contender in result["ours"]:
             name = f"{result['name']}: {contender}"

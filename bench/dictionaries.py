@@ -26,18 +26,18 @@ from harness import (
 
 import tenfold
 
-KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals apply to 20 M as well
-IS_LARGE = KEYS > 5_000_000  # limits contenders to those that fit memory and end in minutes
+KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals hold for 20 M keys too
+IS_LARGE = KEYS > 5_000_000  # then only contenders that fit memory and end in minutes run
 DIMENSIONS = 32
 BATCH = 256
-# Commit after this many keys: a single transaction of lmdb with 20 M keys takes hours.
+# Number of keys per transaction of lmdb: a single one of 20 M keys takes hours.
 KEYS_A_COMMIT = 1_000_000
-# Number of live tensors: with more, Python's garbage collector takes longer than building.
+# Limit of live tensors: with more of them, garbage collection takes longer than the build.
 PAIRS_AT_ONCE = 256
 
 
 def _keys(count: int) -> list[str]:
-    """16 to 22 bytes each, in random order."""
+    """Returns the keys, each of 20 to 22 bytes, in random order."""
     rng = random.Random(0)
     return [f"{rng.getrandbits(48):012x}/{rng.randrange(1000)}{i:06d}"[:22] for i in range(count)]
 
@@ -66,7 +66,7 @@ def _pairs(keys: list[str], values: np.ndarray) -> Iterator[tuple[str, torch.Ten
 
 
 def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """In insertion order."""
+    """Writes the keys to lmdb in insertion order."""
     shutil.rmtree(path, ignore_errors=True)
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -78,7 +78,7 @@ def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
 
 
 def _build_small_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """In key order, which fills lmdb's pages: a third of the size for 20 M keys."""
+    """Writes to lmdb in key order, which fills the pages: a third of the size for 20 M keys."""
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     order = np.argsort(np.array(keys, dtype=np.bytes_))
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -97,7 +97,7 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
 
 
 def _parts(path: Path) -> list[torch.Tensor]:
-    """Each file of a dictionary as one row per key."""
+    """Returns each file of a dictionary as an array of one row per key."""
     files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
     sizes = [file.stat().st_size // KEYS for file in files]
     return [

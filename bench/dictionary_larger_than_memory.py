@@ -19,14 +19,14 @@ import tenfold
 KEYS = 12_000_000
 DIMENSIONS = 32
 BATCH = 256
-# The process itself takes 0.2 GiB; the rest is a quarter of the 2 GB of the dictionary.
+# The process takes 0.2 GiB. The rest can cache a quarter of the 2 GB of the dictionary.
 MEMORY_BYTES = 11 << 26
 WARM_UP_KEYS = 60_000
 KEYS_READ = 40_960
 FIRST_KEYS = 8 * BATCH
 
-# Prints, for each run of lookups, seconds, pages read from the device, and major page faults of the
-# lookups. Keys are derived from numbers, so that no list of them takes memory.
+# Prints for each run of lookups the seconds, the pages read from the device, and the major faults.
+# Keys are derived from numbers, so that no list of keys takes memory.
 CODE = """
 import random, resource, sys, time
 import tenfold, torch
@@ -39,7 +39,7 @@ def pages_read():
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes")) / 4096
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-# Runs the code to measure once, so that it is in memory.
+# Runs the measured code once before, so that its machine code is in memory.
 small = [key(number) for number in range(4096)]
 words = tenfold.MappedDict(path + "-small")
 words.get_many(small), words[small[0]]

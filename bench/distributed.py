@@ -38,12 +38,12 @@ import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
 RANKS = 2
-SAVING_RANKS = 4  # of the checkpoint that RANKS load
+SAVING_RANKS = 4  # ranks that save the checkpoint that RANKS ranks load
 WRITE_BYTES = 8 << 20
 
 
 def small_state(count: int, mesh: Any) -> dict[str, Any]:
-    """Tensors of 1 KiB, half of each on each rank."""
+    """Returns tensors of 1 KiB, half of each tensor on each rank."""
     local = torch.rand(128)
     return {
         f"layer.{i}": DTensor.from_local(local.clone(), mesh, [Shard(0)], run_check=False)
@@ -52,7 +52,7 @@ def small_state(count: int, mesh: Any) -> dict[str, Any]:
 
 
 def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
-    """Twelve matrices of float32, split by rows, each filled with the number of the row."""
+    """Returns twelve float32 matrices, split by rows; each row is filled with its number."""
     all_rows = max(1, num_bytes // 12 // 4096 // 4 // SAVING_RANKS) * SAVING_RANKS
     rows = all_rows // mesh.size()
     numbers = torch.arange(mesh.get_rank() * rows, (mesh.get_rank() + 1) * rows)
@@ -65,7 +65,7 @@ def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
 
 
 def write_plainly(state: dict[str, Any], path: Path) -> None:
-    """Writes the bytes of this rank to one file shared by both, with pwrite and fsync."""
+    """Writes the bytes of this rank to one file shared by both ranks, with pwrite and fsync."""
     rank = dist.get_rank()
     total = sum(tensor.to_local().nbytes for tensor in state.values())
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
@@ -79,7 +79,7 @@ def write_plainly(state: dict[str, Any], path: Path) -> None:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds until all ranks are done."""
+    """Returns the seconds until all ranks are done."""
     dist.barrier()
     begin = time.perf_counter()
     call()
@@ -151,7 +151,7 @@ def loading(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float
 
 
 def resharded(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
-    """As `loading`, and compares what was loaded with the state."""
+    """Like `loading`, and compares the loaded tensors with the state."""
     right = {name: tensor.to_local().clone() for name, tensor in state.items()}
 
     def checked(load: Callable[[], float]) -> Callable[[], float]:
@@ -175,7 +175,7 @@ def sync_files(folder: Path) -> None:
 
 
 def whole_files(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
-    """One file of whole tensors, which programs without torch.distributed read."""
+    """Saves one file of whole tensors, which programs without torch.distributed can read."""
     path, shards, whole = folder / "new.safetensors", folder / "shards", folder / "whole"
 
     def ours() -> float:
@@ -235,7 +235,7 @@ def measure_saves_and_loads(arguments: argparse.Namespace, folder: Path) -> None
 
 
 def save_for_others(arguments: argparse.Namespace, folder: Path) -> None:
-    """Saves what `measure_resharded` loads."""
+    """Saves the checkpoint that `measure_resharded` loads."""
     state = large_state(int(arguments.gigabytes * 1e9), init_device_mesh("cpu", (SAVING_RANKS,)))
     for save in saving(state, folder).values():
         save()

@@ -20,7 +20,7 @@ def batch_of(rows: int) -> dict[str, torch.Tensor]:
 
 
 def append_large(work: Path, repetitions: int) -> Result:
-    """512 MiB in batches of 8 MiB, 2 columns."""
+    """Appends 512 MiB in batches of 8 MiB with 2 columns."""
     batch = {"x": torch.rand(2048, 1000), "y": torch.rand(2048, 24)}
     batches = 64
     path, plain = work / "append-large", work / "append-plain"
@@ -57,7 +57,7 @@ def append_large(work: Path, repetitions: int) -> Result:
 
 
 def append_small(work: Path, repetitions: int) -> Result:
-    """256 rows of 8 fields, 100 times."""
+    """Appends 256 rows of 8 fields, 100 times."""
     rows, times = 256, 100
     batch = batch_of(rows)
     path, ring_path, theirs = work / "append", work / "ring", work / "append-td"

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Contender:
-    """`run` is timed; `before` and `after` are not. `after` gets `run`'s result."""
+    """One measured program. `run` is timed; `before` and `after(result of run)` are not."""
 
     run: Callable[[], object]
     before: Callable[[], object] = lambda: None
@@ -47,7 +47,7 @@ class Timing:
 
 @dataclass
 class Goal:
-    """`ours` against `other`: the ratio other / ours should be at least `at_least`.
+    """A goal for the times of two contenders: other / ours should be at least `at_least`.
 
     Without `other`, the median of `ours` should be at most `at_most_seconds`.
     """
@@ -68,12 +68,12 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     def ours(self) -> list[str]:
-        """The contenders of tenfold: by name, or named by a goal."""
+        """Returns the names that begin with "tenfold" or are `ours` of a goal."""
         with_goal = {goal.ours for goal in self.goals}
         return [name for name in self.timings if name.startswith("tenfold") or name in with_goal]
 
     def verdicts(self) -> list[tuple[str, str, float, float, bool]]:
-        """(goal, unit, target, measured, met) by medians."""
+        """Returns (goal, unit, target, measured, met) for each goal, from medians."""
         found = []
         for goal in self.goals:
             ours = self.timings[goal.ours].median
@@ -129,9 +129,9 @@ class Result:
 
 
 def run_once(contender: Contender, collects: bool = True) -> tuple[float, int]:
-    """Returns seconds, and the MiB that the machine gave back to its host during the run.
+    """Returns the seconds, and the MiB that the machine gave back to its host during the run.
 
-    `collects`: collect garbage first.
+    With `collects`, collects garbage before the run.
     """
     contender.before()
     before = given_back_mib()
@@ -160,10 +160,10 @@ def compare(
 ) -> Result:
     """Times all contenders, and reports the results.
 
-    In each repetition, `slices` runs of each contender are interleaved, and their sum counts. So a
-    disturbance that is longer than a run affects all contenders alike. Garbage is collected before
-    the first slice only, because it takes longer than runs that need many slices.
-    `warm_up`: run once first, without counting it.
+    In each repetition, `slices` runs of each contender are interleaved, and the sum of their times
+    counts. So a disturbance that is longer than a run affects all contenders alike. Garbage is
+    collected before the first slice only: collecting takes longer than the short runs that need
+    many slices. With `warm_up`, each contender first runs once untimed.
     """
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
@@ -188,7 +188,7 @@ def compare(
 
 
 def load_raw() -> ctypes.CDLL:
-    """Loads bench/raw.cpp, compiled again if it is newer than its library."""
+    """Loads the library of bench/raw.cpp. Compiles it first if the source is newer."""
     source, library = ROOT / "bench" / "raw.cpp", ROOT / "build" / "bench" / "libraw.so"
     if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ def load_raw() -> ctypes.CDLL:
 
 
 class Blocks:
-    """Addresses and sizes of tensors, as the functions of raw.cpp take them."""
+    """Addresses and sizes of tensors, in the form that the functions of raw.cpp take."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self.tensors = tensors
@@ -214,7 +214,7 @@ class Blocks:
 
 
 def bare_copies(columns: list[torch.Tensor], count: int, batch: int) -> Callable[[], None]:
-    """Copies `count` batches of rows chosen in advance, and does nothing else."""
+    """Returns a function that only copies `count` batches of rows, chosen in advance."""
     raw = load_raw()
     rows = torch.randint(0, len(columns[0]), (count, batch))
     outputs = [torch.empty(batch, *column.shape[1:], dtype=column.dtype) for column in columns]
@@ -246,15 +246,15 @@ def remove(path: Path) -> None:
 
 
 # If a virtual machine gives free pages back to its host, the next use of such a page takes ten
-# times as long. So memory is used right before a timed run, which then reuses the same pages. The
-# run is repeated if pages were given back to the host during it: more than a limit per second,
-# because some are in every run of minutes.
+# times as long. So memory is used right before a timed run, which then reuses the same pages. A run
+# is repeated if it gave back more than DISTURBING_MIB per second. The limit is a rate because every
+# run of minutes gives back some pages.
 MOST_ATTEMPTS = 3
 DISTURBING_MIB = 16
 
 
 def given_back_mib() -> int:
-    """Memory that this machine has given back to its host; 0 if the kernel does not count it."""
+    """Returns the MiB given back to the host of this machine; 0 if the kernel has no count."""
     try:
         text = Path("/sys/module/page_reporting/parameters/reported_kib").read_text()
     except OSError:
@@ -263,7 +263,10 @@ def given_back_mib() -> int:
 
 
 def warm_memory(beside: Path, size_bytes: int = 0) -> None:
-    """Makes free memory available without the host, as on a busy machine: at least `size_bytes`."""
+    """Makes at least `size_bytes` of free memory usable without a request to the host.
+
+    A busy machine has such memory.
+    """
     scratch = beside.parent / "warm-memory"
     with scratch.open("wb", buffering=0) as file:
         for _ in range(max(size_bytes, WARM_BYTES) // len(_ZEROS) + 1):
@@ -276,7 +279,7 @@ _ZEROS = bytes(16 << 20)
 
 
 def fresh(path: Path, size_bytes: int = 0) -> None:
-    """Removes the path, and warms memory: at least `size_bytes`."""
+    """Removes the path, and warms memory of at least `size_bytes`."""
     remove(path)
     warm_memory(path, size_bytes)
 
@@ -307,8 +310,8 @@ def hold_in_memory(*folders: Path) -> None:
     """Keeps the files of these folders in the page cache until the process ends.
 
     Otherwise a system that reclaims idle memory (DAMON, on the machine of the published results)
-    may evict some pages between two contenders. They come back as small pages, which are read 2.5
-    times as slowly as large ones in random order.
+    may evict some pages between two contenders. Read again, they are small pages in the page cache,
+    and random reads of small pages take 2.5 times as long as of large ones.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for file in (file for folder in folders for file in folder.rglob("*")):
@@ -348,13 +351,11 @@ def memory_note(what: str, most_mib: float, prepare: str, work: str, *arguments:
     return f"{what}: {grown:.1f} MiB (wanted <= {most_mib:g}): {verdict}"
 
 
-COLD_BYTES = 2 << 30  # more than what is read
+COLD_BYTES = 2 << 30  # more than a run reads
 
 
 def cold() -> None:
-    """Drops the page cache, and makes free memory available: reads have to wait for the device, but
-    not for pages from the host.
-    """
+    """Drops the page cache and warms memory: reads wait for the device, but not for the host."""
     drop_caches()
     with mmap.mmap(-1, COLD_BYTES) as memory:
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -363,7 +364,7 @@ def cold() -> None:
 
 
 def bytes_of(folder: Path) -> int:
-    """Total size of all files below it."""
+    """Returns the total size of all files below `folder`."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 

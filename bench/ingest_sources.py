@@ -3,7 +3,7 @@
     python bench/ingest_sources.py             both, about a minute
     python bench/ingest_sources.py --rows 0.2  a fifth of the rows
 
-Reports CPU times in addition to wall times: other work on the machine affects them less.
+Reports CPU times in addition to wall times: other work on the machine affects CPU times less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FLOATS = 38
 
 
 class CpuTime:
-    """CPU seconds of each contender, all threads."""
+    """The CPU seconds of all threads for each contender."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
@@ -72,7 +72,7 @@ def _map(path: Path, name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
 
 
 def write_parquet(path: Path, num_rows: int) -> int:
-    """38 floats, an integer and a string per row; returns the size of the decoded columns."""
+    """Writes rows of 38 floats, an integer and a string. Returns the decoded size in bytes."""
     generator = np.random.default_rng(7)
     columns: dict[str, Any] = {
         f"f{i}": generator.standard_normal(num_rows).astype(np.float32) for i in range(FLOATS)
@@ -85,7 +85,7 @@ def write_parquet(path: Path, num_rows: int) -> int:
 
 
 def pyarrow_parquet(source: Path, target: Path) -> None:
-    """As users would write it: batch by batch to memory maps, strings as bytes and end offsets."""
+    """Writes batches to memory maps as users would, with strings as bytes and end offsets."""
     opened = pq.ParquetFile(source)
     num_rows = opened.metadata.num_rows
     maps = {
@@ -114,7 +114,7 @@ def decode_only(source: Path) -> None:
 
 
 def hugging_face_parquet(source: Path, cache: Path) -> None:
-    """Its cache is Arrow columns on disk."""
+    """Loads into the cache of Hugging Face datasets, which has Arrow columns on disk."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import datasets
 
@@ -144,7 +144,7 @@ def watch():
         peak = max(peak, anonymous())
 
 source, target, warm = sys.argv[1:]
-tenfold.ingest(warm, target, progress=False)  # what is imported and started once
+tenfold.ingest(warm, target, progress=False)  # so that one-time imports and threads do not count
 done, before = threading.Event(), anonymous()
 peak = before
 watcher = threading.Thread(target=watch)
@@ -157,7 +157,7 @@ print(peak - before)
 
 
 def peak_bytes(source: Path, target: Path, warm: Path) -> int:
-    """Growth of the process's private memory while `source` is ingested."""
+    """Returns the growth of private memory of the process, in bytes, during ingest of `source`."""
     command = [sys.executable, "-c", PEAK, str(source), str(target), str(warm)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -207,7 +207,7 @@ def parquet(work: Path, num_rows: int, repetitions: int) -> Result:
 
 
 def dicts(num_rows: int) -> list[dict[str, Any]]:
-    """8 fields: four floats, two integers, a bool, a short string."""
+    """Returns dicts of 8 fields: four floats, two integers, a bool and a short string."""
     generator = random.Random(7)
     carriers = ["AA", "B6", "DL", "EV", "MQ", "UA", "US", "WN"]
     return [
@@ -269,7 +269,7 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
                 before=lambda: _fresh_folder(paths[2]),
             ),
         },
-        # Its memory maps are not durable either.
+        # The memory maps of numpy and pyarrow are not durable either.
         [Goal("tenfold, not durable", "pyarrow from_pylist -> memmap", 3.3)],
         repetitions,
     )

@@ -21,7 +21,7 @@ import tenfold
 
 RECORDS = 300_000
 DISTINCT = 50_000
-PANDAS_SHARE = 10  # it takes so long that it gets a tenth of the lines
+PANDAS_SHARE = 10  # pandas takes so long that it gets a tenth of the lines
 
 
 def _record(generator: random.Random) -> dict[str, object]:
@@ -32,7 +32,7 @@ def _record(generator: random.Random) -> dict[str, object]:
 
 
 def write_lines(path: Path, records: int = RECORDS) -> int:
-    """6 integers, 32 floats of 17 digits, a string per record; returns the bytes written."""
+    """Writes records of 6 integers, 32 floats of 17 digits and a string. Returns the file size."""
     generator = random.Random(7)
     lines = [json.dumps(_record(generator)) + "\n" for _ in range(DISTINCT)]
     with path.open("w") as file:
@@ -208,7 +208,7 @@ STREAMED = 20_000
 
 
 def plain_rows(source: Path) -> int:
-    """As users would write it: json and a tensor for each number."""
+    """Reads lines as users would: with json, and one tensor for each number."""
     count = 0
     with source.open() as lines:
         for line in lines:

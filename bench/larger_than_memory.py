@@ -21,9 +21,9 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-PEER_ROWS_READ = 512  # with readahead, a row takes milliseconds
+PEER_ROWS_READ = 512  # few: with readahead, a row takes milliseconds
 
-# Each prints the seconds for its rows, and its maximum private memory.
+# Each program prints the seconds for its rows, and its private memory in MiB.
 PREAMBLE = """
 import sys, time
 path, rows = sys.argv[1], int(sys.argv[2])

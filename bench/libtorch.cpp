@@ -52,7 +52,7 @@ void add_parameter(const std::shared_ptr<torch::nn::Module>& root, const std::st
   module->register_parameter(path.substr(begin), tensor);
 }
 
-/// Parameters like the tensors of the file, in memory that has been written once.
+/// Returns a module with parameters like the tensors of the file, in memory already written once.
 std::shared_ptr<torch::nn::Module> module_like(const tenfold::TensorDict& file) {
   auto module = std::make_shared<torch::nn::Module>();
   for (const std::string& name : file.keys()) {

@@ -20,7 +20,7 @@ BUILD = Path(os.environ.get("TENFOLD_BUILD", ROOT / "build" / "release"))
 
 
 def compiled() -> Path | None:
-    """Compiles bench/libtorch.cpp; None, with a message, if the library is missing."""
+    """Compiles bench/libtorch.cpp. Returns None, with a message, if the library is missing."""
     source, program = ROOT / "bench" / "libtorch.cpp", ROOT / "build" / "bench" / "libtorch"
     library = BUILD / "src" / "libtenfold.a"
     if not library.exists():

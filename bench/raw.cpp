@@ -1,4 +1,4 @@
-// Physical limits for the benchmarks: the same bytes through bare system calls, without a library.
+// Measures the physical limits for the benchmarks: bare system calls move the same bytes.
 // Called from Python by ctypes.
 
 #include <fcntl.h>
@@ -95,7 +95,7 @@ int raw_write_one(const char* path, std::size_t count, const char* const* blocks
   return close(fd);
 }
 
-// The sum of all 64-bit words: `num_threads` threads read the memory once.
+// Returns the sum of all 64-bit words, for which `num_threads` threads read the memory once.
 std::uint64_t raw_sum(const std::uint64_t* words, std::size_t count, int num_threads) {
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads));
   on_threads(num_threads, sums.size(), [&](std::size_t t) {
@@ -118,7 +118,7 @@ std::uint64_t raw_sum(const std::uint64_t* words, std::size_t count, int num_thr
   return total;
 }
 
-// memcpy of each block.
+// Copies each block with memcpy.
 void raw_copy(std::size_t count, char* const* to, const char* const* from, const std::size_t* sizes,
               int num_threads) {
   on_threads(num_threads, count, [&](std::size_t i) {
@@ -151,8 +151,8 @@ std::uint64_t raw_read_file(const char* path, int num_threads) {
   return total;
 }
 
-// open, fstat, map, unmap and close of `count` files `folder`/<i>: the lower bound for one file per
-// leaf.
+// Calls open, fstat, mmap, munmap and close for `count` files `folder`/<i>: the lower bound for a
+// format with one file per leaf.
 std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   const std::string prefix = std::string(folder) + "/";
   std::uint64_t total = 0;

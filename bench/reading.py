@@ -1,4 +1,4 @@
-"""Opens, single leaves, whole trees (warm and cold), copies into parameters, memory."""
+"""Opens files, reads single leaves and whole trees (warm, cold), copies to parameters; memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_all(tensors) -> None:
 
 
 def warmed(contenders: dict[str, Contender]) -> dict[str, Contender]:
-    """The same contenders, each run once right before it is timed."""
+    """Returns the same contenders, each of which runs once right before it is timed."""
     for contender in contenders.values():
         contender.twice = True
     return contenders
@@ -366,7 +366,7 @@ WORK = {
 
 
 def memory(work: Path, repetitions: int) -> Result:
-    """Not a timing: the growth of the high-water mark, in MiB, of a 512 MiB tree."""
+    """Measures no time, but the growth of the high-water mark, in MiB, with a tree of 512 MiB."""
     lines = [
         memory_note(
             f"{what}, above the tree itself",

@@ -40,7 +40,7 @@ from harness import ROOT, Result, remove, save_json, settle
 
 import tenfold
 
-# The modules whose tables are on each page of docs/performance/.
+# For each page of docs/performance/, the modules whose tables the page has.
 TOPICS = {
     "saving": (saving, snapshots, checkpoints),
     "loading": (reading, torch_files, libtorch),

@@ -1,4 +1,4 @@
-"""Saves: new, over an existing one, durable, many small leaves, checksums."""
+"""Saves to new and existing paths, durable saves, many small leaves, and checksums."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def save_archive_large(work: Path, repetitions: int) -> Result:
 
 
 def _into_one_file(work: Path, stem: str, tree: Tree) -> dict[str, Contender]:
-    """Single-file formats except `.pt` and `.tdz`, and the formats' own tools."""
+    """Saves to single-file formats except `.pt` and `.tdz`, against the tools of these formats."""
     ends = (".bin", ".npz", ".safetensors", "-td", "-np.npz")
     consolidated, npz, one, theirs, numpys = (work / f"{stem}{end}" for end in ends)
     arrays = {key: tensor.numpy() for key, tensor in tree.items()}
@@ -303,7 +303,7 @@ def save_checkpoint(work: Path, repetitions: int) -> Result:
     ends = (".pt", ".tdz", ".npz", "-torch.pt", "-raw")
     pickled, archive, npz, theirs, raw = (folder / f"all{end}" for end in ends)
 
-    # One file at a time: writers are throttled when a fifth of memory is dirty.
+    # Only one file exists at a time: Linux slows writers down when a fifth of memory is dirty.
     def alone() -> None:
         fresh_folder(folder)
 

@@ -1,6 +1,6 @@
 """Snapshots, taken and restored to existing tensors, against torchsnapshot.
 
-torchsnapshot is in .venvs/torchsnapshot (`make deps`); our own packages take precedence.
+torchsnapshot is in .venvs/torchsnapshot (`make deps`), which comes last in sys.path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OURS, THEIRS = "tenfold", "torchsnapshot"
 
 
 def upstream():
-    """torchsnapshot; None, with a message, if it is missing."""
+    """Imports torchsnapshot. Returns None, with a message, if the package is missing."""
     packages = (ROOT / ".venvs" / "torchsnapshot").glob("lib/python*/site-packages")
     sys.path.extend(str(path) for path in packages)
     try:

@@ -15,7 +15,7 @@ import tenfold
 
 ROWS, COLS, ROW_ENTRIES = 200_000, 100_000, 20
 BATCH = 256
-# As for cells and genes: wide rows, read from the device.
+# Wide rows, such as cells with their genes, for reads from the device.
 CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
 BLOCK_ROWS = 64
 AHEAD = 4  # number of batches to prefetch
@@ -23,7 +23,7 @@ AHEAD = 4  # number of batches to prefetch
 
 def _matrix(rows: int, cols: int, entries: int) -> scipy.sparse.csr_matrix:
     rng = np.random.default_rng(0)
-    # One entry in each of `entries` equal parts of the row: sorted and unique.
+    # One entry in each of `entries` equal parts of the row, so columns are sorted and unique.
     width = cols // entries
     indices = np.arange(entries, dtype=np.int32) * width
     indices = indices + rng.integers(0, width, (rows, entries), dtype=np.int32)
@@ -44,7 +44,7 @@ def matrix(work: Path) -> Path:
 
 
 def _mapped(work: Path) -> scipy.sparse.csr_matrix:
-    """scipy's matrix over mapped .npy files."""
+    """Returns a matrix of scipy over mapped .npy files."""
     parts = [np.load(work / f"{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr")]
     return scipy.sparse.csr_matrix(tuple(parts), shape=(ROWS, COLS))
 

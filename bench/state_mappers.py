@@ -1,4 +1,4 @@
-"""State mappers against what programs use instead: json, nested dicts, scipy, torch.stack."""
+"""State mappers against json, nested dicts, scipy and torch.stack, which programs use instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 4096
 
 
 def hierarchy() -> dict[str, object]:
-    """A number for each of 1,000,000 states in 10,100 levels."""
+    """Returns a number for each of 1,000,000 states in 10,100 levels."""
     generator = random.Random(0)
     return {
         f"region{a}": {
@@ -107,7 +107,7 @@ def mappers_look_up(work: Path, repetitions: int) -> Result:
 
 
 def sparse_rows(work: Path) -> tuple[scipy.sparse.csr_array, dict[tuple[int, int], int]]:
-    """40,000 states of a grid, with 16 of 2,000 features each."""
+    """Returns 16 of 2,000 features for each of 40,000 states of a grid, and a row per state."""
     generator = np.random.default_rng(0)
     side, per_row, num_cols = 200, 16, 2000
     columns = np.stack([generator.choice(num_cols, per_row, False) for _ in range(side * side)])

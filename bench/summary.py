@@ -1,4 +1,4 @@
-"""The table and the picture at the top of docs/performance.md, generated from the topics' tables.
+"""Generates the table and picture at the top of docs/performance.md from the topics' tables.
 
     python bench/summary.py          writes them, as bench/run.py --write does
     python bench/summary.py --check  exits 1 if they are out of date
@@ -24,7 +24,7 @@ BEGIN, END = "<!-- summary: begin -->", "<!-- summary: end -->"
 
 @dataclass
 class Row:
-    """One comparison: a contender of tenfold and its peers, in a table of a topic."""
+    """A row of the summary: a contender of tenfold and its peers in one table of a topic."""
 
     task: str
     topic: str
@@ -135,7 +135,7 @@ class Comparison:
 
 
 def timings(topic: str) -> dict[str, dict[str, float]]:
-    """Medians in ms of all tables of a topic: title -> contender -> ms."""
+    """Returns the medians of all tables of a topic: title -> contender -> milliseconds."""
     text = (TOPICS / f"{topic}.md").read_text(encoding="utf-8")
     tables = {}
     for section in text.split("\n### ")[1:]:
@@ -174,7 +174,7 @@ def table_of(found: list[Comparison]) -> str:
 
 
 def picture_of(found: list[Comparison]) -> str:
-    """Bars of the speedups on a logarithmic axis; a line marks the peer."""
+    """Draws bars of the speedups on a logarithmic axis. A line marks the speed of the peer."""
     left, bar, gap, width = 330, 18, 8, 820
     powers = math.ceil(math.log2(max(c.factor for c in found)))
     least = min(0, math.floor(math.log2(min(c.factor for c in found))))
@@ -213,7 +213,7 @@ def picture_of(found: list[Comparison]) -> str:
 
 
 def made() -> dict[Path, str]:
-    """The contents of the page and of the picture."""
+    """Returns the contents of the page and of the picture."""
     found = comparisons()
     head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]

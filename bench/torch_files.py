@@ -1,4 +1,4 @@
-"""Files of torch.save: opened, read (warm and cold), converted."""
+"""Opens, reads (warm and cold) and converts files of torch.save."""
 
 from __future__ import annotations
 

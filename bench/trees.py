@@ -6,17 +6,17 @@ import torch
 
 
 def large() -> dict[str, torch.Tensor]:
-    """8 tensors of 64 MiB."""
+    """Returns 8 tensors of 64 MiB."""
     return {f"w{i}": torch.rand(16, 1 << 20) for i in range(8)}
 
 
 def many(count: int = 2000, size_bytes: int = 16 << 10) -> dict[str, torch.Tensor]:
-    """`count` tensors of `size_bytes`."""
+    """Returns `count` tensors of `size_bytes`."""
     return {f"layer{i:05}.weight": torch.rand(size_bytes // 4) for i in range(count)}
 
 
 def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
-    """The 148 parameters of GPT-2 small, 124 million numbers; fewer with another width."""
+    """Returns the 148 parameters of GPT-2 small: 124 million numbers, fewer for a small width."""
     shapes: dict[str, tuple[int, ...]] = {"wte": (50257, width), "wpe": (1024, width)}
     for i in range(12):
         for key, shape in {
@@ -39,7 +39,7 @@ def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
 
 
 def gpt2_with_adam(width: int = 768) -> dict[str, torch.Tensor]:
-    """GPT-2 small with the state of Adam: 592 tensors, 1.5 GB; less with another width."""
+    """Returns GPT-2 small and the state of Adam: 592 tensors, 1.5 GB, less for a small width."""
     tree = {}
     for name, tensor in gpt2_parameters(width).items():
         tree[f"model.{name}"] = tensor

@@ -2,8 +2,8 @@
 
     python convert_pt.py old_weights new_weights
 
-A file whose pickle would run code is reported and left where it is; of the others every byte is
-compared afterwards. Exits 1 if a file was left.
+A file whose pickle would run code is reported and not converted. Every byte of a converted file is
+compared with its source. Exits with 1 if a file was not converted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import tenfold
 
 
 def convert(source: Path, target: Path) -> str | None:
-    """Writes `target`; returns why not, if `source` holds what is not a tensor or plain value."""
+    """Writes `target`; returns the reason if `source` cannot be converted without running code."""
     report = tenfold.scan(source)  # what unpickling would call; nothing is imported
     dangerous = [finding.name for finding in report.findings if finding.risk == "dangerous"]
     if dangerous:
         return f"unpickling it would call {', '.join(dangerous)}"
     try:
-        tenfold.convert(source, target)  # in bounded memory; `target` appears whole or not at all
-    except tenfold.UnsupportedError as error:  # objects of your own: the message names the key
+        tenfold.convert(source, target)  # in bounded memory; `target` is created atomically
+    except tenfold.UnsupportedError as error:  # objects of other classes: the message names the key
         return str(error)
     difference = tenfold.diff(source, target)
     assert difference.same, difference

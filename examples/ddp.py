@@ -1,13 +1,14 @@
-"""Trains with DistributedDataParallel, and goes on after any crash.
+"""Trains with DistributedDataParallel, and resumes after any crash.
 
     export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
     torchrun --nproc-per-node 2 --max-restarts 3 examples/ddp.py folder
 
-The variable gives each restart a store of its own. Otherwise torchrun keeps the store, and
-processes of gloo may find the addresses of those that ended, and wait for them.
+With this variable, torchrun creates a new store for each restart. Otherwise gloo may find the
+addresses of exited processes in the old store, and wait for these processes.
 
-Start it again with the same folder, after a crash, a SIGTERM or on another number of processes: it
-goes on at the newest step that is whole. Every process calls the manager; rank 0 writes the model.
+Start the program again with the same folder, after a crash or a SIGTERM, also with another number
+of processes: it resumes from the newest complete step. Every process calls the manager; rank 0
+writes the model.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ import tenfold
 
 
 def make_data(path: Path) -> None:
-    """2,000 rows of a regression that a small network learns."""
+    """Ingests 2,000 rows of a regression problem that a small network can learn."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(2000, 8, generator=generator)
     tenfold.ingest({"x": x, "y": x[:, :4].prod(1) + x.sum(1)}, path)
 
 
 def train(folder: Path, steps: int, die_at: int | None) -> None:
-    """Trains up to a number of steps in all, of this start and earlier ones.
+    """Trains until a total number of steps, including those of earlier runs.
 
     Args:
-        folder: Holds the data set and the checkpoints.
-        steps: Number of steps, of all starts together.
-        die_at: The step at which rank 1 of the first start exits without an error message.
+        folder: The folder of the data set and the checkpoints.
+        steps: Total number of steps of all runs.
+        die_at: The step at which rank 1 of the first run exits without an error message.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0 and not (folder / "data").exists():
@@ -51,10 +52,10 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
         tenfold.Dataset(folder / "data"), 64, shuffle=True, seed=0, rank=rank, world_size=size
     )
     state = {
-        "model": model,  # not `ddp`: its names have no prefix, so that other programs read them
+        "model": model,  # not `ddp`, whose names have a prefix that other programs do not expect
         "optimizer": optimizer,
         "loader": loader,
-        "rng": tenfold.RngState(),  # of each rank
+        "rng": tenfold.RngState(),  # saved for each rank
     }
     manager = tenfold.CheckpointManager(
         folder / "run", max_to_keep=2, best="loss", every_steps=20, async_save=True
@@ -93,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")  # "nccl" on GPUs: the manager has groups of its own
+    dist.init_process_group("gloo")  # "nccl" on GPUs; the manager creates separate gloo groups
     try:
         train(options.folder, options.steps, options.die_at)
     finally:

@@ -1,4 +1,4 @@
-"""The main job on real data: a table larger than its model, a training run, and a kill.
+"""A training on real data: a table becomes a data set, a model trains on it, a save is killed.
 
 ``make demo`` runs this file. It needs no network once the two data packages are installed, writes
 below ``build/demo`` only, and takes about a minute.
@@ -66,7 +66,7 @@ def read_flights(folder: Path) -> list[dict[str, str]]:
 
 
 def values_of(row: dict[str, str]) -> dict[str, int | str | None]:
-    """A row of numbers and strings; the file writes NA for what is missing."""
+    """Converts a row to numbers and strings; the file has NA for a missing value."""
     known = {name: cell if cell not in ("", "NA") else None for name, cell in row.items()}
     numbers = {name: None if (cell := known[name]) is None else int(cell) for name in NUMBERS}
     return numbers | {name: known[name] for name in STRINGS}
@@ -76,7 +76,7 @@ def values_of(row: dict[str, str]) -> dict[str, int | str | None]:
 
 
 class LateModel(nn.Module):
-    """Whether a flight arrives more than 15 minutes late, from what is known at departure."""
+    """Predicts from data known at departure whether a flight arrives over 15 minutes late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ while True:
 
 
 def survives(how: str, path: Path, kills: int) -> int:
-    """Counts how many of `kills` saves ended by SIGKILL leave a checkpoint that loads."""
+    """Kills `kills` saves with SIGKILL, and counts after how many the checkpoint still loads."""
     whole = 0
     for k in range(kills):
         child = subprocess.Popen(
@@ -154,7 +154,7 @@ def survives(how: str, path: Path, kills: int) -> int:
                 state = tenfold.load(path, verify=True)
             torch.manual_seed(state["step"])
             whole += all(torch.equal(t, torch.rand(16, 2**18)) for t in state["model"].values())
-        except Exception:  # whatever the reader says, the checkpoint is lost
+        except Exception:  # any error means that the checkpoint is lost
             pass
     return whole
 

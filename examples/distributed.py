@@ -1,14 +1,14 @@
-"""Trains with fully_shard on two ranks, saves one file, and goes on with three.
+"""Trains with fully_shard on two ranks, saves one file, and resumes on three ranks.
 
-The two ranks begin with the weights of a plain file, as one downloads it from the Hugging Face
-hub: each reads its part. Their checkpoint is one model.safetensors: three ranks load it into their
-own sharding, and safetensors' own safe_open reads it without knowing that there were ranks.
+The two ranks begin with weights from a plain file, such as a download from the Hugging Face hub;
+each rank reads its part. Their checkpoint is one model.safetensors. Three ranks load it into their
+own sharding, and safe_open of the safetensors package reads it like any other file.
 
     python examples/distributed.py --folder run
     python examples/distributed.py --folder run --weights model.safetensors
 """
 
-# torch documents dcp.save and dcp.load, and does not export them:
+# torch documents dcp.save and dcp.load, but does not export them:
 # pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Fine-tunes a model that lies in the layout of the Hugging Face Hub: config and safetensors.
+"""Fine-tunes a model that is stored in the layout of the Hugging Face Hub.
 
     python finetune.py folder
 
-The checkpoint is made first, as `huggingface_hub.snapshot_download` would leave it. Its body goes
-straight from the file into the parameters; the head, which has other classes, is new.
+First the program creates a checkpoint with the files that `huggingface_hub.snapshot_download`
+would download. The weights of the body are read directly into the parameters; the head is new,
+because it has other classes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Classifier(nn.Module):
 
 
 def publish(hub: Path) -> None:
-    """Writes config.json and the weights, in two shards with an index as large models have."""
+    """Writes config.json and the weights, in two shards with an index, like large models."""
     hub.mkdir(parents=True, exist_ok=True)
     (hub / "config.json").write_text(json.dumps({"width": 64, "classes": 10}))
     weights = {"model." + name: t for name, t in Classifier(64, 10).state_dict().items()}
@@ -41,7 +42,7 @@ def publish(hub: Path) -> None:
 
 
 def load_body(hub: Path, classes: int) -> Classifier:
-    """A model whose body has the published weights and whose head is new."""
+    """Returns a model whose body has the published weights and whose head is new."""
     model = Classifier(json.loads((hub / "config.json").read_text())["width"], classes)
     report = tenfold.load_into(
         model.body,
@@ -54,7 +55,7 @@ def load_body(hub: Path, classes: int) -> Classifier:
 
 
 def train(model: Classifier, steps: int) -> list[float]:
-    """The loss of every step; the body learns a tenth as fast as the head."""
+    """Returns the loss of every step. The learning rate of the body is a tenth of the head's."""
     slow: dict[str, Any] = {"params": model.body.parameters(), "lr": 1e-3}
     optimizer = torch.optim.AdamW([slow, {"params": model.head.parameters()}], lr=1e-2)
     losses = []

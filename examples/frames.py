@@ -1,8 +1,8 @@
-"""Image frames, stored as uint8 and made float batch by batch, as an agent's camera gives them.
+"""Trains on image frames that are stored as uint8 and converted to float batch by batch.
 
     python frames.py folder
 
-The frames are made up: a bright square somewhere on noise. The model says where.
+The frames are generated: a bright square on noise. The model predicts the square's position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SQUARE = 8
 
 
 def make(path: Path, rows: int) -> None:
-    """Frames uint8 ``[rows, 3, 32, 32]`` and the square's corner int64 ``[rows, 2]``."""
+    """Ingests frames uint8 ``[rows, 3, 32, 32]`` and the square's corner int64 ``[rows, 2]``."""
     generator = torch.Generator().manual_seed(0)
     frames = torch.randint(0, 128, (rows, 3, SIDE, SIDE), dtype=torch.uint8, generator=generator)
     corners = torch.randint(0, SIDE - SQUARE, (rows, 2), generator=generator)
@@ -31,7 +31,7 @@ def make(path: Path, rows: int) -> None:
 
 
 def as_floats(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Bytes are read and kept, a quarter of what floats would be; floats are made of one batch."""
+    """Converts one batch to floats. Stored as bytes, frames take a quarter of the space."""
     return {"frame": batch["frame"].float() / 255, "corner": batch["corner"].float() / SIDE}
 
 

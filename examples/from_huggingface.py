@@ -3,8 +3,8 @@
     pip install datasets
     python from_huggingface.py folder
 
-`datasets.load_dataset("...", split="train")` gives such a data set too; this one is made here, so
-that nothing is downloaded.
+`datasets.load_dataset("...", split="train")` returns such a data set, too; this program creates one
+instead, so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tenfold
 
 
 def reviews(rows: int) -> datasets.Dataset:
-    """Token ids of unequal length, a text, and a label that depends on the tokens."""
+    """Returns ragged token ids, a string, and a label that depends on the tokens."""
     draw = torch.Generator().manual_seed(0)
     lengths = torch.randint(4, 20, (rows,), generator=draw).tolist()
     tokens = [torch.randint(1, 100, (length,), generator=draw).tolist() for length in lengths]
@@ -31,7 +31,7 @@ def reviews(rows: int) -> datasets.Dataset:
 
 
 class Bag(nn.Module):
-    """The mean of the tokens' embeddings, and a linear layer."""
+    """A linear layer over the mean of the tokens' embeddings."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""Moves an LMDB of samples, such as vision data sets often are, into a MappedDict.
+"""Converts an LMDB of samples, a common form of vision data sets, into a MappedDict.
 
     pip install lmdb
     python from_lmdb.py folder
 
-Every key keeps its name. A value that was bytes, to be decoded for each access, becomes a dict of
-tensors: keys are looked up as before, and rows go to a BatchLoader, several at a time.
+The keys do not change. A value is bytes that a program had to decode on each access; it becomes a
+dict of tensors. Keys are looked up as before, and a BatchLoader gathers batches of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHAPE = (3, 8, 8)
 
 
 def make_lmdb(path: Path, count: int) -> None:
-    """The data of a project that has used LMDB: a label (int64), then the bytes of the image."""
+    """Writes an LMDB; a value is a label (int64), followed by the bytes of the image."""
     draw = torch.Generator().manual_seed(0)
     with lmdb.open(str(path), map_size=1 << 28) as lmdb_file, lmdb_file.begin(write=True) as writer:
         for i in range(count):
@@ -39,7 +39,7 @@ def decoded(value: bytes) -> dict[str, Any]:
 
 
 def pairs(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All pairs of the LMDB, one at a time, in the order of its keys."""
+    """Yields all pairs of the LMDB in the order of its keys."""
     with lmdb.open(str(path), readonly=True, lock=False) as lmdb_file, lmdb_file.begin() as reader:
         for key, value in reader.cursor():
             yield key.decode(), decoded(value)

@@ -1,10 +1,10 @@
-"""Ingests the tar shards of WebDataset, so that any row can be read and epochs be shuffled whole.
+"""Ingests the tar shards of WebDataset, so that any row can be read and all rows be shuffled.
 
     python from_webdataset.py folder
 
-A sample of a shard is a run of members that share a name up to the first dot: 000001.json,
-000001.npy. Python's own tarfile reads the shards; with `--library` (pip install webdataset) the
-library does.
+A sample of a shard consists of adjacent members that share a name up to the first dot: 000001.json,
+000001.npy. Python's module tarfile reads the shards; with `--library` (pip install webdataset) the
+webdataset package reads them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def write_shards(folder: Path, rows: int, rows_per_shard: int) -> None:
 
 
 def samples(shard: Path) -> Iterator[dict[str, Any]]:
-    """The samples of one shard, by suffix, read in the order in which they lie."""
-    with tarfile.open(shard, "r|*") as tar:  # a stream: compressed tars too
+    """Yields the samples of one shard, as dicts by suffix, in the order of the file."""
+    with tarfile.open(shard, "r|*") as tar:  # as a stream; compressed tars work, too
         files = ((m.name, tar.extractfile(m)) for m in tar if m.isfile())
         read = ((name, file.read()) for name, file in files if file)
         for name, group in itertools.groupby(read, lambda file: file[0].partition(".")[0]):
@@ -49,7 +49,7 @@ def samples(shard: Path) -> Iterator[dict[str, Any]]:
 
 
 def row_of(sample: dict[str, Any]) -> dict[str, Any]:
-    """One row of the data set; allow_pickle stays False, so that nothing is unpickled."""
+    """Converts a sample to a row; allow_pickle is False by default, so nothing is unpickled."""
     image = np.load(io.BytesIO(sample["npy"]), allow_pickle=False)
     return {"key": sample["__key__"], "image": image, **json.loads(sample["json"])}
 

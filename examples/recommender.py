@@ -1,10 +1,9 @@
-"""A recommender: who will like which film, from a sparse matrix of ratings on disk.
+"""Trains a recommender of films on a sparse matrix of ratings on disk.
 
     python recommender.py folder
 
-The ratings are generated: users and films have hidden tastes, films are rated more often the more
-popular they are, and every rating has noise that nobody can predict. A tenth of them is kept back
-to test on.
+The ratings are generated: users and films have latent factors, popular films are rated more often,
+and every rating has unpredictable noise. A tenth of the ratings is the test set.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from torch import nn
 import tenfold
 
 TASTES = 6
-NOISE = 0.4  # standard deviation: what is left of the error at best
+NOISE = 0.4  # standard deviation of the noise: the smallest error that is possible
 
 
 def generate(users: int, films: int, ratings: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Coordinates int64 `[2, n]`, none twice, and stars float32 `[n]`."""
+    """Returns unique coordinates int64 `[2, n]`, and stars float32 `[n]`."""
     draw = torch.Generator().manual_seed(0)
     popularity = 1 / torch.arange(5, films + 5)
     film = torch.multinomial(popularity.float(), ratings, replacement=True, generator=draw)
@@ -39,7 +38,7 @@ def generate(users: int, films: int, ratings: int) -> tuple[torch.Tensor, torch.
 
 
 def store(folder: Path, users: int, films: int, ratings: int) -> None:
-    """Two matrices: what is learned from, and what is kept back."""
+    """Writes two matrices: the training set and the test set."""
     places, stars = generate(users, films, ratings)
     kept = len(stars) // 10
     for name, part in (("test", slice(0, kept)), ("train", slice(kept, None))):
@@ -50,7 +49,7 @@ def store(folder: Path, users: int, films: int, ratings: int) -> None:
 
 
 class Factors(nn.Module):
-    """A rating is what is usual for user and film, and how well their tastes agree."""
+    """Predicts a rating as biases of user and film plus the product of their factors."""
 
     def __init__(self, users: int, films: int, mean: float) -> None:
         super().__init__()
@@ -67,7 +66,7 @@ class Factors(nn.Module):
 
 
 def errors(model: Factors, m: tenfold.SparseMatrix, users: torch.Tensor) -> torch.Tensor:
-    """The error of each rating of these users: prediction minus rating."""
+    """Returns the error of each rating of these users: prediction minus rating."""
     rows = m.rows(users, layout="padded")
     there = torch.arange(rows["indices"].shape[1]) < rows["length"][:, None]
     guesses = model(users[:, None].expand_as(there), rows["indices"].long())
@@ -86,13 +85,13 @@ def train(model: Factors, m: tenfold.SparseMatrix, epochs: int) -> None:
 
 
 def usual(train: tenfold.SparseMatrix, test: tenfold.SparseMatrix) -> float:
-    """The error of guessing each film's mean rating: what a recommender must beat."""
+    """Returns the error of predicting each film's mean rating, the baseline."""
     ratings = train.to_layout("csc").to_torch()
     counts = ratings.ccol_indices().diff()
     sums = torch.zeros(train.shape[1])
     sums.index_add_(0, torch.repeat_interleave(counts), ratings.values())
     overall = ratings.values().mean()
-    means = (sums + 5 * overall) / (counts + 5)  # of films hardly rated: nearer to all films' mean
+    means = (sums + 5 * overall) / (counts + 5)  # few ratings: closer to the mean of all films
     told = test.to_torch()
     return (told.values() - means[told.col_indices()]).square().mean().sqrt().item()
 

@@ -1,11 +1,11 @@
-"""A replay buffer on disk: one process collects, another one learns from what is there.
+"""A replay buffer on disk: one process collects transitions, another one learns from them.
 
 python examples/replay_buffer.py                # some seconds
 python examples/replay_buffer.py --steps 2000 --capacity 1000000 --folder /data
 
-The buffer is a ring: when it is full, new transitions take the place of the oldest. The learner
-reads it while the collector writes; no row it gets is half written, even if the collector is
-killed.
+The buffer is a circular buffer: when it is full, new transitions overwrite the oldest ones. The
+learner reads while the collector writes, and never gets a partially written row, even if the
+collector is killed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def transition() -> dict[str, torch.Tensor]:
 
 
 def collect(path: Path, stop: Event) -> None:
-    """Runs a policy in many environments at once and writes what happens."""
+    """Runs a policy in many environments at once, and writes the transitions."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(1)
@@ -58,7 +58,7 @@ def collect(path: Path, stop: Event) -> None:
                 {
                     "observation": state,
                     "action": action,
-                    # Lets a learner detect a row that was read while it was overwritten.
+                    # Lets a learner detect a row that was overwritten while it was read.
                     "reward": after.sum(1) - state.sum(1),
                     "done": torch.full((ENVIRONMENTS,), step % 200 == 199),
                     "next_observation": after,
@@ -68,14 +68,14 @@ def collect(path: Path, stop: Event) -> None:
             state = after
             step += 1
             if step % 5000 == 0:
-                buffer.flush()  # from here on a power loss takes none of these rows
+                buffer.flush()  # now the rows survive a power failure
     seconds = time.perf_counter() - began
     rows = step * ENVIRONMENTS
     print(f"collector: {rows:,} transitions written, {rows / seconds:,.0f} a second", flush=True)
 
 
 def learn(path: Path, steps: int, batch_size: int) -> None:
-    """Learns the reward from whatever the buffer holds by now."""
+    """Learns the reward from the transitions that are in the buffer."""
     buffer = tenfold.Dataset(path)
     while len(buffer) < batch_size:
         time.sleep(0.01)
@@ -90,7 +90,7 @@ def learn(path: Path, steps: int, batch_size: int) -> None:
     for step in range(steps):
         began = time.perf_counter()
         if step % 20 == 0:
-            buffer.refresh()  # a ring that is not full yet has grown
+            buffer.refresh()  # includes new rows, as long as the buffer is not full
         batch = buffer[torch.randint(0, len(buffer), (batch_size,))]
         sampling += time.perf_counter() - began
         change = batch["next_observation"].sum(1) - batch["observation"].sum(1)
@@ -108,7 +108,7 @@ def learn(path: Path, steps: int, batch_size: int) -> None:
     )
     print(f"           loss {losses[0]:.3f} at first, {losses[-1]:.3f} at the end")
     print(f"buffer:    {len(buffer):,} transitions, of steps {oldest:,} to {newest:,}")
-    # Once through what is there, in batches, as any data set.
+    # One epoch over all rows in batches, as of any data set.
     rows = sum(len(batch["reward"]) for batch in tenfold.BatchLoader(buffer, 1024, shuffle=True))
     print(f"           {rows:,} of them in one epoch of a BatchLoader")
 
@@ -132,7 +132,7 @@ def main() -> None:
         finally:
             stop.set()
             collector.join()
-        # Another process, another day: the buffer is as it was left.
+        # A later process finds the buffer unchanged.
         again = tenfold.Dataset(path)
         print(f"reopened:  {len(again):,} transitions, next slot {again.cursor:,}")
 

@@ -2,8 +2,8 @@
 
     python serve_embeddings.py folder
 
-The dictionary may be larger than memory: the server opens it without reading it, looks the keys of
-a request up by one call, and sees new values without being told.
+The dictionary may be larger than memory: the server opens it without reading it, and looks up all
+keys of a request in one call. It returns new values without reopening the dictionary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDTH = 64
 
 
 def build(path: Path, count: int) -> None:
-    """Streams pairs of key and tensor into the dictionary, in bounded memory."""
+    """Builds the dictionary from a stream of pairs of key and tensor, in bounded memory."""
     pairs = ((f"item-{i}", torch.full((WIDTH,), float(i))) for i in range(count))
     tenfold.MappedDict.build(pairs, path, progress=False)
 
@@ -46,14 +46,14 @@ def handler_of(vectors: tenfold.MappedDict) -> type[BaseHTTPRequestHandler]:
 
 
 def change(path: Path) -> None:
-    """Runs in the trainer's process: assigns new values, and adds new keys."""
+    """Assigns new values and adds new keys. Runs in another process than the server."""
     with tenfold.MappedDict(path, "r+") as vectors:
-        vectors.update({"item-1": torch.full((WIDTH,), -1.0)})  # readers get the old or the new
+        vectors.update({"item-1": torch.full((WIDTH,), -1.0)})  # readers get the old or new value
         vectors.extend({"item-new": torch.zeros(WIDTH)})
 
 
 def ask(url: str, keys: list[str]) -> tuple[list[float], list[bool]]:
-    """The first number of each vector, and which keys are there."""
+    """Requests vectors. Returns the first number of each, and which keys were found."""
     with urllib.request.urlopen(url, data=json.dumps(keys).encode()) as response:
         answer = json.load(response)
     return [vector[0] for vector in answer["vectors"]], answer["found"]

@@ -1,11 +1,11 @@
 """Learns the value of every state of a grid world from features that are never all in memory.
 
-A state is a place on a grid, and its features are tiles: overlapping squares of several sizes, of
-which each state lies in one per tiling. Dense, the features of all states are larger than the
-memory that this program takes; they are stored as sparse rows on disk, and a SparseStateMapper
-makes those of a batch dense. A linear value function learns from samples
-(expected TD(0): the target is the reward plus the discounted mean value of the neighbours); the
-exact values, which this small a world allows to compute, judge it.
+A state is a cell of a grid. Its features are tiles: squares of several sizes, in overlapping
+tilings; each state is in one tile of each tiling. As dense rows, the features of all states would
+take more memory than this program uses. They are stored as sparse rows on disk, and a
+SparseStateMapper converts those of a batch to dense rows. A linear value function learns from
+samples (expected TD(0): the target is the reward plus the discounted mean value of the neighbours).
+It is compared with the exact values, which can be computed because the world is small.
 
     python examples/state_values.py [--side 256] [--steps 1500] [--folder DIR]
 """
@@ -23,11 +23,11 @@ import torch
 import tenfold
 
 DISCOUNT = 0.95
-TILE_SIDES = (4, 4, 8, 8, 16, 16, 32, 32)  # two tilings of each, shifted against each other
+TILE_SIDES = (4, 4, 8, 8, 16, 16, 32, 32)  # two shifted tilings of each size
 
 
 class Grid:
-    """A walker steps to one of the four neighbours, each as likely; walls keep it where it is."""
+    """A random walk: each of the four neighbours is equally likely; a step into a wall stays."""
 
     def __init__(self, side: int) -> None:
         self.side = side
@@ -39,12 +39,12 @@ class Grid:
             self.rewards += torch.exp(-((x - a) ** 2 + (y - b) ** 2) / width)
 
     def neighbours(self, states: torch.Tensor) -> torch.Tensor:
-        """int64 [n, 2] -> [4, n, 2]"""
+        """Returns the four neighbours of each state: int64 [n, 2] -> [4, n, 2]."""
         steps = torch.tensor([[1, 0], [-1, 0], [0, 1], [0, -1]])
         return (states + steps[:, None]).clamp(0, self.side - 1)
 
     def exact_values(self) -> torch.Tensor:
-        """[side, side], by iterating Bellman's equation until nothing changes."""
+        """Returns the values [side, side], by iterating Bellman's equation until convergence."""
         values = torch.zeros_like(self.rewards)
         while True:
             wide = torch.nn.functional.pad(values[None, None], (1, 1, 1, 1), "replicate")[0, 0]
@@ -56,7 +56,7 @@ class Grid:
 
 
 class Tiles:
-    """Tile coding: the features that are 1 for a state, one tile of each tiling."""
+    """Tile coding: for a state, the feature of one tile of each tiling is 1, all others are 0."""
 
     def __init__(self, side: int) -> None:
         self.tilings = []
@@ -68,7 +68,7 @@ class Tiles:
             self.num_features += across * across
 
     def of(self, places: torch.Tensor) -> torch.Tensor:
-        """int64 [n, 2] -> the features that are 1, [n, tilings]"""
+        """Returns the numbers of the features that are 1: int64 [n, 2] -> [n, tilings]."""
         x, y = places.T
         return torch.stack(
             [
@@ -80,7 +80,7 @@ class Tiles:
 
 
 def build(side: int, folder: Path) -> Path:
-    """The mapper of all states, on disk."""
+    """Builds the mapper of all states on disk, and returns its path."""
     tiles = Tiles(side)
     places = torch.cartesian_prod(torch.arange(side), torch.arange(side))
     columns = tiles.of(places)

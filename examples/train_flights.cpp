@@ -1,9 +1,9 @@
-// Trains the model of train_flights.py on the data set that it has made, from the same first
-// weights, with LibTorch: the same batches, so the same loss.
+// Trains the model of train_flights.py with LibTorch, on the data set that train_flights.py made
+// and from the same initial weights. The batches are the same, and so is the loss.
 //
 //   python train_flights.py folder && build/release/tests/torch/train_flights folder
 //
-// `make build` builds it. A program of your own is built as those of examples/libtorch are.
+// `make build` builds it. To build your own program, see examples/libtorch.
 
 #include <torch/nn.h>
 #include <torch/optim/adam.h>
@@ -21,8 +21,8 @@ constexpr std::int64_t kBatchRows = 256;
 constexpr std::int64_t kSteps = 2;
 constexpr std::uint64_t kSeed = 7;
 
-/// Whether a flight arrives more than 15 minutes late, from what is known at departure. Its
-/// members are named as in train_flights.py, so that the tensors are too.
+/// Predicts from data known at departure whether a flight arrives over 15 minutes late. Members
+/// have the names of train_flights.py, so that the tensors have the same names.
 struct LateModelImpl : torch::nn::Module {
   LateModelImpl() {
     register_module("month", month);

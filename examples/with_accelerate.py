@@ -1,7 +1,7 @@
-"""Accelerate's state, saved atomically and without pickle, and a training that goes on from it.
+"""Saves Accelerate's state atomically and without pickle, and resumes a training from it.
 
 python examples/with_accelerate.py              # a second
-python examples/with_accelerate.py --folder run # again: it goes on
+python examples/with_accelerate.py --folder run # run it twice: the second run resumes
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A Lightning training whose checkpoints are whole, checksummed, and written in the background.
+"""A Lightning training with atomic, checksummed checkpoints, written in the background.
 
 python examples/with_lightning.py              # some seconds
-python examples/with_lightning.py --folder run # kill it, start it again: it goes on
+python examples/with_lightning.py --folder run # kill it and start it again: it resumes
 """
 
 from __future__ import annotations

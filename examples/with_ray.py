@@ -1,4 +1,4 @@
-"""Ray Data writes a data set on two workers, two ranks train from it, and one goes on.
+"""Ray Data writes a data set on two workers, two ranks train on it, and one process resumes.
 
 python examples/with_ray.py                  # a minute
 python examples/with_ray.py --without-ray    # two processes write the parts instead
@@ -23,7 +23,7 @@ SCHEMA = {"x": ("float32", (2,)), "y": "float32"}
 
 
 def write_with_ray(path: Path) -> tenfold.Dataset:
-    """Two workers compute the rows and write parts."""
+    """Lets two workers of Ray compute the rows and write parts."""
     import ray
 
     import tenfold.ray
@@ -45,7 +45,7 @@ def write_part(path: Path, begin: int, end: int) -> None:
 
 
 def write_without_ray(path: Path) -> tenfold.Dataset:
-    """Two processes write a part each, as two hosts would; one commits them."""
+    """Lets two processes write a part each, as two hosts would, and commits the parts."""
     context = multiprocessing.get_context("spawn")
     half = ROWS // 2
     workers = [
@@ -79,7 +79,7 @@ def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
         state = {"model": model, "optimizer": optimizer, "loader": loader}
         step = manager.restore(state, missing_ok=True).step or 0
         for batch in loader:
-            # The sum over ranks is that of the whole batch, on any number of them.
+            # The sum over all ranks is that of the whole batch, for any number of ranks.
             loss = ((model(batch["x"])[:, 0] - batch["y"]) ** 2).sum() / BATCH
             optimizer.zero_grad()
             loss.backward()
@@ -99,7 +99,7 @@ def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
 
 
 def on_ranks(folder: Path, run: str, ranks: int, stop_after: int | None) -> list[float]:
-    """The same in other processes, as torchrun starts them."""
+    """Runs `train` in processes that torchrun starts, and returns the losses."""
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
         *(f"--nproc-per-node={ranks}", __file__, "--folder", str(folder), "--train", run),

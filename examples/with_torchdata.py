@@ -1,4 +1,4 @@
-"""torchdata's StatefulDataLoader over a tenfold data set: a training stops anywhere and goes on.
+"""Trains with torchdata's StatefulDataLoader, stops after some batch, and resumes.
 
 python examples/with_torchdata.py    # some seconds
 """
@@ -16,7 +16,7 @@ import tenfold
 
 
 def train(folder: Path, workers: int, stop_after: int | None) -> list[float]:
-    """Trains for an epoch, or to a step at which it is interrupted; returns the losses."""
+    """Trains for an epoch, or until `stop_after` steps; returns the losses."""
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -25,7 +25,7 @@ def train(folder: Path, workers: int, stop_after: int | None) -> list[float]:
         batch_size=32,
         shuffle=True,
         generator=torch.Generator().manual_seed(7),
-        collate_fn=tenfold.collate,  # one gather a batch
+        collate_fn=tenfold.collate,  # gathers a batch in one call
         num_workers=workers,
     )
     losses = []

@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer that is killed in mid-training, and goes on from whole checkpoints.
+"""A Hugging Face Trainer that is killed during training, and resumes from a complete checkpoint.
 
 python examples/with_transformers.py    # some seconds
 """
@@ -17,7 +17,7 @@ from tenfold.transformers import AtomicCheckpointMixin
 
 
 class Trainer(AtomicCheckpointMixin, transformers.Trainer):
-    """The only line that changes: each checkpoint-<step> is whole, or it is not there."""
+    """The only line that changes: each checkpoint-<step> is created atomically."""
 
 
 def train(folder: Path) -> None:

@@ -3,12 +3,12 @@
     python word_embeddings.py folder
     python word_embeddings.py folder --vectors glove.6B.100d.txt
 
-The vectors are made of the texts themselves (the Python documentation strings of the standard
-library): words that stand near the same words get similar vectors (positive pointwise mutual
-information, then a truncated SVD, as Levy and Goldberg, "Neural Word Embedding as Implicit Matrix
-Factorization", 2014, show it to be what word2vec does). With --vectors they come from a file of
-GloVe's form. Either way they are looked up on disk: the process holds a batch of them at a time.
-The classifier tells from one documentation string of which module it is.
+The texts are the docstrings of Python's standard library, and the vectors are computed from them:
+words that occur near the same words get similar vectors. The method is positive pointwise mutual
+information followed by a truncated SVD, which is what word2vec computes implicitly (Levy and
+Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors they come
+from a file in GloVe's format. In both cases they are looked up on disk, so that the process holds
+one batch of vectors at a time. The classifier predicts from a docstring to which module it belongs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODULES = [
 ]
 MODULES += ["unittest", "urllib.request", "xml.dom.minidom", "zipfile"]
 DIMENSIONS = 64
-NEAR = 4  # words on either side
+NEAR = 4  # number of neighbouring words on either side
 
 
 def words_of(text: str) -> list[str]:
@@ -46,7 +46,7 @@ def words_of(text: str) -> list[str]:
 
 
 def members(module: object, seen: set[int], depth: int = 0) -> Iterator[str]:
-    """The documentation strings of a module's classes and functions, each once."""
+    """Yields the docstrings of a module's classes and functions, each once."""
     for _, member in inspect.getmembers(module):
         if id(member) in seen or not (inspect.isclass(member) or inspect.isroutine(member)):
             continue
@@ -59,7 +59,7 @@ def members(module: object, seen: set[int], depth: int = 0) -> Iterator[str]:
 
 
 def texts() -> list[tuple[list[str], int]]:
-    """Words of each documentation string, and the number of its module."""
+    """Returns the words of each docstring, and the number of its module."""
     found: list[tuple[list[str], int]] = []
     seen: set[int] = set()
     for label, name in enumerate(MODULES):
@@ -74,7 +74,7 @@ def texts() -> list[tuple[list[str], int]]:
 
 
 def learned(documents: list[list[str]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Vectors of the words that come twice at least."""
+    """Yields vectors of the words that occur at least twice."""
     counts = Counter(word for words in documents for word in words)
     known_words = [word for word, count in counts.items() if count > 1]
     number = {word: i for i, word in enumerate(known_words)}
@@ -94,7 +94,7 @@ def learned(documents: list[list[str]]) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def of_file(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    """A word and its numbers a line, as GloVe's files are."""
+    """Yields words and vectors from a file in GloVe's format, one word per line."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             word, *numbers = line.rstrip().split(" ")
@@ -102,7 +102,7 @@ def of_file(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def mean_vectors(vectors: tenfold.MappedDict, documents: list[list[str]]) -> torch.Tensor:
-    """The mean vector of each text's known words: one lookup for all words of all texts."""
+    """Returns the mean vector of each text's known words, with one lookup for all texts."""
     words = [word for text in documents for word in text]
     rows = torch.repeat_interleave(
         torch.arange(len(documents)), torch.tensor([len(text) for text in documents])
@@ -115,7 +115,7 @@ def mean_vectors(vectors: tenfold.MappedDict, documents: list[list[str]]) -> tor
 
 
 def train(vectors: tenfold.MappedDict, data: list[tuple[list[str], int]], epochs: int) -> float:
-    """The share of texts it has not seen whose module it tells right."""
+    """Trains the classifier and returns its accuracy on texts that it was not trained on."""
     torch.manual_seed(0)
     order = torch.randperm(len(data)).tolist()
     held_out, seen = order[: len(data) // 5], order[len(data) // 5 :]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of a list (one name a line), if any is missing and if it may.
+# Installs the Debian packages of lists (one name a line) that are missing, as root or with sudo.
 # Usage: tools/apt.sh <list>...
 set -euo pipefail
 
-# A tool that is here by another way (a Python built from source, another g++) need not be
-# Debian's: asking for what it does beats asking for its package.
+# A tool may be installed without its Debian package (a Python built from source, another g++), so
+# this checks that the tool works instead of asking dpkg.
 present() {
   case $1 in
     g++ | make | git | ccache) command -v "$1" >/dev/null ;;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks which file may include which: the layers of ARCHITECTURE.md.
+"""Checks the #include lines against the layers of ARCHITECTURE.md.
 
     base  <-  os, codecs  <-  core  <-  formats  <-  io, scan  <-  dataset
     dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
     io  <-  checkpoint  <-  { python, cli, examples }
 
-and which module of python/tenfold may import which (python_layers.py).
+Checks also the imports between the modules of python/tenfold (python_layers.py).
 
 Usage: tools/check_layers.py [repository root]
 
@@ -42,23 +42,23 @@ BELOW = {
     for position, layer in enumerate(LAYERS)
 }
 
-# Layers that do not use tensors may include only these public headers; the others all.
+# The public headers of the layers that do not use tensors. Other layers may include all of them.
 PUBLIC_HEADERS = {
     "base": ["tenfold/error.hpp"],
     "os": ["tenfold/error.hpp", "tenfold/buffer.hpp"],
     "codecs": ["tenfold/error.hpp"],
 }
 
-# A folder of formats/ is one format: its files may include their own folder and what all formats
-# share.
+# A folder of formats/ is one format. Its files may include their own folder and these, which all
+# formats share.
 FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
 # Exceptions: includes that the rules forbid, for these folders of src/, each with its reason.
 FURTHER_EDGES = {
-    ("formats/bundle", "io/registry.hpp"): "its entries are of any format, which it asks for there",
+    ("formats/bundle", "io/registry.hpp"): "finds the format of each entry of a bundle",
 }
 
-# Libraries, by the location of their headers, and the folders that may use them.
+# The headers of libraries, by prefix or name, and the folders that may include them.
 LIBRARIES = {
     "fmt/": {"src", "cli", "examples"},
     "xxhash.h": {"src"},
@@ -70,15 +70,15 @@ LIBRARIES = {
     "CLI/": {"cli"},
     "nanobind/": {"python/src"},
     "Python.h": {"python/src"},
-    "datetime.h": {"python/src"},  # Python's
+    "datetime.h": {"python/src"},  # a header of Python
     "ATen/": {"torch.hpp", "examples"},
     "c10/": {"torch.hpp", "examples"},
     "torch/": {"torch.hpp", "examples"},
 }
-# Provided by the compiler, not by the system.
+# Headers of the compiler, not of the operating system, so not only src/os/ may include them.
 COMPILER_HEADERS = {"immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h"}
 
-# Only the command line asks the system for the width of the terminal.
+# The only file outside src/os/ with system headers: it gets the width of the terminal.
 TERMINAL = "cli/terminal.cpp"
 
 SUFFIXES = {".cpp", ".hpp", ".h", ".cc"}
@@ -138,7 +138,7 @@ def includes_of(path: Path):
 def public_problem(layer: str, target: str) -> str | None:
     allowed = PUBLIC_HEADERS.get(layer)
     if allowed is not None and target not in allowed:
-        return f"{layer}/ sees no other public header than {', '.join(allowed)}"
+        return f"{layer}/ may include no other public header than {', '.join(allowed)}"
     return None
 
 
@@ -149,7 +149,7 @@ def own_problem(name: str, room: str, layer: str, target: str) -> str | None:
         return "write the path from src/, without .."
     if room in ("cli", "examples", "python/src"):
         if owner in BELOW and room != "python/src":
-            return f"{room}/ sees include/tenfold/ only"
+            return f"{room}/ may include only include/tenfold/"
         return None
     if room in ("include", "torch.hpp"):
         return "public headers include <tenfold/...> and the standard library only"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Finds words that are not terms of docs/glossary.md: identifiers and exact phrases.
+"""Finds phrases and identifiers for which docs/glossary.md has another term.
 
 Usage: tools/check_words.py [repository root]
 
-Checks the documentation, the public headers, the Python package and the command line, and of all
-other code the comments and the identifiers. Prints one line per finding,
+Checks the whole text of the documentation, the public headers, the Python package and the command
+line, and the comments and identifiers of all other code. Prints one line per finding,
 `<file>:<line>: "<found>": write "<term>"`, and exits 1 if there is any.
 """
 
@@ -23,7 +23,7 @@ CHECKED = (
     "cli/*.?pp",
     "python/tenfold/**/*.py",
 )
-# Only comments and identifiers of these: their messages and data may quote anything.
+# In these files only comments and identifiers are checked: strings may contain any text.
 COMMENTS_CHECKED = (
     "src/**/*.?pp",
     "python/src/*.?pp",
@@ -34,14 +34,14 @@ COMMENTS_CHECKED = (
     "tests/**/*.py",
     "tools/*.py",
 )
-# History is not changed, and two files contain the words.
+# The changelog describes old releases in their words; the two others contain the phrases as data.
 SKIPPED = (
     "CHANGELOG.md",
     "tools/check_words.py",
     "tests/tools/check_words_test.py",
 )
 
-# Phrases in any case, as whole words: what to write instead.
+# Patterns of phrases, in upper or lower case and as whole words, and what to write instead.
 PHRASES = {
     r"(?:values|parts) apart": "unbatched leaves",
     r"of another boot": "boot ID",
@@ -86,7 +86,7 @@ PHRASES = {
     r"laid flat": "flattened",
     r"mend(?:s|ed|ing)?": "repair",
 }
-# Identifiers, as patterns: what to call them instead. Checked in all code.
+# Patterns of identifiers and what to write instead. Checked in all code.
 IDENTIFIERS = {
     r"HashesApart": "ChecksumTasks",
     r"require_holdable": "check_supported",
@@ -121,12 +121,12 @@ CODE = compiled(NAMES)
 
 
 def comments_of(text: str, marker: str) -> str:
-    """`text` with each line cut to what follows its first comment marker."""
+    """Returns `text` with only the part of each line after its first comment marker."""
     return "\n".join(line.partition(marker)[2] for line in text.split("\n"))
 
 
 def check(root: Path) -> list[str]:
-    """The findings in the checked files below `root`, in order."""
+    """Returns the findings in the checked files below `root`, by file and line."""
     found = []
     whole = {path for pattern in CHECKED for path in root.glob(pattern)}
     comments = {path for pattern in COMMENTS_CHECKED for path in root.glob(pattern)} - whole

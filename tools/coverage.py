@@ -55,7 +55,7 @@ def is_parser(name: str) -> bool:
 
 
 def run_programs(build: Path, corpus_only: bool) -> None:
-    """Runs the fuzz targets over their corpus, by CTest's label, and all other tests."""
+    """Runs all C++ tests, or with `corpus_only` the fuzz targets over their corpus only."""
     command = ["ctest", "--test-dir", str(build), "--output-on-failure"]
     if corpus_only:
         command += ["-L", "fuzz"]
@@ -63,7 +63,7 @@ def run_programs(build: Path, corpus_only: bool) -> None:
 
 
 def lines_run(build: Path) -> dict[str, dict[int, int]]:
-    """How often each line of each parser ran, by file and line."""
+    """Returns how often each line of each parser ran, by file and line number."""
     counts: dict[str, dict[int, int]] = {}
     notes = [p for p in build.rglob("*.gcda") if "CMakeFiles" in p.parts]
     with tempfile.TemporaryDirectory() as folder:
@@ -100,9 +100,9 @@ def add(described: dict[str, object], counts: dict[str, dict[int, int]]) -> None
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "coverage")
-    parser.add_argument("--what", default="", help="what ran, in words, if not all did")
-    parser.add_argument("--corpus-only", action="store_true", help="without the other C++ tests")
-    parser.add_argument("--no-run", action="store_true", help="of what has run already")
+    parser.add_argument("--what", default="", help="text of the record: what was run")
+    parser.add_argument("--corpus-only", action="store_true", help="run only the fuzz targets")
+    parser.add_argument("--no-run", action="store_true", help="use the counters of earlier runs")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()
     if not options.no_run:

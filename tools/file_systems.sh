@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the crash harness on file systems of several kinds, each made in a file and mounted for it.
-# As root, with the packages xfsprogs, btrfs-progs and bindfs; a kind that cannot be mounted here is
-# skipped by name. Prints one line a file system, as docs/reliability.md has them.
+# Runs the crash harness on several kinds of file systems, which it makes and mounts below a
+# temporary folder. Needs root and the packages xfsprogs, btrfs-progs and bindfs; a kind that cannot
+# be mounted is reported and skipped. Prints one line per file system, in the form of the table in
+# docs/reliability.md.
 # Usage: tools/file_systems.sh   (make file-systems)
 set -uo pipefail
 harness=${HARNESS:-build/release/tests/formats_crash_test}
@@ -41,10 +42,11 @@ for kind in ${KINDS:-ext4 xfs btrfs tmpfs overlay fuse}; do
     continue
   fi
   log=$work/$kind.log
-  # Power failures are simulated by a model. FUSE keeps the names of files that a forked
-  # child has open (.fuse_hidden...), so their folder cannot be removed while it lives.
+  # The power failure tests use a model, not the file system, so none of them runs here. FUSE keeps
+  # the names of files that a forked child has open (.fuse_hidden...), so their folder cannot be
+  # removed while the child runs.
   without='*PowerFailure*'
-  # Where names cannot be exchanged, a save that loses a race in one instant leaves its shards.
+  # FUSE cannot exchange two names. A save that loses a race between two steps leaves its shards.
   [ $kind = fuse ] && without+=':*AFork*:*SecondWriter*/SafetensorsShards:*OfTwo/SafetensorsShards'
   TENFOLD_TEST_FOLDER=$folder/mounted "$harness" --gtest_filter="-$without" >"$log" 2>&1
   result=$?

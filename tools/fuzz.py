@@ -1,11 +1,11 @@
-"""Fuzzes every target for CPU-seconds, keeps new inputs, and records the runs.
+"""Fuzzes every target for a number of CPU-seconds, keeps new inputs, and records the runs.
 
     make fuzz-release FUZZ_SECONDS=600
     python tools/fuzz.py --seconds 600 [--only zip,json] [--build build/fuzz] [--record FILE]
 
-Inputs that reached new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
-same coverage) with those of fuzz/corpus/<target>. `--keep` copies the merged ones of up to 16 KiB
-to fuzz/corpus, to be committed. Exits with 1 if a target failed; its input is in
+Inputs that reach new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
+same coverage) with those of fuzz/corpus/<target>. `--keep` copies merged inputs of up to 16 KiB
+to fuzz/corpus, to be committed. Exits with 1 if a target failed; the failing input is in
 build/fuzz/findings.
 """
 
@@ -77,7 +77,7 @@ def merge(program: Path, target: Path, sources: list[Path]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=600, help="of CPU, for each target")
+    parser.add_argument("--seconds", type=float, default=600, help="CPU-seconds for each target")
     parser.add_argument("--only", default="", help="targets, separated by commas")
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "fuzz")
     parser.add_argument("--record", type=Path, default=RECORD)
@@ -93,7 +93,7 @@ def main() -> int:
         if not names or p.name.removeprefix("fuzz_").removesuffix("_fuzz") in names
     ]
     if not programs:
-        print(f"{options.build}: no fuzz targets: make fuzz builds them", file=sys.stderr)
+        print(f"{options.build}: no fuzz targets; build them with make fuzz", file=sys.stderr)
         return 2
     findings = options.build / "findings"
     findings.mkdir(exist_ok=True)

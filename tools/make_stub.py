@@ -1,13 +1,8 @@
-# Generates python/tenfold/__init__.pyi from the table of exports in python/tenfold/__init__.py.
-#
-# Usage: tools/make_stub.py [--check]
-#
-# With --check, writes nothing, and exits 1 if the stub is out of date.
-"""Makes python/tenfold/__init__.pyi from the table of exports in python/tenfold/__init__.py.
+"""Generates python/tenfold/__init__.pyi from the table of exports in python/tenfold/__init__.py.
 
 Usage: tools/make_stub.py [--check]
 
-With --check nothing is written; exits 1 if the stub is not what would be written.
+With --check, writes nothing, and exits 1 if the stub is out of date.
 """
 
 from __future__ import annotations
@@ -22,8 +17,8 @@ HEAD = "# Made from the table in __init__.py by tools/make_stub.py; do not edit.
 
 
 def stub(exports: dict[str, list[str]]) -> str:
-    """The text of the stub; `as` marks a name as exported."""
-    # nanobind's stub omits names with two underscores.
+    """Returns the text of the stub. In a stub, `as` marks a name as exported."""
+    # nanobind's stub of _core omits names that begin with two underscores.
     imports = [
         f"from {module} import {name} as {name}\n"
         for module, names in sorted(exports.items())
@@ -39,7 +34,7 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         STUB.write_text(text)
     elif not STUB.exists() or STUB.read_text() != text:
-        print(f"{STUB}: is not what __init__.py lists; make format", file=sys.stderr)
+        print(f"{STUB}: not as listed in __init__.py; run make format", file=sys.stderr)
         return 1
     return 0
 

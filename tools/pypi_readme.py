@@ -1,7 +1,7 @@
-"""The README as the description on PyPI, for scikit-build-core.
+"""Gives scikit-build-core the README as the description on PyPI.
 
-Links to files of the repository do not work there, so they are replaced by their text. Links to the
-web and images are kept.
+Links to files of the repository do not work on PyPI, so each is replaced by its text. Images and
+links to web pages are kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Checks which module of python/tenfold may import which: the folders of ARCHITECTURE.md.
+"""Checks the imports between the modules of python/tenfold against the layers of ARCHITECTURE.md.
 
-At its top level, a module imports its own layer and lower ones. Within a function it may import a
-lower layer, to postpone the cost; a module of its own layer or a higher one only if `TIES` gives a
-reason. Only `_interop/` imports torch, numpy and the tensordict package.
+At its top level, a module may import its own layer and lower ones. A function may import a lower
+layer, which postpones the time of the import. It may import its own layer or a higher one only if
+`TIES` gives a reason. Only `_interop/` and the modules of `LIBRARY_USERS` import torch, numpy and
+the tensordict package.
 """
 
 from __future__ import annotations
@@ -57,29 +58,29 @@ LAYERS = [
 ]
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
-# These import whatever is requested.
+# Modules that may import any other: they import a module when one of its names is used.
 ENTRANCES = {"", "__main__", "_pickle"}
 
-# Imports within functions from the same or a higher layer, by importer: what is imported, and why.
+# Imports in functions from the same or a higher layer: by importer, the module imported, and why.
 TIES = {
     "_interop.objects": {
-        "tensordict._node": "the description of a node of a sparse tensor",
+        "tensordict._node": "needs the class of the nodes that describe a sparse tensor",
     },
     "_io.load_into": {
-        "_io.optimizer": "the states of optimizers are loaded by load_into in turn",
+        "_io.optimizer": "load_into and optimizer import each other",
     },
     "dataset._dataset": {
-        "dataset._ingest.ingest": "a data set knows its bad rows; ingest makes data sets",
-        "dataset._ingest.save": "a data set is saved as ingest writes one",
+        "dataset._ingest.ingest": "Dataset.bad_rows uses the code of ingest, which imports Dataset",
+        "dataset._ingest.save": "Dataset.save() uses the code of ingest, which imports Dataset",
     },
     "dataset._ingest.ingest": {
-        "dataset._ingest.sources": "arrow and tables are imported when such a source comes",
+        "dataset._ingest.sources": "imports the readers of Arrow and tables only for such sources",
     },
     "dataset._ingest.sources": {
-        "dataset._ingest.ingest": "opens what was written, with its report",
+        "dataset._ingest.ingest": "opens the written data set with the report of ingest",
     },
     "mappers._mapper": {
-        "mappers._cached": "a cache is a mapper itself",
+        "mappers._cached": "the class of cached mappers is a subclass of the class of mappers",
     },
     "tensordict._files.folder": {
         "tensordict._files.mapped_tensor": "imports torch",
@@ -96,9 +97,9 @@ LIBRARY_USERS = {
     "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
     "distributed._plans": "its classes are subclasses of torch.distributed.checkpoint's",
     "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",
-    "distributed._tree": "names are torch.distributed.checkpoint's",
+    "distributed._tree": "finds the values of a tree that are instances of torch.Tensor",
     "distributed._writer": "its class is a subclass of torch.distributed.checkpoint's",
-    "torchrl": "an adapter, whose rows are TensorDicts of that package",
+    "torchrl": "an adapter whose rows are TensorDicts of the tensordict package",
     "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",
 }
 
@@ -107,9 +108,9 @@ class Import(NamedTuple):
     """One imported module.
 
     Attributes:
-        name: As Python knows it: "torch.nn", "tenfold._io.files".
-        line: Where.
-        is_late: Within a function.
+        name: The full name, such as "torch.nn" or "tenfold._io.files".
+        line: The line of the import.
+        is_late: Whether the import is within a function.
     """
 
     name: str
@@ -132,7 +133,7 @@ def check(root: Path) -> list[str]:
     for importer in sorted(modules.keys() & TIES.keys()):
         name = modules[importer].relative_to(root).as_posix()
         problems += [
-            f"{name}:1: {imported}: tools/python_layers.py lists an import that is not there"
+            f"{name}:1: {imported}: tools/python_layers.py lists an import that does not exist"
             for imported in TIES[importer]
             if (importer, imported) not in used
         ]
@@ -144,11 +145,11 @@ def _problem(module: str, found: Import, used: set[tuple[str, str]]) -> str | No
     if top in LIBRARIES:
         if module.startswith("_interop") or module in LIBRARY_USERS:
             return None
-        return "only _interop/ imports it; ask that for the module"
+        return "only _interop/ may import it; get the module from there"
     if top != "tenfold" or module in ENTRANCES:
         return None
     if not target:
-        return "import the module that has the name, not the package"
+        return "import the module that defines the name, not the package"
     mine, other = _rank(module), _rank(target)
     if mine is None or other is None:
         return f"{module if mine is None else target} is in no layer of tools/python_layers.py"
@@ -160,7 +161,7 @@ def _problem(module: str, found: Import, used: set[tuple[str, str]]) -> str | No
         used.add((module, target))
         return None
     where = "a higher layer" if other > mine else "its own layer"
-    return f"a function imports a module of {where}: move it to the top, or list why not"
+    return f"a function imports a module of {where}: move it to the top, or give the reason in TIES"
 
 
 def _layer(module: str) -> str:

@@ -1,4 +1,4 @@
-// A memory-mapped folder in one file, and back.
+// Packs a memory-mapped folder into one file, and unpacks it.
 #include <tenfold/archive.hpp>
 
 int main() {

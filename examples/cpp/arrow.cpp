@@ -1,5 +1,5 @@
-// The rows of a data set as Arrow's record batches. Arrow's own headers define the structs; a
-// program hands the stream to arrow::ImportRecordBatchReader() and has no more to do with them.
+// The rows of a data set as Arrow's record batches. Arrow's own headers define these structs; a
+// program only passes the stream to arrow::ImportRecordBatchReader().
 #include <tenfold/arrow.hpp>
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 extern "C" {
 struct ArrowSchema;
 struct ArrowArray;
-struct ArrowArrayStream {  // as Arrow's documentation of the interface has it
+struct ArrowArrayStream {  // the definition in Arrow's documentation of the interface
   int (*get_schema)(ArrowArrayStream*, ArrowSchema* out);
   int (*get_next)(ArrowArrayStream*, ArrowArray* out);
   const char* (*get_last_error)(ArrowArrayStream*);

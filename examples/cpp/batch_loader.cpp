@@ -1,4 +1,4 @@
-// Shuffled batches, and going on in the middle of an epoch.
+// Shuffled batches, and resuming in the middle of an epoch.
 #include <tenfold/batch_loader.hpp>
 
 #include <string>

@@ -1,4 +1,4 @@
-// How fast a checkpoint is read here, against the disk itself.
+// Measures the read throughput of a checkpoint, compared with that of the disk.
 #include <tenfold/bench.hpp>
 
 #include <iostream>

@@ -1,4 +1,4 @@
-// Bytes and what keeps them alive: here memory of the program, without a copy.
+// A buffer over the program's own memory, which it keeps alive, without a copy.
 #include <tenfold/buffer.hpp>
 #include <tenfold/tensor.hpp>
 
@@ -11,9 +11,9 @@ int main() {
   auto memory = std::make_shared<std::vector<float>>(1024, 0.5F);
   const tenfold::Buffer buffer(std::as_writable_bytes(std::span(*memory)), memory);
   const tenfold::Tensor tensor(tenfold::DType::float32, {32, 32}, buffer);
-  (*memory)[33] = 7;  // the tensor sees it
+  (*memory)[33] = 7;  // changes the tensor's element, too
 
-  // Bytes that must not be written: mutable_bytes() of this buffer and its tensors throws.
+  // A read-only buffer: mutable_bytes() of this buffer and its tensors throws.
   const auto bytes = std::as_bytes(std::span(*memory));
   const tenfold::Buffer constant = tenfold::Buffer::read_only(bytes, memory);
   return tensor.at<float>(1, 1) == 7 && !constant.writable() ? 0 : 1;

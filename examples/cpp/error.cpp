@@ -1,4 +1,4 @@
-// Errors are of one class, which says what happened to which file.
+// All errors are of one class, with the file and the parts of the message as fields.
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 

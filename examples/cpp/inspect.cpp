@@ -1,4 +1,4 @@
-// A part of a tree, and figures of a tensor.
+// Reads a part of a tree, and computes statistics of a tensor.
 #include <tenfold/inspect.hpp>
 
 #include <iostream>

@@ -28,6 +28,6 @@ int main() {
   tenfold::TensorDict target;
   target.set("head.weight", tenfold::Tensor::zeros(tenfold::DType::float32, {2, 2}));
   target.set("head.bias", tenfold::Tensor::zeros(tenfold::DType::float32, {2}));
-  tenfold::load_into(target, opened["model"]);  // straight from the files
+  tenfold::load_into(target, opened["model"]);  // no copy in between
   return target.at("head.bias").at<float>(1) == -0.5F ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// A tensor that stays on disk: a part of its bytes is read without the rest.
+// Reads some bytes of a tensor on disk, and no others.
 #include <tenfold/io.hpp>
 #include <tenfold/leaf.hpp>
 

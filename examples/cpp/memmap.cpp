@@ -1,4 +1,4 @@
-// A folder that changes: writes into its tensors reach the files.
+// Writes into the mapped tensors of a folder change its files.
 #include <tenfold/memmap.hpp>
 
 int main() {

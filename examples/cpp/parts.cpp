@@ -1,4 +1,4 @@
-// A data set whose parts are written one by one, as several hosts do it at the same time.
+// Writes the parts of a data set sequentially; several hosts can write them in parallel.
 #include <tenfold/parts.hpp>
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// A column of a matrix on disk, without the rest.
+// Reads one column of a matrix on disk, and no other bytes of the matrix.
 #include <tenfold/read_boxes.hpp>
 
 #include <variant>

@@ -1,11 +1,11 @@
-// Two ranks write the halves of one tensor into one file. Here one process plays both.
+// Two ranks write the halves of one tensor into one file. Here one process runs both ranks.
 #include <tenfold/sharded_writer.hpp>
 
 #include <string>
 #include <vector>
 
 int main() {
-  tenfold::TensorDict tree;  // of which only dtypes and shapes are looked at
+  tenfold::TensorDict tree;  // create() uses only its dtypes and shapes
   tree.set("w", tenfold::Tensor::zeros(tenfold::DType::float32, {4, 2}));
   tenfold::ShardedWriter writer("sharded.safetensors", tree,
                                 {{.tensor = 0, .offsets = {0, 0}, .sizes = {2, 2}, .rank = 0},

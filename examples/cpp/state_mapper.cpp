@@ -1,4 +1,4 @@
-// Features of states, as a state mapper of Python saves them: here a hierarchy in a JSON file.
+// Reads the features of states from a hierarchy that a Python state mapper saved as JSON.
 #include <tenfold/state_mapper.hpp>
 
 #include <iostream>

@@ -1,4 +1,4 @@
-// LibTorch: a module and an optimizer saved, opened, and loaded again; tensors without a copy.
+// Saves, opens and loads a LibTorch module and its optimizer, and maps tensors without a copy.
 #include <torch/nn.h>
 #include <torch/optim.h>
 #include <tenfold/torch.hpp>

@@ -1,4 +1,4 @@
-// JSON values, with what Python's json adds.
+// JSON values, with the extensions of Python's json module.
 #include <tenfold/value.hpp>
 
 #include <iostream>

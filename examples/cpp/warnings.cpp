@@ -6,7 +6,7 @@
 int main() {
   const tenfold::WarningHandler before = tenfold::set_warning_handler(
       [](const std::string& message) { std::clog << "data: " << message << '\n'; });
-  // ... what the library warns of now has that prefix.
+  // ... warnings of the library have that prefix from here on.
   tenfold::set_warning_handler(before);
   return before != nullptr ? 0 : 1;
 }

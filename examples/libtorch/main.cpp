@@ -1,5 +1,5 @@
-// Loads a model that Python saved into the same model written with LibTorch, and compares what the
-// two make of the same input. The Python side is make_model.py.
+// Loads a model that Python saved into the same model written with LibTorch, and compares the
+// outputs of both for the same input. make_model.py is the Python side.
 //
 //   python make_model.py folder && build/language_model folder
 
@@ -15,14 +15,14 @@ namespace {
 constexpr int kTokens = 50;
 constexpr int kWidth = 32;
 
-/// The members are named as in make_model.py, so that the tensors are too.
+/// The members have the names of those in make_model.py, so the tensors have the same keys.
 struct LanguageModelImpl : torch::nn::Module {
   LanguageModelImpl() {
     register_module("embed", embed);
     register_module("rnn", rnn);
     register_module("norm", norm);
     register_module("head", head);
-    // The embedding is used once more as the output layer.
+    // The weight of the embedding is also that of the output layer.
     head->weight.set_data(embed->weight);
   }
 
@@ -45,7 +45,7 @@ int run(const tenfold::Path& folder) {
   const tenfold::LoadReport report = tenfold::load_into(model, folder / "model");
   std::cout << "loaded " << report.loaded.size() << " tensors\n";
 
-  // Tensors by themselves are not copied: the file stays mapped as long as they live.
+  // Single tensors are not copied: the file stays mapped while one of them exists.
   const tenfold::TensorDict expected = tenfold::open(folder / "expected.safetensors");
   const at::Tensor tokens = tenfold::to_torch(expected.at("tokens"));
   const at::Tensor scores = tenfold::to_torch(expected.at("scores"));

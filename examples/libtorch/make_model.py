@@ -1,4 +1,4 @@
-"""Makes a small language model, and what it says, for main.cpp to load and to repeat.
+"""Saves a small language model and its output, which main.cpp loads and reproduces.
 
 python make_model.py folder
 """
@@ -18,7 +18,7 @@ WIDTH = 32
 
 
 class LanguageModel(nn.Module):
-    """Scores of the next token; the embedding is used once more as the output layer."""
+    """Computes scores of the next token; the output layer shares the embedding's weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
 
 
 def train(model: nn.Module, steps: int = 20) -> None:
-    """A few steps, so that no tensor is as it was made."""
+    """Trains a few steps, so that every tensor differs from its initial values."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(steps):
         text = torch.randint(0, TOKENS, (16, 9))

@@ -1,5 +1,5 @@
-// Goes on with a training that Python began and saved by torch.save, compares the losses with those
-// that Python would have had, and saves what Python goes on with. The Python side is resume.py.
+// Resumes a training that Python began and saved with torch.save, and compares the losses with
+// those of Python's own run. Saves the state, from which resume.py, the Python side, trains on.
 //
 //   python resume.py folder adam && build/resume folder adam && python resume.py folder adam --back
 
@@ -24,7 +24,7 @@ namespace {
 constexpr int kSteps = 10;
 constexpr double kTolerance = 1e-6;
 
-/// The members are named as in resume.py, so that the tensors are too.
+/// The members have the names of those in resume.py, so the tensors have the same keys.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("first", first);
@@ -40,7 +40,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Learning rates and all other options come with the state.
+/// The saved state contains the learning rates and all other options.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name, Net& net) {
   std::vector<at::Tensor> params = net->parameters();
   if (name == "adam") return std::make_unique<torch::optim::Adam>(params);

@@ -1,10 +1,10 @@
-"""Begins a training that resume.cpp goes on with, and goes on with what that saved.
+"""Begins a training that resume.cpp resumes, and resumes the training that resume.cpp saved.
 
-python resume.py folder adam            # trains, saves folder/python.pt by torch.save
-build/resume folder adam                # loads it, trains on in C++, saves folder/cpp.pt
-python resume.py folder adam --back     # loads that, trains on
+python resume.py folder adam            # trains, saves folder/python.pt with torch.save
+build/resume folder adam                # loads it, trains in C++, saves folder/cpp.pt
+python resume.py folder adam --back     # loads folder/cpp.pt, continues the training
 
-All three compare their losses with those of a training that never stopped.
+The last two compare their losses with those of an uninterrupted training.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def train(
 
 
 def begin(folder: Path, name: str) -> None:
-    """Trains 3 x STEPS steps, and saves what was after the first STEPS."""
+    """Trains 3 x STEPS steps, and saves the state after the first STEPS."""
     torch.manual_seed(0)
     net = Net()
     optimizer = OPTIMIZERS[name](net.parameters())
@@ -77,7 +77,7 @@ def begin(folder: Path, name: str) -> None:
 
 
 def go_on(folder: Path, name: str) -> float:
-    """Trains STEPS steps from what C++ saved; returns the largest difference of a loss."""
+    """Trains STEPS steps from the state that C++ saved; returns the largest loss difference."""
     saved = tenfold.open(folder / "cpp.pt")
     net = Net()
     optimizer = OPTIMIZERS[name](net.parameters())

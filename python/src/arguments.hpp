@@ -47,7 +47,7 @@ class NamesArgument : public nb::object {
   NB_OBJECT(NamesArgument, nb::object, "collections.abc.Iterable[str]", is_any)
 };
 
-/// An object of any class: a tensor or array of torch or numpy, a value, rows.
+/// An object of any class, such as a tensor of torch, an array of numpy, a value or rows.
 class AnyObject : public nb::object {
  public:
   AnyObject(nb::object any) : nb::object(std::move(any)) {}

@@ -18,16 +18,16 @@ namespace tenfold::python {
 namespace {
 
 /// One heap block with everything that a torch tensor needs from this module, followed by lengths
-/// and strides and, without a buffer, the elements. Freeing it touches no Python object, so any
-/// thread may do it.
+/// and strides and, without a buffer, the elements. Freeing it accesses no Python object, so any
+/// thread may do so.
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
-  /// While true, torch decides whether it takes the block: a call of its deleter changes nothing.
+  /// True while torch may still refuse the block: calling its deleter then has no effect.
   bool is_offered = false;
 };
 
-/// Alignment of elements in a leaf's own block, as everywhere.
+/// Alignment in bytes of the elements in a leaf's own block, as in all formats.
 constexpr std::size_t kAlignment = 64;
 /// Larger blocks come from the pool, because the kernel would have to zero fresh pages for each.
 constexpr std::size_t kMaxOwnBytes = std::size_t{64} << 10;
@@ -45,13 +45,14 @@ struct FreeLeaf {
 };
 using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
 
-/// The deleter of DLPack. torch calls it with the last tensor, and also if it fails to make one.
+/// The deleter of DLPack. torch calls it when the last tensor is released, or if it fails to
+/// create one.
 void delete_leaf(dlpack::ManagedVersioned* managed) {
   if (!leaf_of(*managed).is_offered) FreeLeaf()(managed);
 }
 
-/// Calls `take`, which gives the block to torch and returns whether torch took it. If torch fails,
-/// it may have called the deleter or not; the block is the caller's in both cases.
+/// Calls `take`, which passes the block to torch and returns whether torch accepted it. If torch
+/// fails, it may or may not have called the deleter; the caller owns the block in both cases.
 template <class Take>
 bool offer(dlpack::ManagedVersioned& managed, const Take& take) {
   TorchLeaf& leaf = leaf_of(managed);
@@ -96,7 +97,7 @@ OwnedLeaf pack(const Tensor& tensor) {
   return leaf;
 }
 
-/// As delete_leaf().
+/// Like delete_leaf(), for the structure without a version.
 void delete_unversioned(dlpack::Managed* managed) {
   auto* versioned = static_cast<dlpack::ManagedVersioned*>(managed->context);
   if (leaf_of(*versioned).is_offered) return;
@@ -118,7 +119,7 @@ nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafNa
   leaf->array.dtype = dlpack_dtype_of_any_torch(dtype);
   auto managed = std::make_unique<dlpack::Managed>(
       dlpack::Managed{leaf->array, leaf.get(), delete_unversioned});
-  // Without a destructor: the capsule owns nothing, and nobody has it after the call.
+  // Without a destructor: the capsule owns nothing, and is not used after the call.
   const nb::object capsule = nb::steal(PyCapsule_New(managed.get(), "dltensor", nullptr));
   if (!capsule.is_valid()) throw nb::python_error();
   const bool has_dtype = leaf->array.dtype == dtype;
@@ -266,7 +267,7 @@ nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) cons
   return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
 }
 
-/// Assigns `__class__`, as torch's own lazy modules do: several times faster than a view.
+/// Assigns `__class__`, as torch's own lazy modules do, which is several times faster than a view.
 void ArrayMaker::make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const {
   made.attr("__class__") = tied_.type();
   if (!tied_.file().is_none()) {

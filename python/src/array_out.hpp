@@ -66,9 +66,9 @@ class ArrayMaker {
   /// `place`: called with each new array, returns the one to use; or None.
   ArrayMaker(Mode mode, Tied& tied, nb::object place);
 
-  /// `tensor` and `sizes` are those of `leaf`; `sizes` is only used if it is nested. Throws OSError
-  /// for read-only pages, on which torch would crash, Error(unsupported) for a dtype that numpy
-  /// does not have; `name` identifies the leaf in messages.
+  /// `tensor` and `sizes` belong to `leaf`; `sizes` is only used for a nested tensor. Throws
+  /// OSError for read-only pages, to which torch would write, and Error(unsupported) for a dtype
+  /// that numpy does not have; `name` identifies the leaf in messages.
   nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:
@@ -93,8 +93,8 @@ nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 /// copy. Throws like ArrayMaker::make().
 nb::object array_of(const Tensor& tensor, const std::string& name);
 
-/// The same over a copy of contiguous elements. Small ones share one block of memory with
-/// everything else that torch needs from this module.
+/// The same over a copy of contiguous elements. Few elements are stored in the block of memory that
+/// holds everything else that torch needs from this module.
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool);
 

@@ -44,7 +44,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   ~Stream() {
     if (!batches_) return;
-    // The destructor waits for threads, one of which may need the GIL to release a Python object.
+    // The destructor joins threads that may need the GIL to release a Python object.
     const nb::gil_scoped_release released;
     batches_.reset();
   }

@@ -272,8 +272,8 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 
-/// Reads the entry of the selected part `node` into memory, and checks its blocks: a node with that
-/// key.
+/// Reads one entry of the selected part `node` into memory, and compares the checksums of its
+/// blocks. Returns a node with the entry under its key.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
                         const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {

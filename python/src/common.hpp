@@ -37,7 +37,7 @@ Shape shape_from(nb::handle sequence_of_int);
 /// Converts JSON values. Uses text() above for strings, int for integers of any size. Throws
 /// Error(unsupported) with long_integer() for an integer with more digits than Python converts.
 nb::object to_python(const Value& value);
-/// The same for the value of a node's key, which errors name.
+/// The same for the value under `key` of `node`; error messages name the key.
 nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
 /// Error message for an integer with more digits than Python converts.
 std::string long_integer(std::optional<std::size_t> num_digits);
@@ -57,7 +57,8 @@ struct ItemHandle {
   TensorDict::Item item;
 };
 
-/// [("model.*",), ("a", "b")]: each a path, or one glob or dotted name.
+/// Parses a list such as [("model.*",), ("a", "b")]: each tuple is a path of keys, or one glob or
+/// dotted name.
 std::vector<KeyPath> key_paths(nb::handle keys);
 /// (problems, number of leaves, of bytes, of checksums), as reports.py takes them.
 nb::tuple tuple_of(const Problem& problem);

@@ -47,7 +47,7 @@ std::vector<std::int64_t> ints_of(nb::handle sequence) {
   return values;
 }
 
-/// numpy arrays, array.array: whatever shows its int64 numbers.
+/// The numbers of an object with a buffer of int64, such as a numpy array or an array.array.
 std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
@@ -130,7 +130,8 @@ std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject column
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
-/// The new length, or None for rows that are more than a tensor for each column.
+/// Returns the new length, or None, without appending, unless `rows` has one tensor for each
+/// column.
 AnyObject append_tensors(DatasetHandle& self, nb::dict rows) {
   const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);
   if (!batch) return nb::none();
@@ -154,7 +155,7 @@ DatasetHandle create_at(PathArgument path, const std::string& schema, std::int64
   })};
 }
 
-/// Bytes in which the columns are stored, of all rows of the tree that was opened.
+/// Total size in bytes of the columns, for all rows of the opened tree.
 std::uint64_t num_bytes_of(const DatasetHandle& self) {
   const TensorDict& tree = self.dataset.tree();
   std::uint64_t total = 0;
@@ -169,7 +170,7 @@ std::uint64_t num_bytes_of(const DatasetHandle& self) {
   return total;
 }
 
-/// The exclusive right to a name in a folder, as long as this process lives.
+/// The lease of a name in a folder, held until it is released or this process exits.
 struct LeaseHandle {
   std::optional<os::Lease> lease;
 };
@@ -243,7 +244,7 @@ Tensor permuted(const Permutation& self, std::int64_t begin, std::int64_t end) {
   const Shape shape = {end - begin};
   const auto size_bytes = static_cast<std::size_t>(nbytes_of(DType::int64, shape));
   constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
-  // A large one is written once, into pages that are not written before.
+  // The rows of a large buffer are written once, into pages that were not zeroed before.
   const Tensor rows = size_bytes < kLargeBytes
                           ? Tensor::zeros(DType::int64, shape)
                           : Tensor(DType::int64, shape, {1}, BufferPool().take(size_bytes), 0);

@@ -48,7 +48,7 @@ bool is_int(nb::handle object) {
   return PyLong_Check(object.ptr()) != 0 && PyBool_Check(object.ptr()) == 0;
 }
 
-/// An object in messages: not longer than a line.
+/// Formats an object for messages, in at most one line.
 std::string shown(nb::handle object) {
   return utf8(nb::module_::import_("tenfold.mappers._mapper").attr("shown")(object));
 }
@@ -106,8 +106,8 @@ class DictLevels {
       if (!PyUnicode_Check(key.ptr()) && nb::borrow<nb::dict>(level).contains(text(name))) {
         throw builder_.fail(ErrorCode::invalid_argument)
             .part(builder_.level_text())
-            .problem("the key ", base::quote(name), " comes twice, as a str and as an int")
-            .expected("one of them");
+            .problem("duplicate key ", base::quote(name), ", as a str and as an int")
+            .expected("only one of them");
       }
       add_entry(name, item[1]);
     }
@@ -232,7 +232,7 @@ StatePath path_of(nb::handle state) {
   throw base::invalid_argument()
       .part("state ", shown(state))
       .expected("a path of components that are not empty, without \"/\"")
-      .found("another component");
+      .found("a component that is empty or contains \"/\"");
 }
 
 std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) {
@@ -250,7 +250,7 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) 
   return without_gil([&] { return self.hierarchy.find(paths); });
 }
 
-/// Tables and rows of the values. If all are in one table: (table, None, rows as an array).
+/// Returns tables and rows of the values; if all are in one table, (table, None, rows as an array).
 nb::tuple find_states(const HierarchyHandle& self, nb::list states) {
   const std::vector<StatePlace> places = places_of(self, states);
   const auto is_first = [&](const StatePlace& place) { return place.table == places[0].table; };
@@ -314,7 +314,7 @@ nb::dict nested_dicts(const HierarchyHandle& self, nb::list mappers) {
   return root;
 }
 
-/// What is saved beside mappers: entries of a tree by their names.
+/// Everything that is saved besides the mappers: entries of a tree by their names.
 nb::dict parts_of_hierarchy(const HierarchyHandle& self) {
   nb::dict parts;
   self.tensors.for_each([&](const std::string& key, const TensorDict::Item& item) {

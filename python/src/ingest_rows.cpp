@@ -29,8 +29,8 @@ using namespace nb::literals;
 namespace {
 
 constexpr std::int64_t kBlockRows = 65'536;
-/// The size of a block is checked after every row, which may be large. While a block grows, up to
-/// three times its memory is in use, in addition to the 16 MiB of the writer.
+/// The size of a block is checked after every row, because a row may be large. While a block grows,
+/// it uses up to three times this memory, in addition to the 16 MiB of the writer.
 constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
 /// Rows between two checks of signals and the clock.
 constexpr std::int64_t kCheckRows = 1024;
@@ -57,7 +57,7 @@ std::optional<Schema> selected(std::optional<Schema> schema,
   return Schema(std::move(kept));
 }
 
-/// Ingests Python rows to a data set.
+/// Ingests Python rows into a data set.
 class RowIngest {
  public:
   RowIngest(PathArgument path, std::string where, AnyObject schema,

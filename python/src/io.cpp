@@ -244,10 +244,14 @@ std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
   return names;
 }
 
-/// Pairs the parameters of an optimizer with those of a saved state: whether by name; for each
-/// group of the target that of the source or None; for each of its parameters, counted through all
-/// groups, the number of the source's, counted in the same way, or None; missing, unexpected and
-/// mismatched; groups of the target that have no equal in the source.
+/// Pairs the parameters of an optimizer with those of a saved state. Returns a tuple of:
+///
+///   whether parameters were matched by name
+///   for each group of the target, the number of the source's group, or None
+///   for each parameter of the target, the number of the source's parameter, or None; parameters
+///     are counted through all groups
+///   the missing, unexpected and mismatched parameters
+///   the groups of the target without an equal group in the source
 nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
   std::vector<std::size_t> sizes;
   for (const nb::handle group : targets) sizes.push_back(nb::cast<std::size_t>(group[0]));

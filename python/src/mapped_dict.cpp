@@ -160,8 +160,8 @@ class Dict {
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
-  /// A buffer for items that write_spill() adds in one step, which may be larger than memory. Takes
-  /// the writer lock.
+  /// A buffer, which may be larger than memory, for items that write_spill() adds in one step.
+  /// Acquires the writer lock.
   DictSpill spill() {
     const std::string& path = handle_of(dict_)->state()->keys.where.path;
     without_gil([&] { handle_of(dict_)->begin_writing(); });

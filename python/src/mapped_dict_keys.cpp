@@ -174,8 +174,8 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
       all_short.store(false, std::memory_order_relaxed);
     }
   };
-  // This thread holds the GIL, so no Python code runs. The helper thread only reads objects, which
-  // functions of the limited API do not allow without the GIL.
+  // This thread holds the GIL, so no Python code runs while the helper thread reads the objects.
+  // With the limited API it cannot read them: its functions require the GIL.
   if constexpr (kLimitedApi) {
     copy_part(0, keys.size());
   } else {
@@ -275,8 +275,8 @@ void KeysIn::take_packed(nb::handle keys) {
   if (!fits) {
     throw base::invalid_argument()
         .part("packed keys: \"offsets\"")
-        .expected("numbers that rise from 0 to ", limit)
-        .found("others");
+        .expected("ascending offsets from 0 to ", limit)
+        .found("other offsets");
   }
   size_ = ends.size() - 1;
   const auto* bytes = reinterpret_cast<const char*>(values_.raw_data());

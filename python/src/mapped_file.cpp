@@ -160,7 +160,7 @@ void check_not_truncated(nb::handle object, const Tensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   const std::uint64_t needed = address - mapped->base + extent_bytes(tensor);
   const auto found = without_gil([&] { return info_of(mapped->path); });
-  // Another file may have the name now: then the mapped file is unnamed, and complete.
+  // If another file has the name now, the mapped file was replaced, not truncated.
   if (!found || found->size_bytes >= needed || found->inode != mapped->inode) return;
   throw_too_short(mapped->path, needed, found->size_bytes);
 }

@@ -17,8 +17,8 @@ struct MappedFile {
   std::uint64_t inode = 0;  ///< of the file that is mapped; 0 if it is unknown
   std::uintptr_t base = 0;  ///< the address of the file's first byte, even if that is not mapped
   nb::object handler;       ///< keeps the descriptor of an unnamed file open; or empty
-  /// Device and inode of the file, which a pickle must find again; empty: those that the path has
-  /// when it is pickled.
+  /// Device and inode that the file must have when a pickle is loaded; if empty, those that the
+  /// path has when the tensor is pickled.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> identity;
 
   /// For a leaf on disk that `tensor` maps completely.
@@ -26,8 +26,8 @@ struct MappedFile {
 };
 
 /// Throws Error(corrupt) if the file of `object`, a MemoryMappedTensor over `tensor`, was
-/// truncated: reading the tensor would raise SIGBUS. A replaced or removed file is fine, because
-/// its bytes remain.
+/// truncated: reading the tensor would raise SIGBUS. A replaced or removed file is not an error,
+/// because its bytes remain mapped.
 void check_not_truncated(nb::handle object, const Tensor& tensor);
 
 }  // namespace tenfold::python

@@ -41,8 +41,8 @@ nb::object path_or_none(const std::string& path) {
 nb::object exception_of(const Error& error, const nb::object& path) {
   const nb::object type = exception_for(error.code());
   if (error.code() != ErrorCode::io || error.system_errno() == 0) return type(text(error.what()));
-  // OSError shows the file name itself, after the text. Called with an errno, it gives the
-  // subclass: FileExistsError, PermissionError.
+  // OSError appends the file name to the text. Called with an errno, it returns the subclass for
+  // it, such as FileExistsError or PermissionError.
   return type(error.system_errno(), text(Error(error).path("").what()), path);
 }
 
@@ -53,7 +53,7 @@ void translate(const std::exception_ptr& pointer, void*) {
   } catch (const Error& error) {
     const nb::object path = path_or_none(error.path());
     const nb::object raised = exception_of(error, path);
-    // As instance attributes, which pickle with the exception, also where the class is Python's.
+    // Instance attributes are pickled with the exception, also for Python's own classes.
     raised.attr("path") = path;
     raised.attr("part") = text_or_none(error.part());
     raised.attr("problem") = text_or_none(error.problem());
@@ -69,7 +69,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_core, module) {
   namespace bindings = tenfold::python;
-  // Tensors in globals outlive the module at exit, which is not a leak.
+  // Tensors in global variables are released after the module at exit, which is not a leak.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(bindings::translate);
   module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());

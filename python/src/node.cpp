@@ -29,7 +29,7 @@ static TypedKeys typed_keys_from(nb::handle dict) {
   if (!are_valid(keys)) {
     throw base::invalid_argument()
         .part("keys of a dict")
-        .expected("each under its text")
+        .expected("each key under its str()")
         .found("others");
   }
   return keys;

@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
-// Access to Python objects. A build for one version of Python uses macros that read their memory. A
-// build for the stable ABI of Python 3.12 and later calls functions of the limited API.
-// TENFOLD_LIMITED_API (CMake) compiles the latter without the stable ABI, for any Python from 3.11.
+// Access to Python objects. A build for one version of Python uses macros that read the memory of
+// the objects. A build for the stable ABI of Python 3.12 and later calls functions of the limited
+// API. TENFOLD_LIMITED_API (CMake) compiles these functions without the stable ABI, for any Python
+// from 3.11.
 #if defined(Py_LIMITED_API) && !defined(TENFOLD_LIMITED_API)
 #define TENFOLD_LIMITED_API
 #endif
@@ -33,8 +34,8 @@ inline constexpr bool kLimitedApi = false;
 
 // --- strings and numbers: the caller has checked the type ---
 
-/// The characters of an ASCII str. With the limited API, requires the GIL, and Python caches the
-/// UTF-8 of a str that is not ASCII in it.
+/// The characters of an ASCII str. With the limited API, requires the GIL, and Python stores the
+/// UTF-8 of a str that is not ASCII in the str object.
 inline std::optional<std::string_view> ascii_text(PyObject* text) {
 #ifdef TENFOLD_LIMITED_API
   Py_ssize_t size = 0;
@@ -162,7 +163,7 @@ inline PyObject* call_with(PyObject* callable, PyObject* argument) {
 }
 
 /// The name of an object's class, including the module ("numpy.int64") for classes implemented in
-/// C. With the limited API, without the module for heap types of C.
+/// C. With the limited API, the names of heap types of C lack the module.
 #ifdef TENFOLD_LIMITED_API
 inline std::string type_name(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);

@@ -66,7 +66,7 @@ void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t b
   mismatch(column, values.ptr());
 }
 
-/// Adds the rows [begin, end) of a list, or all of an array, which was sliced before.
+/// Adds the rows [begin, end) of a list, or all rows of an array that was sliced before.
 void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
                            std::int64_t end) {
   const auto widened = [&](const RowType& type, nb::handle value) {

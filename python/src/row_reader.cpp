@@ -250,8 +250,8 @@ void RowReader::check_all_seen(const std::string& where) const {
       throw base::invalid_argument(where)
           .part("column ", base::quote(name))
           .problem("the schema names it")
-          .expected("it in the source")
-          .found("it in no row");
+          .expected("a value in some row of the source")
+          .found("none");
     }
   };
   visit(visit, *root_);

@@ -12,7 +12,7 @@
 namespace tenfold::python {
 namespace {
 
-/// Maximum nesting of lists. A deeper one contains itself.
+/// Maximum nesting of lists. A list with more levels is assumed to contain itself.
 constexpr std::size_t kMaxDepth = 64;
 
 std::string class_of(nb::handle object) { return std::string(type_name(object.ptr())); }
@@ -49,7 +49,7 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Copies a numpy array: rows are small.
+/// Copies a numpy array, which is cheap because rows are small.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) {
@@ -77,7 +77,7 @@ bool is_plain(PyObject* object) {
          PyByteArray_Check(object) || is_sequence(object) || PyDict_Check(object);
 }
 
-/// Numpy's masked arrays: the buffer also shows masked elements.
+/// True for numpy's masked arrays, whose buffer contains masked elements, too.
 bool is_masked_array(PyObject* object) {
   if (type_name(object).starts_with("numpy.")) return false;
   return PyObject_HasAttrString(object, "mask") != 0 &&

@@ -45,8 +45,8 @@ Integer integer_of(PyObject* number);
 
 /// A time stamp or duration.
 struct Time {
-  std::optional<std::int64_t> count;  ///< empty for "not a time" of numpy and pandas, which becomes
-                                      ///< null
+  std::optional<std::int64_t> count;  ///< empty for NaT (not a time) of numpy and pandas, which
+                                      ///< becomes null
   std::string unit;
   Clock clock = Clock::unknown;
 };

@@ -43,7 +43,7 @@ nb::str metadata_of(PathArgument path) {
 const Leaf& leaf_of(const ItemHandle& item) {
   const auto* leaf = std::get_if<Leaf>(&item.item);
   if (leaf == nullptr) {
-    throw base::invalid_argument().part("entry").expected("a tensor").found("another");
+    throw base::invalid_argument().part("entry").expected("a tensor").found("another entry");
   }
   return *leaf;
 }
@@ -127,7 +127,7 @@ void make_snapshot_writer(SnapshotWriter* self, PathArgument path,
   without_gil([&] { new (self) SnapshotWriter(where, outlines, options); });
 }
 
-/// Fills the tensor "0" of `target`, contiguous, with what begins at a byte of the item.
+/// Fills the contiguous tensor "0" of `target` with the bytes of the item from `offset_bytes`.
 void read_bytes(const ItemHandle& item, std::uint64_t offset_bytes, const NodeHandle& target) {
   const Leaf& leaf = leaf_of(item);
   const Tensor into = target.node.tensor({"0"});

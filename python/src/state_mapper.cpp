@@ -30,7 +30,7 @@ using namespace nb::literals;
 
 namespace {
 
-/// A node that is moved to another tree.
+/// An entry for a node that is moved to another tree.
 ItemHandle item_of(TensorDict node) { return ItemHandle{TensorDict::Item(std::move(node))}; }
 
 /// Appends a Python int that fits int64; returns false for another object.

@@ -73,7 +73,7 @@ const Torch* output_torch(Framework decided) {
   if (decided == Framework::undecided) decided = default_of_process;
   if (decided == Framework::numpy) return nullptr;
   if (decided == Framework::torch || record()) return torch();
-  // Not imported by tenfold yet: the program may use numpy only.
+  // tenfold does not import torch before this point, because the program may use numpy only.
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
   return module.is_none() ? nullptr : torch();
 }

@@ -54,7 +54,7 @@ const Torch* output_torch(Framework decided);
 
 void bind_framework(nb::module_& module);
 
-/// torch if the program has imported it already, else null: only then can an argument be a tensor.
+/// torch if the program has imported it, else null. If it has not, no argument can be a tensor.
 const Torch* torch_if_imported();
 
 /// Sets the class of tensors over mapped files.

@@ -52,8 +52,8 @@ struct TreeBuilder::Children {
   bool any_tensor = false;
 };
 
-/// Marks a container as being converted, so that one that contains itself is an error instead of an
-/// infinite recursion, and so that only the root is forced to be a node.
+/// Marks a container as being converted. So a container that contains itself is an error instead of
+/// an infinite recursion, and only the root is forced to be a node.
 class TreeBuilder::Entered {
  public:
   Entered(TreeBuilder& builder, nb::handle container)
@@ -61,7 +61,7 @@ class TreeBuilder::Entered {
     auto& open = builder.open_containers_;
     if (std::find(open.begin(), open.end(), container.ptr()) != open.end()) {
       throw builder.refuse(ErrorCode::invalid_argument)
-          .problem("it holds itself")
+          .problem("it contains itself")
           .expected("a tree")
           .found("a cycle");
     }
@@ -164,7 +164,7 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
   }
   if (!tensor) {
     throw refuse(ErrorCode::unsupported)
-        .problem("its bytes cannot be reached")
+        .problem("its bytes are not accessible")
         .expected("a dense array in main memory")
         .found(class_name(object));
   }
@@ -233,9 +233,8 @@ void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& in
   for (const auto& [text, converted] : children.entries) {
     if (seen.insert(text).second) continue;
     throw refuse(ErrorCode::invalid_argument)
-        .problem("two of its keys are ", base::quote(text), " as text, by which it is stored")
-        .expected("different texts")
-        .found("one twice");
+        .problem("two of its keys are ", base::quote(text), " as a str, the form that is stored")
+        .expected("keys with different str()");
   }
   if (!are_different)
     throw refuse(ErrorCode::invalid_argument).problem("two of its keys are equal");

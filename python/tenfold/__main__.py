@@ -8,8 +8,8 @@ import sys
 
 def main() -> int:
     """Runs the command line program with ``sys.argv`` and returns its exit status."""
-    # Signals of the program, not of the interpreter: it ends silently on a closed pipe, and handles
-    # Ctrl-C itself.
+    # The signal handlers of a program instead of the interpreter's: the program ends silently on a
+    # closed pipe, and handles Ctrl-C itself.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -33,12 +33,12 @@ class Error(_Fields, Exception):
     None where the message has no such part. They are pickled with the exception.
 
     Attributes:
-        path: The file or folder; an entry of an archive follows the archive.
-        part: The place in it, or the argument of the call: ``header``, ``tensor "w"``.
+        path: The file or folder; for an entry of an archive, the archive followed by the entry.
+        part: The part of the file, or the argument of the call: ``header``, ``tensor "w"``.
         problem: Description of the fault.
         expected: A description of valid input.
         found: A description of the invalid input.
-        remedy: A way to correct it.
+        remedy: A way to correct the fault.
 
     Example:
         >>> try:

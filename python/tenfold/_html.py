@@ -23,7 +23,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = _M
     Args:
         head: The names of the columns.
         rows: The cells of each row, as many as `head` has.
-        max_rows: Rows to show; a line below states the number of the others.
+        max_rows: Maximum number of rows to show; a line below states how many are omitted.
     """
     body = "".join(_row(row, "td") for row in rows[:max_rows])
     made = f"<table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"

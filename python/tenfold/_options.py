@@ -22,12 +22,12 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
         where: Prefix of messages: ``"batch loader: seed"``.
         value: An int, or an object with ``__index__``, such as numpy integers and tensors of one
             element.
-        at_least: The minimum. None: any 64-bit integer; the engine checks it.
+        at_least: The minimum. None: any 64-bit integer, whose range the engine checks.
         at_most: The maximum.
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For one out of range.
+        ValueError: For an int out of range.
     """
     try:
         if isinstance(value, bool):
@@ -57,7 +57,7 @@ def boolean(where: str, value: Any) -> bool:
 
 
 def text(where: str, value: Any) -> str:
-    """Checks that it is a str. The engine checks its content.
+    """Checks that a value is a str. The engine checks its content.
 
     Raises:
         TypeError: For a value of another type.
@@ -73,7 +73,7 @@ def text(where: str, value: Any) -> str:
 
 
 def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) -> list[str]:
-    """Names of columns; the keys of nested records are joined by dots. Empty for None.
+    """Returns names of columns, with the keys of nested records joined by dots; [] for None.
 
     Raises:
         TypeError: For a single str, and for a name that is not a str or tuple of str.
@@ -94,7 +94,7 @@ def column_name(where: str, name: str | tuple[str, ...]) -> str:
 
 
 def function(where: str, value: Any) -> Any:
-    """Checks that it is callable.
+    """Checks that a value is callable.
 
     Raises:
         TypeError: For a value that cannot be called.
@@ -110,10 +110,10 @@ def path_text(path: Any) -> str:
 
 
 def path_argument(call: str, path: Any, name: str = "path") -> Any:
-    """Checks the path, called `name`, of a call such as ``"save(obj, path)"``.
+    """Checks the path `name` of a call such as ``"save(obj, path)"`` and returns it.
 
     Raises:
-        TypeError: For a value of another type, such as the other argument.
+        TypeError: For a value of another type, such as `obj` if the arguments were exchanged.
     """
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(
@@ -123,18 +123,18 @@ def path_argument(call: str, path: Any, name: str = "path") -> Any:
 
 
 def text_or_empty(where: str, value: Any) -> str:
-    """Like `text`; empty for None, which is the engine's default."""
+    """Like `text`; returns "" for None, because "" selects the engine's default."""
     return "" if value is None else text(where, value)
 
 
 def integer_or_zero(where: str, value: Any, at_most: int = INT64_MAX) -> int:
-    """A non-negative int; 0 for None, which is the engine's default."""
+    """Checks a non-negative int; returns 0 for None, because 0 selects the engine's default."""
     return 0 if value is None else integer(where, value, 0, at_most)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= 2**256:
-        # Python refuses to format integers of thousands of digits.
+        # Python raises an error for formatting integers of thousands of digits.
         return f"an int of {value.bit_length()} bits"
     try:
         shown = repr(value)

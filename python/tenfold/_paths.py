@@ -1,4 +1,4 @@
-"""Checks of paths that raise instead of guessing."""
+"""Checks of paths that raise an error if the system call fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def exists(path: str | os.PathLike[Any]) -> bool:
     Code that replaces or skips existing files would then act on a wrong result.
 
     Raises:
-        OSError: If the file system does not answer.
+        OSError: If the system call fails for another reason than a missing name.
     """
     try:
         os.lstat(path)

@@ -1,7 +1,7 @@
 """The functions that pickles of this package call to recreate their objects.
 
 A pickle names functions by module and name, and may be kept for years. So these functions keep
-their module and parameters, however the modules behind them change; everything else
+their module and parameters, although the modules that they call may change. Everything else
 that a pickle of tenfold names is a public class (`tenfold._public.set_module`).
 """
 
@@ -66,7 +66,7 @@ def memmap_tree(
     keys: tuple[str, ...],
     framework: Any = None,
 ) -> Any:
-    """As `opened_tree`, for the result of `memmap` or `load_memmap`; `marked`: `is_memmap`."""
+    """As `opened_tree`, for the result of `memmap` or `load_memmap`; `marked` sets `is_memmap`."""
     from tenfold.tensordict._files.folder import reopened
 
     return reopened(path, mode, marked, identity, keys, framework)
@@ -146,15 +146,15 @@ def dataset(
 
     Args:
         path: Path of its folder or file.
-        mode: As of `Dataset`.
-        identity: Host, device, inode and time of what was opened.
+        mode: As for `Dataset`.
+        identity: Host, device, inode and creation time of the opened file or folder.
         rows: Number of rows when the first view was created.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.
         framework: The type of its tensors.
 
     Raises:
-        OSError: ESTALE, if something else is at the path now.
+        OSError: ESTALE, if the path has another file or folder now.
     """
     from tenfold.dataset._dataset import reopened
 
@@ -171,14 +171,14 @@ def joined_dataset(
 
 
 def samples(rows: list[Any], ragged: frozenset[str]) -> Any:
-    """The results of functions of `Dataset.map`, which a loader's worker sends."""
+    """The rows that functions of `Dataset.map` returned in a worker process of a loader."""
     from tenfold.dataset._rows import Samples
 
     return Samples(rows, ragged)
 
 
 def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
-    """A SparseMatrix in memory, of the component arrays of its layout."""
+    """A SparseMatrix in memory, made of the component arrays of its layout."""
     from tenfold.sparse._sparse_matrix import of_parts
 
     return of_parts(layout, parts, shape)

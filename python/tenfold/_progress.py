@@ -59,7 +59,7 @@ class _Bar:
         self._drawn = False
 
     def update(self, done_bytes: int, total_bytes: int, what: str) -> None:
-        if what != self._what:  # a part of the work with its own count
+        if what != self._what:  # the next part of the work, which counts its bytes from 0
             self._what, self._part_start = what, time.monotonic()
             if self._tqdm is not None:
                 self._tqdm.close()
@@ -81,8 +81,8 @@ class _Bar:
             f"{minutes}:{seconds:02} left"
         )
         line = _fitting(what, part, figures, _columns())
-        # Leave the cursor at the start of the line: a line that wrapped because the window became
-        # narrower is after the cursor, and is erased with the next line.
+        # Leave the cursor at the start of the line. If the window becomes narrower, the line
+        # wraps, but all of it is after the cursor, and is erased before the next line is written.
         sys.stderr.write(f"\r{line}\x1b[J\r")
         sys.stderr.flush()
 

@@ -14,13 +14,14 @@ def set_module(name: str) -> Callable[[Decorated], Decorated]:
     """Decorates a class or function whose documented home is the module `name`.
 
     Pickles, tracebacks and ``help()`` then name that module and not the private one that defines
-    it, which may move. ``inspect.getsource`` of the class (not of its methods) no longer works: it
-    looks into the named module, as for the classes of numpy and pandas.
+    the class, which may be renamed. ``inspect.getsource`` of the class (not of its methods) no
+    longer works, because it searches the named module; classes of numpy and pandas have the same
+    limitation.
     """
 
     def decorate(decorated: Decorated) -> Decorated:
         decorated.__module__ = name
-        if "__firstlineno__" in vars(decorated):  # Python 3.13: a line of the file of `name`
+        if "__firstlineno__" in vars(decorated):  # Python 3.13: a line in another file than `name`
             del decorated.__firstlineno__  # type: ignore[attr-defined]
         return decorated
 

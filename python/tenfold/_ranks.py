@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# After that a rank gives up waiting for another one, which may be writing for long. A rank whose
-# process ends is noticed at once.
+# How long a rank waits for another rank, which may write for long, before it raises an error.
+# If the process of a rank ends, the others get an error at once.
 _TIMEOUT = timedelta(minutes=30)
 
-# The class of an error on the ranks that did not raise it: the first one that fits.
+# Classes for an error on the ranks that did not raise it: the first that it is an instance of.
 _CLASSES: tuple[type[Exception], ...] = (
     CorruptFileError,
     UnsupportedError,
@@ -86,7 +86,7 @@ class Ranks:
         except RuntimeError as error:
             raise self._no_reply(call, error) from failure
         if failure is not None and not isinstance(failure, Exception):
-            raise failure  # Ctrl-C, or the end of the interpreter
+            raise failure  # KeyboardInterrupt or SystemExit
         calls = [other["call"] for other in messages]
         if len(set(calls)) > 1:
             raise RuntimeError(
@@ -100,7 +100,7 @@ class Ranks:
         return results[0], [other["sent"] for other in messages]
 
     def any(self, flag: bool) -> bool:
-        """True on all ranks if it is true on one: one all-reduce of a number."""
+        """True on all ranks if `flag` is true on at least one. Takes one all-reduce of a number."""
         if self.is_alone:
             return flag
         torch = sys.modules["torch"]
@@ -119,7 +119,7 @@ class Ranks:
             sys.modules["torch"].distributed.destroy_process_group(self._group)
 
     def _gather(self, message: Any) -> list[Any]:
-        """All-gathers JSON values, not pickles, so no rank executes what another one sends."""
+        """All-gathers JSON values, not pickles, so no rank executes code from another rank."""
         torch = sys.modules["torch"]
         distributed = torch.distributed
         data = json.dumps(message).encode()
@@ -139,7 +139,7 @@ class Ranks:
     def _no_reply(self, call: str, error: Exception) -> RuntimeError:
         return RuntimeError(
             f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected an answer of "
-            f"all ranks, found none: a process ended, or stood still for {_TIMEOUT}: {error}"
+            f"all ranks, found none: a process ended, or hung for {_TIMEOUT}: {error}"
         )
 
 
@@ -159,7 +159,7 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
         group: A process group; None: the default one.
 
     Raises:
-        ValueError: If this process is none of the group.
+        ValueError: If this process is not in the group.
     """
     distributed = distributed_module()
     if distributed is None:
@@ -171,7 +171,7 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
         )
     if size == 1:
         return [alone() for _ in range(count)]
-    # Other processes know nothing of a group that is not theirs.
+    # A process that is not in the group does not have its ranks.
     part: dict[str, Any] = {}
     if size < distributed.get_world_size():
         part["ranks"] = distributed.get_process_group_ranks(group)

@@ -1,6 +1,7 @@
 """The results of verify, diff, load_into, scan and ingest."""
 
-# Annotations are evaluated: typing.get_type_hints would look names up in the module `tenfold`.
+# No `from __future__ import annotations`: typing.get_type_hints would look the names up in the
+# module `tenfold`.
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -55,7 +56,7 @@ class VerifyReport(_Report):
     """The result of `verify`. It has no truth value: use `ok`.
 
     Attributes:
-        problems: Empty if the file or folder is intact.
+        problems: The damage that was found; empty if the file or folder is undamaged.
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
@@ -246,7 +247,7 @@ class IngestReport(_Report):
 
     def _repr_html_(self) -> str:
         line = (
-            f"IngestReport: {_count(self.num_rows, 'row')}, {self.num_bad_rows:,} left out, "
+            f"IngestReport: {_count(self.num_rows, 'row')}, {self.num_bad_rows:,} omitted, "
             f"{_count(len(self.promotions), 'promotion')}, {len(self.ignored):,} ignored"
         )
         rows = [
@@ -265,8 +266,8 @@ class Change:
         key: Its dotted name; ``""`` for the root.
         kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
             batch size, class), ``"type"`` (a tensor in one, a value in the other).
-        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one is NaN. This
-            attribute and the next two are NaN if they were not computed.
+        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one of two values is
+            NaN. This attribute and the next two are NaN if they were not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
         cosine: Cosine of the angle between all values of `a` and all of `b`.
         num_different: Number of values beyond the tolerance.

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
 
-# They start with an underscore, because transformers skips such names when it uploads a folder.
+# Temporary names start with an underscore, because transformers skips such names when it uploads a
+# folder.
 _LEFTOVER = re.compile(r"_.+\.staged-[0-9a-f]{8}")
 _CHUNK_BYTES = 1 << 20
 _RENAME_EXCHANGE = 2
@@ -46,17 +47,17 @@ class Staging:
 
     Args:
         path: Final path of the folder. Missing parent folders are created; links are followed.
-        token: A name of `new_token`, where several processes write into one folder: it is the one
-            that `staging_folder` returns for the same path and token.
+        token: A result of `new_token`, if several processes write into one folder, whose name
+            `staging_folder` returns for the same path and token. None: this process alone writes.
 
     Attributes:
         path: Final path.
-        folder: Temporary folder to write into until `publish`. It exists, and its name is that of
-            `path`.
+        folder: Temporary folder to write into until `publish`. It exists, and the last component
+            of its path is that of `path`.
 
     Raises:
         FileExistsError: If there is a file at `path`.
-        OSError: If the folder cannot be made.
+        OSError: If the folder cannot be created.
     """
 
     def __init__(self, path: Path, token: str | None = None) -> None:
@@ -85,7 +86,7 @@ class Staging:
 
         Raises:
             CorruptFileError: If a file violates its format.
-            OSError: If the system failed; what was at `path` is untouched.
+            OSError: If a system call failed; the old version at `path` is unchanged.
         """
         _write_manifest(self.folder)
         _keep_unlisted(self.path, self.folder)
@@ -103,7 +104,7 @@ class Staging:
 
 
 def new_token() -> str:
-    """Makes the name of a folder that is being filled unique."""
+    """Returns a random string that makes the name of a temporary folder unique."""
     return secrets.token_hex(4)
 
 
@@ -117,7 +118,7 @@ def check(path: Path) -> bool:
     """Compares a folder with its manifest. Files that the manifest does not list are ignored.
 
     Returns:
-        False if it has none: another program has written the folder.
+        False if the folder has no manifest, because another program wrote it.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -156,7 +157,7 @@ def remove_all(checkpoints: list[Path]) -> None:
     for path in checkpoints:
         try:
             remove(path)
-        except OSError as error:  # noqa: PERF203 - the others are removed
+        except OSError as error:  # noqa: PERF203 - continue with the other checkpoints
             warnings.warn(f"{path}: the checkpoint was not removed: {error}", stacklevel=3)
 
 
@@ -167,7 +168,7 @@ def remove_leftovers(directory: Path) -> None:
     except FileNotFoundError:
         return
     for entry in entries:
-        with contextlib.suppress(OSError):  # removed, or its writer is alive
+        with contextlib.suppress(OSError):  # already removed, or its writer is alive
             lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,7 +255,7 @@ def _write_manifest(folder: Path) -> None:
     names = _files(folder)
     problems = []
     for name in names:
-        with contextlib.suppress(UnsupportedError):  # JSON, pickles: no format of tenfold
+        with contextlib.suppress(UnsupportedError):  # JSON, a pickle: no format of tenfold
             found, *_ = _core.verify(str(folder / name), None)
             problems += [f"{name}: {part}: {what}" for _, part, what, *_ in found]
     if problems:
@@ -270,7 +271,7 @@ def _keep_unlisted(old: Path, new: Path) -> None:
     try:
         listed = set(json.loads((old / MANIFEST).read_bytes())["files"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        listed = set()  # another program's, or damaged
+        listed = set()  # the manifest is damaged, or of another program
     for name in _files(old):
         if name not in listed and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ __all__ = ["load_state", "save_state"]
 _OURS = ".safetensors"
 # Suffixes of the same files in `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
-# These write their own checkpoints, in parts.
+# Distributed types that write sharded checkpoints of their own.
 _SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
@@ -57,27 +57,29 @@ _SHARDED = (
 def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     """Saves what `Accelerator.save_state` saves, atomically, with checksums and without pickle.
 
-    The folder has a file of safetensors for each thing: ``model``, ``optimizer``, ``scheduler``,
+    The folder has a safetensors file for each object: ``model``, ``optimizer``, ``scheduler``,
     ``sampler`` (the epoch of a loader), ``dl_state_dict`` (of a stateful loader), ``scaler``,
-    ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``; second
-    ones are ``model_1`` and so on. ``model.safetensors`` has the names of the unwrapped model, as
-    `from_pretrained` requires. All processes call it, on one file system, or with
-    ``save_on_each_node``.
+    ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``. A second
+    model is ``model_1``, and so on. ``model.safetensors`` has the parameter names of the unwrapped
+    model, as `from_pretrained` requires. All processes must call this function; they need a shared
+    file system, or ``save_on_each_node``.
 
     Args:
-        accelerator: With everything prepared or registered that is to be saved.
-        output_dir: A folder for this checkpoint only. An existing one is replaced atomically. None:
-            with ``automatic_checkpoint_naming``, the next one in ``checkpoints/`` of the project;
-            those beyond ``total_limit`` are removed after the new one exists.
+        accelerator: The accelerator for which the objects to save were prepared or registered.
+        output_dir: A folder for this checkpoint only. An existing checkpoint is replaced
+            atomically. None: with ``automatic_checkpoint_naming``, the next folder in
+            ``checkpoints/`` of the project; checkpoints beyond ``total_limit`` are removed after
+            the new one exists.
 
     Returns:
         Path: The folder.
 
     Raises:
-        UnsupportedError: If something cannot be stored, which is named by its key, or the training
+        UnsupportedError: If an entry cannot be stored (the message names its key), or the training
             is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). Nothing has been written.
-        FileExistsError: If `output_dir` holds something else than a checkpoint.
-        ValueError: If there is no `output_dir`, or the next automatic one exists.
+        FileExistsError: If `output_dir` exists and is not a checkpoint.
+        ValueError: If `output_dir` is None without automatic naming, or the next automatic name
+            exists.
         OSError: If a system call failed. An existing checkpoint is unchanged.
 
     Example:
@@ -107,18 +109,18 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
     Args:
         accelerator: The same objects must have been prepared and registered, in the same order.
         input_dir: The folder. None: with ``automatic_checkpoint_naming`` the newest one.
-        strict: As of ``load_state_dict`` of modules.
+        strict: Passed to ``load_state_dict`` of modules.
 
     Returns:
         Path: The folder.
 
     Raises:
-        FileNotFoundError: If there is no folder, or no file of something that is prepared.
+        FileNotFoundError: If there is no folder, or no file for a prepared object.
         CorruptFileError: If a file is damaged or missing; the message lists all.
-        UnsupportedError: If a file of Accelerate holds objects that only code could make, or the
-            training is sharded.
-        ValueError: If tensors of a model are missing, unexpected or of another shape, or the
-            number of registered objects is another one.
+        UnsupportedError: If a file of Accelerate contains objects that only running code could
+            create, or the training is sharded.
+        ValueError: If tensors of a model are missing, unexpected or of another shape, or if more or
+            fewer objects are registered than were saved.
 
     Example:
         >>> tenfold.accelerate.load_state(accelerator, "run/checkpoint")
@@ -172,7 +174,7 @@ def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
 
 
 def on_main(function: Callable[..., Result], *args: Any) -> Result:
-    """Calls `work` in the main process; all processes return its result or raise its exception."""
+    """Calls `function` in the main process; all processes return its result or raise its error."""
     outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
@@ -204,7 +206,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
         if exists(path):
             raise ValueError(
                 f"{path}: it exists; set accelerator.project_configuration.iteration to the number "
-                "to go on with"
+                "to continue with"
             )
         return path
     if output_dir is None:
@@ -265,7 +267,7 @@ def _name(stem: str, number: int) -> str:
 
 
 def _write(accelerator: Any, folder: Path, writes: bool) -> None:
-    # First, because collecting the state of others may draw random numbers.
+    # Save random states first, because collecting the state of other objects may draw numbers.
     rng = RngState()
     numbers = rng.state_dict()
 
@@ -385,8 +387,8 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
 def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | None) -> None:
     if states is None:
         warnings.warn(
-            f"{folder}: it has no random numbers of process {accelerator.process_index}: they go "
-            "on as they are",
+            f"{folder}: it has no random states of process {accelerator.process_index}: its random "
+            "states stay as they are",
             stacklevel=3,
         )
         return

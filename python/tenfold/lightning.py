@@ -41,17 +41,17 @@ __all__ = ["CheckpointIO"]
 class CheckpointIO(_Interface):  # type: ignore[misc]
     """Saves and loads the checkpoints of a Lightning `Trainer`: ``Trainer(plugins=[...])``.
 
-    A crash leaves the previous checkpoint or the new one, never a part of it. Loading compares
+    A crash leaves the complete previous checkpoint or the complete new one. Loading compares
     every checksum first and runs no pickle.
 
     Args:
         format: ``"pt"``, ``"memmap"``, ``"safetensors"`` or another format that `tenfold.save`
-            writes. None: by the suffix of the path, as `tenfold.save` does it; ``.ckpt`` is
+            writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt`` is
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
-        async_save: Tensors are copied, and a thread writes the copies. One save is in flight; the
-            next one waits for it. Removals are queued after the save that precedes them. A
-            save or removal that fails raises at the next call or at the end of the training, and
-            files whose removal was queued after it remain. The paths that `ModelCheckpoint` names
+        async_save: Copy the tensors, and write the copies in a thread. One save is in flight; the
+            next one waits for it. Removals are queued after the preceding save. The error of a
+            failed save or removal is raised by the next call or at the end of the training, and
+            removals that were queued after it are skipped. The paths that `ModelCheckpoint` names
             (``best_model_path``) exist once the save is done; `load_checkpoint` waits for it.
 
     Raises:
@@ -86,7 +86,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         return f"CheckpointIO(format={self._format!r}, async_save={self._async})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Called by launchers that spawn processes. Running saves are not pickled."""
+        """Pickles the options, for launchers that spawn processes, but no running saves."""
         return type(self), (self._format, self._async)
 
     def save_checkpoint(
@@ -104,7 +104,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
         Raises:
             TypeError: If `storage_options` are given.
-            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+            UnsupportedError: If an entry cannot be stored; the message names its key. Nothing has
                 been written.
             OSError: If a system call failed. The previous version at `path` is unchanged.
             Exception: The exception of the previous save, if `async_save` is set.
@@ -116,7 +116,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         if format is None and target.endswith(".ckpt"):
             format = "pt"
         tree = self._tree(checkpoint, target)
-        # Create it now: Lightning may link to the checkpoint before it exists.
+        # Create the parent folder now: Lightning may link to the checkpoint before that exists.
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         if not self._async:
             _save(tree, target, format)
@@ -124,7 +124,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         self._wait_for_save()
         copy = self._copied(tree)
         self._saving = self._submit(_save, tree if copy is None else copy, target, format)
-        if copy is None:  # not enough memory: write it from where it is
+        if copy is None:  # not enough memory for a copy: save before returning
             self._wait_for_save()
 
     def load_checkpoint(
@@ -139,7 +139,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             path: A checkpoint in any format that tenfold reads, those of Lightning included.
             map_location: A device, its name, or another value for `torch.load`: a dict of names or
                 a callable of ``(storage, "cpu")``.
-            weights_only: Accepted for Lightning's sake. Pickles are never run either way.
+            weights_only: Accepted because Lightning passes it. Pickles are never run.
 
         Returns:
             The checkpoint: nested containers of tensors and plain values.
@@ -147,7 +147,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         Raises:
             FileNotFoundError: If there is nothing at `path`.
             CorruptFileError: If a checksum or the structure is wrong.
-            UnsupportedError: If it holds objects that only code could make; the message names them.
+            UnsupportedError: If it contains objects that only running code could create; the
+                message names them.
             Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         self._drain()
@@ -161,7 +162,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             path: A file or folder. A missing one is not an error.
 
         Raises:
-            OSError: If the system refuses, unless `async_save` is set.
+            OSError: If a system call failed and `async_save` is not set.
         """
         target = Path(_local(path))
         if self._async:
@@ -173,7 +174,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Waits for saves and removals. The plugin can be used again afterwards.
 
         Raises:
-            Exception: The exception of one of them, if `async_save` is set.
+            Exception: The first exception of a save or removal, if `async_save` is set.
         """
         self._drain()
         self._pool = None
@@ -185,7 +186,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             return _core.tree(checkpoint, target)
         except UnsupportedError as error:
             if (error.part or "").startswith('key "hyper_parameters.'):
-                hint = "self.save_hyperparameters(ignore=[...]) leaves it out"
+                hint = "self.save_hyperparameters(ignore=[...]) omits it"
                 raise with_remedy(error, hint) from None
             raise
 
@@ -221,7 +222,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         executor, self._executor, self._saving = self._executor, None, None
         if executor is not None:
             executor.shutdown(wait=True)
-        # Not before everything queued after it has been skipped.
+        # Raise the error only after everything that was queued after the failure has been skipped.
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

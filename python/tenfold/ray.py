@@ -45,11 +45,11 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
     """The rows of a data set, for `ray.data.read_datasource`.
 
     Each read task is a range of consecutive rows, at most 65,536 and at most a block of Ray. The
-    workers open the data set by its path, so all nodes must see it.
+    workers open the data set by its path, so all nodes need access to it.
 
     Args:
         path: Path of a data set, in any format that `tenfold.Dataset` reads.
-        columns: Columns to read, by name; of nested records the outermost name.
+        columns: Names of the columns to read; for nested records the outermost name. None: all.
 
     Raises:
         KeyError: For a column that is not there.
@@ -71,7 +71,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         return "Tenfold"
 
     def estimate_inmemory_data_size(self) -> int:
-        """Bytes of the columns."""
+        """Total size of the columns in bytes."""
         return int(self._projected()._native.num_bytes())
 
     def supports_projection_pushdown(self) -> bool:
@@ -96,7 +96,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         """Splits the rows into ranges; at least `parallelism` of them if there are as many rows.
 
         Args:
-            parallelism: The number of tasks that Ray wants.
+            parallelism: The number of tasks that Ray requests.
             per_task_row_limit: Passed to each task.
             data_context: Ray's context, whose ``target_max_block_size`` limits a range, in bytes.
 
@@ -126,7 +126,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
 
 def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
-    """The rows as one block: rows with a shape are Ray's tensors."""
+    """The rows as one block, in which a column of rows with a shape is a tensor column of Ray."""
     table = view.to_arrow()
     if not has_columns:
         return [table.select([])]
@@ -147,8 +147,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     and of killed jobs, are removed.
 
     Args:
-        path: Folder of the data set, which all nodes see. If it is a data set of parts, the rows
-            are appended.
+        path: Folder of the data set, to which all nodes need access. If it is a data set of parts,
+            the rows are appended.
         schema: The columns, as for `tenfold.ingest`. None: those of the blocks.
 
     Example:
@@ -170,18 +170,18 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     @property
     def _staging(self) -> str:
-        # `commit_parts` knows the name: if the driver is killed, it removes the folder and the
-        # parts that begin with the name of the job and are not committed.
+        # `commit_parts` recognises this name: if the driver is killed, it removes the folder and
+        # the uncommitted parts whose names begin with that of the job.
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        """Makes the folder that tasks write to.
+        """Creates the folder that tasks write to.
 
         Args:
             schema: Ignored: blocks have their own.
 
         Raises:
-            FileExistsError, OSError: If something else than a data set of parts is at the path.
+            FileExistsError, OSError: If the path exists and is not a data set of parts.
         """
         _core.part_path(self._path, 0, 1)  # refuses another data set
         os.makedirs(self._path, exist_ok=True)
@@ -203,7 +203,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         first = next(tables, None)
         if first is None:
             return None
-        # A task that is run again writes under another name.
+        # The name is unique, so that a task that is run again writes another part.
         name = f"{ctx.task_idx:06}-{uuid.uuid4().hex[:8]}"
         batches = (batch for table in _chain_tables(first, tables) for batch in table.to_batches())
         reader = pa.RecordBatchReader.from_batches(first.schema, batches)
@@ -233,7 +233,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """Removes the parts that were written.
 
         Args:
-            error: Why the job failed.
+            error: The exception of the job.
         """
         self._clean()
 
@@ -243,7 +243,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     def _agree(self, names: list[str]) -> None:
         """Converts all parts to the same columns.
 
-        A column is nullable if any part has a null in it; then the other parts are written again.
+        A column is nullable if it has a null in any part; parts in which it is not are rewritten.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
@@ -349,7 +349,7 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
 
 
 def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options: Any) -> Dataset:
-    """Writes a data set of Ray Data as a data set of parts, or adds it to one.
+    """Writes a data set of Ray Data as a data set of parts, or appends it to an existing one.
 
     Args:
         ds: The rows.

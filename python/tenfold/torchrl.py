@@ -54,10 +54,10 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
 
         Args:
             storage: The storage.
-            path: The folder of the document, which is made.
+            path: The folder of the document, which is created.
 
         Raises:
-            OSError: If the system failed.
+            OSError: If a system call failed.
         """
         state = storage.state_dict()
         os.makedirs(path, exist_ok=True)
@@ -72,7 +72,7 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
 
         Raises:
             FileNotFoundError: If there is no document.
-            ValueError: As `RingStorage.load_state_dict`.
+            ValueError: As for `RingStorage.load_state_dict`.
         """
         storage.load_state_dict(json.loads(Path(path, _DOCUMENT).read_text(encoding="utf-8")))
 
@@ -99,28 +99,28 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         raise UnsupportedError("RingStorage: register_load_hook is not supported")
 
 
-# A ReplayBuffer returns samples of a storage unchanged; among such storages, StoreStorage is the
-# one that keeps its rows elsewhere. All uses of its store are overridden.
+# The base must be a storage whose samples a ReplayBuffer returns unchanged. Of these, StoreStorage
+# is the one that does not allocate rows itself. All methods that use its store are overridden.
 class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
-    It may be larger than memory, another process may sample from it while this one writes
-    (``mode="r"``), and it survives a restart: a new buffer over it continues after the newest row.
-    Rows that are written in order, as by the default writers, are never seen half written; rows
-    that are changed in place may be. `flush` makes rows durable.
+    The buffer may be larger than memory, and another process may sample from it while this one
+    writes (``mode="r"``). It survives a restart: a new buffer over it continues after the newest
+    row. Readers never see a partially written row if rows are written in order, as by the default
+    writers; they may see one that is changed in place. `flush` makes rows durable.
 
-    Rows are TensorDicts of tensors without further batch dimensions. The first one defines the
-    entries. It is a tenfold data set: `tenfold.Dataset(path)` reads it, too.
+    Rows are TensorDicts of tensors with one batch dimension. The first row defines the entries. The
+    folder is a data set, which `tenfold.Dataset(path)` reads, too.
 
     Args:
-        path: A folder for the buffer only; the first row creates it.
+        path: A folder for this buffer only; writing the first row creates it.
         max_size: Maximum number of rows. None: that of the storage at `path`.
-        mode: ``"r+"``; or ``"r"``, to sample from what another process writes.
+        mode: ``"r+"``; or ``"r"``, to sample from the rows that another process writes.
 
     Raises:
-        ValueError: If what is at `path` is not a circular buffer, or one of another size.
-        FileNotFoundError: If there is nothing at `path`, with mode ``"r"`` or no `max_size`.
-        OSError: If another process writes into it.
+        ValueError: If `path` is not a circular buffer, or one of another size.
+        FileNotFoundError: If `path` does not exist and `mode` is ``"r"`` or `max_size` is None.
+        OSError: If another process has the buffer open for writing.
 
     Example:
         >>> storage = RingStorage("buffer", 1_000_000)
@@ -139,7 +139,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
-        # Rows of the circular buffer that this storage has: fewer than there are after `loads`.
+        # Number of rows of this storage; after `loads`, the circular buffer may have more.
         self._limit: int | None = None
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
@@ -188,7 +188,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @_len.setter
     def _len(self, value: int) -> None:
-        """Ignored: some writers set the length, which this storage counts itself."""
+        """Does nothing: some writers set the length, but this storage counts its rows itself."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Writes rows.
@@ -199,12 +199,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             set_cursor: True for new rows, false for older rows that are changed.
 
         Raises:
-            TypeError: If `data` is no TensorDict.
+            TypeError: If `data` is not a TensorDict.
             ValueError: If entries are missing, unknown or of another shape or dtype. Nothing is
                 written.
-            IndexError: If a slot is neither one that has a row nor the next one.
-            UnsupportedError: If the storage was opened to read, or rows hold something else than
-                tensors of one shape.
+            IndexError: If a slot neither has a row nor is the next slot.
+            UnsupportedError: If the storage was opened with ``mode="r"``, or rows have entries
+                other than tensors of one shape.
         """
         if self._mode == "r":
             raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
@@ -218,14 +218,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 self._create(_values(rows[0]))
             self._write(slots, rows)
         except BaseException:
-            self._align_writers()  # they advance before they write
+            self._align_writers()  # writers advance their cursor before they write
             raise
         if set_cursor:
             self._set_last_cursor(cursor)
         self._bump_mutation_revision()
 
     def get(self, index: Any) -> TensorDict:
-        """Rows, in separate memory.
+        """Returns copies of rows.
 
         Args:
             index: An int, a slice, a sequence, or a tensor of ints or bools.
@@ -234,7 +234,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             TensorDict: One row for an int, else a batch of the shape of `index`.
 
         Raises:
-            IndexError: If a row is not there.
+            IndexError: If a row does not exist.
         """
         if isinstance(index, tuple):
             if len(index) != 1:
@@ -258,7 +258,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return TensorDict(found, batch_size=size)
 
     def contains(self, item: Any) -> Any:
-        """True for each slot that has a row: a bool for an int, a tensor for a tensor.
+        """Returns whether slots have rows.
 
         Args:
             item: A slot, or a tensor of slots; negative ones count from the end.
@@ -281,7 +281,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._bump_mutation_revision()
 
     def _write(self, slots: torch.Tensor, rows: TensorDictBase) -> None:
-        """Rows at the cursor are appended, others changed in place."""
+        """Appends rows at the cursor, and changes other rows in place."""
         ring = self._opened()
         begin = 0
         while begin < len(slots):
@@ -346,7 +346,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             self._ring.flush()
 
     def close(self) -> None:
-        """Flushes, and releases the write lock for other processes. Reading still works."""
+        """Flushes the rows and releases the write lock. The storage can still be read."""
         if self._ring is not None:
             self._ring.close()
 
@@ -360,8 +360,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # A new ReplayBuffer calls this last: its writer exists, and must continue at the buffer's
-        # position.
+        # A new ReplayBuffer calls this method last. Its writer exists by then, and must continue at
+        # the cursor of the storage.
         self._align_writers()
 
     def _align_writers(self) -> None:
@@ -383,8 +383,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the length and cursor of a state.
 
-        Rows added since then are no longer sampled, and will be overwritten. Warns if rows of the
-        state have been overwritten since.
+        Rows that were added after the state was saved are no longer sampled, and will be
+        overwritten. Warns if rows of the state were overwritten in the meantime.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -411,7 +411,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._bump_mutation_revision()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another process samples from the same rows; one process writes."""
+        """Pickles the storage as a reader of the same rows, because only one process may write."""
         self.flush()
         state: dict[str, Any] = Storage.__getstate__(self)
         return {**state, "_ring": None, "_mode": "r", "_attached_entities_list": []}
@@ -425,8 +425,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 def save_buffer(buffer: Any, path: PathLike) -> Path:
     """Saves the state of a replay buffer over a `RingStorage`, atomically and without pickle.
 
-    That is sampler, writer, transforms and random numbers of the buffer; the rows are flushed, and
-    stay where they are. `ReplayBuffer.dumps` does the same with files of pickle.
+    The state consists of sampler, writer, transforms and random numbers of the buffer. The rows are
+    flushed, but not copied. `ReplayBuffer.dumps` writes the same state with pickle.
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
@@ -436,7 +436,7 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
         Path: `path`.
 
     Raises:
-        TypeError: If the storage is no `RingStorage`.
+        TypeError: If the storage is not a `RingStorage`.
         UnsupportedError: If the buffer prefetches, or a state cannot be stored. Nothing has been
             written.
 
@@ -448,7 +448,7 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
     if buffer._prefetch:
         raise UnsupportedError("save_buffer: expected a buffer without prefetching")
     sampler = buffer._sampler
-    by_files = isinstance(sampler, PrioritizedSampler)  # its trees are not tensors
+    by_files = isinstance(sampler, PrioritizedSampler)  # its sum and min trees are not tensors
     state = {
         "storage": storage.state_dict(),
         "sampler": None if by_files else sampler.state_dict(),
@@ -476,9 +476,9 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
         path: The folder.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If there is no such folder.
         CorruptFileError: If a file is damaged.
-        ValueError: If the rows are not those, as of `RingStorage.load_state_dict`.
+        ValueError: If the rows do not fit the state, as for `RingStorage.load_state_dict`.
 
     Example:
         >>> tenfold.torchrl.load_buffer(buffer, "run/buffer_state")
@@ -511,7 +511,7 @@ def _ring_of(buffer: Any, where: str) -> RingStorage:
 
 
 def _rows(cursor: Any, data: Any) -> TensorDictBase:
-    """A batch of rows, in memory of the CPU."""
+    """Returns a batch of rows in main memory."""
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], TensorDictBase):
         data = torch.stack(list(data))
     if not isinstance(data, TensorDictBase):

@@ -49,7 +49,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     Several processes need one file system for all of them, or ``save_on_each_node``.
 
     Raises:
-        TypeError: If a class has it behind `Trainer` among its bases, where it would do nothing.
+        TypeError: If a class lists this class after `Trainer` among its bases, where it would have
+            no effect.
 
     Example:
         >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer):
@@ -73,8 +74,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         """Trains, as `Trainer.train`, from a checkpoint whose checksums match.
 
         Args:
-            resume_from_checkpoint: A path; or True: the highest step in ``output_dir`` that is
-                complete.
+            resume_from_checkpoint: A path; or True: the undamaged checkpoint with the highest step
+                in ``output_dir``.
             *args: As for `Trainer.train`.
             **options: As for `Trainer.train`.
 
@@ -82,8 +83,9 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             transformers.trainer_utils.TrainOutput: The result of `Trainer.train`.
 
         Raises:
-            CorruptFileError: If the checkpoint, or every one, is damaged; the message names files.
-            ValueError: If there is none.
+            CorruptFileError: If the checkpoint is damaged, or with True every checkpoint; the
+                message names the files.
+            ValueError: If ``output_dir`` has no checkpoint.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)
@@ -115,7 +117,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         return run
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if self._staged_run is None:  # otherwise it does not have its final name yet
+        if self._staged_run is None:  # otherwise the checkpoint does not have its final name yet
             super()._push_from_checkpoint(checkpoint_folder)
 
     def _load_best_model(self) -> None:
@@ -163,4 +165,4 @@ def _last_whole(run: str) -> str | bool:
         return path
     if damaged:
         raise CorruptFileError("all checkpoints are damaged: " + "; ".join(damaged))
-    return True  # Trainer reports that there is none
+    return True  # Trainer raises the error that there is no checkpoint

@@ -17,7 +17,7 @@ def print_directory_tree(path: PathLike, indent: str = "", display_metadata: boo
     Args:
         path: A folder, or a file.
         indent: Prefix of each line; each level adds four spaces.
-        display_metadata: Begin with the size of all files together.
+        display_metadata: Print the total size of all files first.
 
     Returns:
         str: The printed text.

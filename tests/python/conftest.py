@@ -24,13 +24,13 @@ NAMES = {"folder": "saved", "safetensors": "saved.safetensors", "pt": "saved.pt"
 
 @pytest.fixture(params=NAMES)
 def target(request, tmp_path):
-    """A path for each format that holds any tree."""
+    """Returns a path for each format that can store any tree."""
     return tmp_path / NAMES[request.param]
 
 
 @pytest.fixture
 def make_disk(tmp_path):
-    """Mounts an empty tmpfs of some MiB, where this user may; the C++ tests fill a disk anyway."""
+    """Mounts an empty tmpfs of some MiB; skips if not permitted, as C++ tests fill a disk too."""
     mounted = []
 
     def make(mebibytes):
@@ -55,7 +55,7 @@ def small_disk(make_disk):
 
 @pytest.fixture
 def run_python():
-    """Runs a program in a fresh interpreter and returns its output; fails if it fails."""
+    """Runs a program in a fresh interpreter and returns its output. Fails if the program does."""
 
     def run(program, *arguments, python=sys.executable, environment=None, status=0):
         done = subprocess.run(
@@ -73,7 +73,7 @@ def run_python():
 
 @pytest.fixture
 def kill_after():
-    """Runs a program, kills it after so many lines of output, and returns the last of them."""
+    """Runs a program, kills it after a number of lines, and returns the last line."""
 
     def run(program, num_lines, *arguments):
         process = subprocess.Popen(

@@ -29,7 +29,7 @@ PACKAGE = str(Path(tenfold.__file__).parent)
 
 
 def _documented(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """`thing` and, of a class, its public members, inherited ones too."""
+    """Returns `thing` and, if it is a class, its public members, inherited ones included."""
     yield name, thing
     if inspect.isclass(thing):
         for member in dir(thing):
@@ -48,7 +48,7 @@ def _is_ours(thing: Any) -> bool:
 
 
 def examples() -> dict[str, doctest.DocTest]:
-    """By public name; a docstring that several names share comes once."""
+    """Returns examples by public name. A docstring that several names share is included once."""
     public = {f"tenfold.{name}": getattr(tenfold, name) for name in tenfold._MODULE_OF}
     aliases = [
         n for n, v in public.items() if inspect.isclass(v) and not n.endswith(f".{v.__name__}")
@@ -81,10 +81,10 @@ def examples() -> dict[str, doctest.DocTest]:
 
 
 class Checker(doctest.OutputChecker):
-    """An example without a stated output only has to run; the working directory is /data."""
+    """Accepts any output if an example states none; writes /data for the working directory."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
-        """True if `want` is empty or `got` is it."""
+        """Returns True if `want` is empty or equals `got`."""
         got = got.replace(os.getcwd(), "/data")
         return not want or super().check_output(want, got, optionflags)
 

@@ -43,7 +43,7 @@ class Node(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A value of a type of torch, or "values" for a NonTensorStack."""
+    """A value whose type is torch's, or "values" for a NonTensorStack."""
 
     type: str
     value: Any
@@ -198,7 +198,7 @@ def boot_id() -> bytes:
 
 
 def committed_rows(page: bytes, boot: bytes) -> int | None:
-    """The rows that `%commit` counts; None if meta.json does."""
+    """Returns the number of rows in `%commit`; None if meta.json has that number."""
     capacity, checksum = struct.unpack_from("<QQ", page, 272)
     assert page[256:272] == b"tenfold%commit 1"
     assert xxh3(page[256:280], COMMIT_SEED) == checksum
@@ -290,7 +290,7 @@ def reader(path: str | Path) -> Folder | Safetensors:
 
 
 def load(path: str | Path) -> Any:
-    """The tree that a folder, an archive or a safetensors file holds."""
+    """Returns the tree in a folder, an archive or a safetensors file."""
     return reader(path).node()
 
 
@@ -298,13 +298,13 @@ def load(path: str | Path) -> Any:
 
 
 def parts(path: str | Path) -> list[dict[str, Any]]:
-    """The parts of a data set, as its manifest lists them; empty if it has no manifest."""
+    """Returns the parts of a data set in the order of its manifest; none without a manifest."""
     file = Path(path) / "%parts.json"
     return json.loads(file.read_text(encoding="utf-8"))["parts"] if file.is_file() else []
 
 
 def columns(path: str | Path) -> dict[str, Any]:
-    """The columns of a data set by name: an array, or a list with an array, str or bytes a row."""
+    """Returns the columns by name: arrays, or lists of one array, str or bytes per row."""
     if of_parts := [columns(Path(path) / part["path"]) for part in parts(path)]:
         groups = {name: [part[name] for part in of_parts] for name in of_parts[0]}
         return {
@@ -369,7 +369,7 @@ def find_row(path: str | Path, key: str | bytes | int) -> int | None:
 
 
 def wrong_checksums(path: str | Path) -> list[str]:
-    """Names what differs from its checksum. Raises if there are no checksums."""
+    """Returns the names of what differs from its checksum. Raises if there are no checksums."""
     file = reader(path)
     wrong = []
     if isinstance(file, Safetensors):
@@ -383,7 +383,7 @@ def wrong_checksums(path: str | Path) -> list[str]:
 
 
 def wrong_parts(path: str | Path) -> list[str]:
-    """Names the parts, or the files of parts, that differ from the manifest."""
+    """Returns the names of the parts, or of their files, that differ from the manifest."""
     wrong = []
     for part in parts(path):
         folder, is_open = Folder(Path(path) / part["path"]), part.get("open", False)

@@ -19,7 +19,7 @@ DTYPES = [getattr(torch, name) for name in DTYPE_NAMES.split() if hasattr(torch,
 
 
 def make_tensor(shape, dtype, seed=0):
-    """Random bytes as that dtype; bool of 0 and 1."""
+    """Returns a tensor of random bytes as values of the dtype; for bool, of 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
     count = math.prod(shape)
     if dtype == torch.bool:
@@ -35,7 +35,7 @@ def bytes_of(tensor):
 
 
 def assert_same(found, expected):
-    """Types, keys in order, dtypes, shapes and every byte."""
+    """Compares types, the order of keys, dtypes, shapes and every byte."""
     assert type(found) is type(expected), (type(found), type(expected))
     if isinstance(expected, torch.Tensor):
         assert found.dtype == expected.dtype
@@ -58,7 +58,7 @@ def assert_same(found, expected):
 
 
 def rename_named_in(error: Exception) -> Callable[[str], str]:
-    """The rename that the message of load_into names as the remedy."""
+    """Returns the rename that an error of load_into recommends."""
     found = re.search(r'prefix "([^"]+)".* a rename that (removes|adds) it$', str(error))
     assert found, error
     prefix, does = found.groups()

@@ -31,7 +31,7 @@ levels = st.recursive(
 
 
 def has_level_as_default(hierarchy, default_key):
-    """True if a mapper has to refuse it: a default that is a level."""
+    """Returns True if a mapper must refuse the hierarchy because a default is a level."""
     return any(
         key == default_key or has_level_as_default(value, default_key)
         for key, value in hierarchy.items()

@@ -1,4 +1,4 @@
-"""The path of the repository. Not in conftest.py, of which several folders have one."""
+"""The path of the repository. Not in conftest.py: several folders have a module of that name."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Memory that work takes, measured in an interpreter of its own."""
+"""Measures the memory that code takes, in a separate interpreter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-# Goes before a program for `run_python`, which then has peak_of().
+# Prepend this to a program for `run_python`: it defines peak_of().
 PEAK_OF = f"""
 import sys
 sys.path.append({str(Path(__file__).resolve().parent)!r})
@@ -16,14 +16,14 @@ from peak_memory import anonymous_bytes, peak_of
 
 
 def anonymous_bytes() -> int:
-    """Anonymous memory of this process."""
+    """Returns the bytes of anonymous memory of this process."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes by which anonymous memory grows, at most, while work() runs."""
+    """Returns the maximum growth of anonymous memory, in bytes, while work() runs."""
     # Freed memory must not count. By default glibc raises both limits as blocks are freed, up to 32
     # and 64 MiB, and keeps that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
     for parameter in (-3, -1):

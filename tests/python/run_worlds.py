@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def checks_of(program: Path) -> list[str]:
-    """The names of its checks."""
+    """Returns the names of the checks."""
     return re.findall(r"^def (check_\w+)", program.read_text(), re.MULTILINE)
 
 

@@ -69,7 +69,7 @@ def test_bit_flips_in_the_central_directory_are_detected(archive):
 
 
 def change_date(path):
-    """Sets a value in the first entry's local header, which is not compared with the directory."""
+    """Sets a field of the first local header that is not compared with the directory."""
     with open(path, "r+b") as file:
         file.seek(12)
         file.write(struct.pack("<H", 0x22))

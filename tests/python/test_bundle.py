@@ -30,7 +30,7 @@ def program(*arguments):
 
 @pytest.fixture
 def trainer(tmp_path):
-    """`checkpoint-2/` of transformers' Trainer, with what tokenizers add."""
+    """Writes `checkpoint-2/` as the Trainer of transformers does, with the files of a tokenizer."""
     folder = tmp_path / "checkpoint-2"
     shutil.copytree(DATA / "trainer", folder)
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")
@@ -38,7 +38,7 @@ def trainer(tmp_path):
 
 
 def same(ours, theirs):
-    """Equal containers, tensors and values; torch.Size and the like by ==."""
+    """Compares containers, tensors and values recursively; others, such as torch.Size, by ==."""
     if isinstance(theirs, torch.Tensor):
         return torch.equal(torch.as_tensor(ours), theirs)
     if isinstance(theirs, np.ndarray):
@@ -199,7 +199,7 @@ def test_a_state_of_accelerate_is_a_bundle():
     states = torch.load(folder / "random_states_0.pkl", weights_only=False)
     random.Random().setstate(state["random_states_0"]["random_state"])
     assert torch.equal(state["random_states_0"]["torch_manual_seed"], states["torch_manual_seed"])
-    # The optimizer resumes from it.
+    # The optimizer can load the state.
     linear = torch.nn.Linear(3, 2)
     linear.load_state_dict(state["model"])
     optimizer = torch.optim.AdamW(linear.parameters())
@@ -217,7 +217,7 @@ def test_a_checkpoint_of_torch_checkpointing_is_a_bundle():
 
 
 def deepspeed_folder(folder, stage):
-    """The layout of DeepSpeed's ZeRO: names and objects as its engine saves them."""
+    """Writes the layout of DeepSpeed's ZeRO: the files and objects that its engine saves."""
     part = folder / "global_step10"
     part.mkdir(parents=True)
     (folder / "latest").write_text("global_step10")

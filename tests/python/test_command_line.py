@@ -45,7 +45,7 @@ def test_misspelled_suffix_warns(tmp_path):
 
 
 def run_unprivileged(code, *arguments):
-    """Runs Python without root's permissions, after a first run that imports modules."""
+    """Runs code twice: first to import modules, then without root's permissions."""
     lines = [
         "import contextlib, io, json, os, sys, tenfold",
         f"code = {code!r}",
@@ -65,7 +65,7 @@ def run_unprivileged(code, *arguments):
 
 @pytest.fixture
 def open_folder():
-    """A folder that every user may enter."""
+    """Makes a folder that every user may enter."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         path.chmod(0o755)

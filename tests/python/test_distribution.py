@@ -20,7 +20,7 @@ def objdump(*options: str) -> str:
 
 
 def read(name: str) -> str:
-    """A file of the .dist-info folder."""
+    """Returns the text of a file in the .dist-info folder."""
     text = metadata.distribution("tenfold").read_text(name)
     assert text is not None, f"no {name}"
     return text

@@ -1,4 +1,4 @@
-"""The Python of README and docs/ runs as it stands, each page from its top in its own folder.
+"""The Python code of README and docs/ runs unchanged, each page from its top in its own folder.
 
 A block that needs a library which the tests do not install names it behind the language,
 ```python requires=lmdb, and stands for itself: it is run alone, where that library is installed.
@@ -36,7 +36,7 @@ ALONE = [
 
 
 def compiled(page, block):
-    """Code whose line numbers are those of the page."""
+    """Returns the code with the line numbers of the page, so that errors point to the page."""
     line = TEXTS[page].count("\n", 0, block.start(2))
     return compile("\n" * line + block[2], str(page), "exec")
 
@@ -62,7 +62,7 @@ def test_links_point_to_existing_files_and_headings(page):
             assert anchor in anchors(target.read_text()), link
 
 
-# torch says so of each dcp.load by one process.
+# torch gives this warning for each dcp.load by one process.
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -103,7 +103,7 @@ def test_shell_commands_of_the_readme_run(tmp_path):
             capture_output=True,
             text=True,
         )
-        # The two steps differ, as diff's exit status says.
+        # The two steps differ, so the exit status of diff is not 0.
         assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
     assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
     assert len(tenfold.Dataset(tmp_path / "trips")) == 1

@@ -21,7 +21,7 @@ ADAPTERS = ("accelerate", "lightning", "ray", "torchrl", "transformers")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-# Who calls what a program never calls: no example, but all other sections.
+# Functions that no program calls itself, and their callers: they need all sections but Example.
 CALLED_BY = {
     "tenfold.distributed.SavePlanner.": "torch.distributed.checkpoint",
     "tenfold.distributed.StorageReader.": "torch.distributed.checkpoint",
@@ -33,7 +33,7 @@ CALLED_BY = {
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
     "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method that it overrides",
 }
-# What creates the objects of a class that no program creates: its constructor is not documented.
+# Classes that no program constructs, and what creates the objects. Their constructors need no docs.
 CREATED_BY = {
     "tenfold.Opaque": "tenfold.load(allow_opaque=True)",
     "tenfold.PendingSnapshot": "tenfold.Snapshot.async_take",
@@ -82,7 +82,7 @@ class Source:
             }
 
     def find(self, module: str, name: str) -> tuple[str, Definition] | None:
-        """The module and definition of a name that `module` defines or imports; None: a value."""
+        """Returns the module and definition of a name of `module`; None if the name is a value."""
         if module not in self.modules:
             return None
         if name in self._defined[module]:
@@ -159,7 +159,7 @@ def _parameters(node: Function) -> list[str]:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a body without those of the functions inside."""
+    """Yields the nodes of a body, except those of nested functions."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, Definition | ast.Lambda):
             yield child
@@ -177,7 +177,7 @@ def _returns(node: Function) -> bool:
 
 
 def faults(node: Function, doc: str | None) -> list[str]:
-    """What the docstring of a public function lacks."""
+    """Returns the missing parts of the docstring of a public function."""
     if not doc:
         return ["docstring"]
     names = _parameters(node)

@@ -1,4 +1,4 @@
-"""The examples in docstrings run as they stand, each in a folder of its own."""
+"""The examples in docstrings run unchanged, each in its own folder."""
 
 from __future__ import annotations
 

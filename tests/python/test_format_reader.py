@@ -83,7 +83,7 @@ RAW = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
 def as_read(described):
-    """A description by golden.py, without what a reader that has no torch cannot know."""
+    """Returns a golden description as it would be without torch."""
     if not isinstance(described, list):
         return described
     kind = described[0] if described else None
@@ -169,7 +169,7 @@ def test_the_reader_detects_a_flipped_bit(tmp_path, name):
 
 
 def rows_of(columns):
-    """Columns as golden.py describes them."""
+    """Describes columns in the form of golden.py."""
     described = []
     for name, values in columns.items():
         is_rows = isinstance(values, list)

@@ -26,7 +26,7 @@ def large() -> torch.Tensor:
 
 @contextlib.contextmanager
 def refused(path: Path, needed: int = SIZE) -> Iterator[None]:
-    """An OSError that names path, needed and free bytes, which only a check before writing does."""
+    """Expects the OSError of a check before writing: it names path, needed and free bytes."""
     with pytest.raises(OSError, match="no space left on device") as caught:
         yield
     error = caught.value

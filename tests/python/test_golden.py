@@ -88,7 +88,7 @@ def test_golden_file_verifies(files, version, entry):
 
 
 def named(path, loaded):
-    """An array by itself is described by the name of its file."""
+    """Returns `loaded`, or for a bare tensor a dict with the file name as its key."""
     return {path.stem: loaded} if isinstance(loaded, torch.Tensor) else loaded
 
 
@@ -177,7 +177,7 @@ def test_golden_sparse_matrix_rows_are_unchanged(files, version, entry):
 
 
 def state_of_mapper(described):
-    """The state of a description."""
+    """Returns the state of a state mapper from its description."""
     if not isinstance(described, list):
         return described
     kind, value = described
@@ -320,7 +320,7 @@ READERS = {"memmap": "load_memmap", "tdz": "load_memmap", "consolidated": "from_
 
 @pytest.fixture(scope="module")
 def tensordict():
-    """The package, with a tensorclass of the name that is in the files."""
+    """Returns the tensordict package, with a tensorclass of the name in the files defined."""
     package = pytest.importorskip("tensordict")
 
     @package.tensorclass

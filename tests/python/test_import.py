@@ -136,7 +136,7 @@ def test_keyboard_interrupt_ends_the_command_with_130(tmp_path):
     tenfold.TensorDict({"x": torch.zeros(1).expand(5, 1 << 30)}).memmap_like(path)
     command = [sys.executable, "-m", "tenfold", "convert", str(path), str(tmp_path / "copy")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    # The copy has started once a sibling of its target exists, however loaded the machine is.
+    # Waits for a sibling of the target: it exists once the copy has started, on a busy machine too.
     while not list(tmp_path.glob(".copy.tenfold-*")):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.005)

@@ -35,7 +35,7 @@ def run(*command: object, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def programs():
-    """The folder of the programs; kept, so that only a change builds them again."""
+    """Returns the folder of the programs. It is kept, so only a change builds them again."""
     if not (BUILD / "tenfold-config.cmake").exists() or not (BUILD / "src/libtenfold.a").exists():
         pytest.skip(f"no C++ build in {BUILD}: `make build` makes one")
     cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -59,7 +59,7 @@ def program(programs):
 
 
 def imported(name):
-    """The Python side of an example."""
+    """Imports the Python program of an example, and returns its module."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -68,7 +68,7 @@ def imported(name):
 
 @pytest.fixture
 def model(tmp_path):
-    """The model of the example, as make_model.py left it in `tmp_path`."""
+    """Runs make_model.py in `tmp_path`, and returns the model that it saved."""
     run(sys.executable, EXAMPLE / "make_model.py", tmp_path)
     model = imported("make_model").LanguageModel()
     model.load_state_dict(tenfold.load(tmp_path / "model"))

@@ -191,7 +191,7 @@ WRITING: dict[str, Case] = {
     "a container in itself": (
         lambda: tenfold.save((lambda tree: tree.setdefault("self", tree))({}), "x"),
         ValueError,
-        'key "self": it holds itself',
+        'key "self": it contains itself',
     ),
     "a name for rename": (
         lambda: tenfold.convert("ckpt", "x", rename="w"),  # type: ignore[arg-type]
@@ -533,7 +533,7 @@ def test_the_error_tells_what_to_do(name: str, made: Path) -> None:
 def test_a_device_that_is_not_here_is_refused_before_anything_is_read(made: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
-    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda" and .*; leave it out'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda" and .*; omit it'):
         tenfold.load("ckpt", device="cuda")
 
 

@@ -69,7 +69,7 @@ def test_device_unknown_to_torch_raises_on_access(tmp_path):
     assert tree["a"].tolist() == [0, 0]
     with pytest.raises(tenfold.UnsupportedError) as caught:
         _ = tree.device
-    assert str(caught.value).startswith(f"{path}: device: expected one that this torch knows")
+    assert str(caught.value).startswith(f"{path}: device: expected a device of this torch")
     assert 'found "newchip:1"' in str(caught.value)
     assert "newchip:1" in str(tree)
     assert tree.clear_device_().device is None
@@ -118,7 +118,7 @@ def test_a_tensorclass_may_have_a_field_called_stack_dim(tmp_path):
 
 
 class Calls:
-    """Pickled as the call of a function."""
+    """An object that is pickled as the call of a function."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments

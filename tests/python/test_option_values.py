@@ -840,7 +840,7 @@ def report_faults(name: str, work: Path, answer: Any) -> None:
 def test_unusual_option_values_succeed_or_raise_a_clear_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Keeps relative paths, and files written there, in this folder.
+    # Relative paths, and so the files written to them, are below this folder.
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     fork = multiprocessing.get_context("fork")  # a crash, or the use of gigabytes, ends only the
@@ -895,8 +895,8 @@ def test_meaningless_option_values_are_refused(
         MEANINGLESS[name](rows(tmp_path))
 
 
-# Calls without options, or only with those of another case. TensorDict and its relatives are
-# compared with upstream for each call.
+# Calls without options, or only with options of another case. Other tests compare each call of
+# TensorDict and its relatives with the tensordict package.
 WITHOUT_CASE = {
     "__version__",
     "CorruptFileError",

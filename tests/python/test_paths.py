@@ -1,4 +1,4 @@
-"""Whether something exists: an error of the file system is never taken for no."""
+"""If the file system reports an error for a path, the path does not count as missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_names_links_and_paths_below_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file system answers no question about a name."""
+    """The file system fails with an error for each path."""
 
     def fail(path: object, *_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))

@@ -55,9 +55,9 @@ def test_unsupported_values_are_refused_by_key(target, kind):
             [(1, frozenset())],
             r"its keys cannot be stored: .*, found \(1, frozenset\(\)\) of type tuple",
         ),
-        ([1, "1"], 'two of its keys are "1" as text'),
-        (["None", None], 'two of its keys are "None" as text'),
-        ([float("nan"), float("nan")], 'two of its keys are "nan" as text'),
+        ([1, "1"], 'two of its keys are "1" as a str'),
+        (["None", None], 'two of its keys are "None" as a str'),
+        ([float("nan"), float("nan")], 'two of its keys are "nan" as a str'),
     ],
 )
 @pytest.mark.parametrize("value", [torch.zeros(1), 1], ids=["tensors", "values"])
@@ -70,14 +70,14 @@ def test_unsupported_keys_are_refused(target, keys, found, value):
 def test_dict_that_contains_itself_is_refused(target):
     tree = {"a": {"x": torch.zeros(1)}}
     tree["a"]["b"] = tree
-    with pytest.raises(ValueError, match=r'key "a.b": it holds itself'):
+    with pytest.raises(ValueError, match=r'key "a.b": it contains itself'):
         tenfold.save(tree, target)
 
 
 def test_list_that_contains_itself_is_refused(target):
     items = [1]
     items.append(items)
-    with pytest.raises(ValueError, match='key "1": it holds itself'):
+    with pytest.raises(ValueError, match='key "1": it contains itself'):
         tenfold.save(items, target)
 
 
@@ -86,7 +86,7 @@ def test_state_dict_that_contains_its_object_is_refused(target):
         def state_dict(self):
             return {"me": self}
 
-    with pytest.raises(ValueError, match='key "me": it holds itself'):
+    with pytest.raises(ValueError, match='key "me": it contains itself'):
         tenfold.save(Loop(), target)
 
 

@@ -1,4 +1,4 @@
-"""The cases of tests/torture in their short form, and the tables that were made of the long one."""
+"""Short runs of the cases of tests/torture, and the tables generated from their long runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_short_torture_run_finds_no_violation():
         ["--only", "kills", "--subjects", ".npz;StateMapper", "--jobs", "2", "--seconds", "2"],
         ["--only", "flips,cuts,many-flips", "--subjects", ".safetensors", "--seconds", "2"],
         ["--only", "places", "--subjects", "m", "--seconds", "2"],
-        # Every call: a lookup that fails is not taken for absence.
+        # Every system call fails in turn. A failed lookup must not count as a missing file.
         ["--only", "reads", "--subjects", "save, .safetensors", "--count", "40", "--seconds", "20"],
     ):
         run = subprocess.run(
@@ -38,7 +38,7 @@ def test_short_torture_run_finds_no_violation():
 
 
 def test_torture_run_detects_a_writer_that_loses_data():
-    """The harness itself: numpy.savez writes over the only copy, and damage is counted."""
+    """Tests the harness: numpy.savez overwrites the only copy, so the harness must count damage."""
     arguments = ["--short", "--only", "calls", "--seconds", "20", "--count", "12"]
     run = subprocess.run(
         [sys.executable, TORTURE / "run.py", *arguments, "--subjects", "numpy.savez"],

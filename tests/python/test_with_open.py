@@ -1,4 +1,4 @@
-"""`with tenfold.open(path) as td`: what is closed at the end, and what stays open."""
+"""`with tenfold.open(path) as td` closes the tree; entries accessed before stay valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What works where torch cannot be imported, run in the environment of `make deps` without it."""
+"""Calls that work without torch, run in the environment without torch that `make deps` makes."""
 
 import os
 from pathlib import Path

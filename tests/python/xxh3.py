@@ -1,4 +1,4 @@
-"""XXH3, 64 bits, in Python and NumPy: for tests that must not trust the engine's own hash.
+"""XXH3, 64 bits, in Python and NumPy: for tests that must not rely on the library's own hash.
 
 After the xxHash specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 """

@@ -1,4 +1,4 @@
-// A training that is stopped in the middle of an epoch and goes on, with the same result.
+// Stops a training in the middle of an epoch and resumes it, with the same result.
 #include <torch/nn.h>
 #include <torch/optim/adam.h>
 #include <tenfold/batch_loader.hpp>

@@ -1,4 +1,4 @@
-"""Decides between torch and numpy, and creates the arrays that the engine cannot create."""
+"""Imports torch and numpy on demand, and creates the arrays that the engine cannot create."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def on_torch(call: Callable[[Any], None]) -> None:
 
 
 def torch_or_none() -> Any:
-    """The torch module, imported if necessary, or None if arrays are numpy arrays.
+    """The torch module, imported if necessary, or None if calls return numpy arrays.
 
     Returns torch if `frameworks` selects it and it can be imported, else None.
     """
     if _torch and _torch.compiler.is_compiling():
-        return _torch  # dynamo cannot trace the engine, which is called below
+        return _torch  # avoids the call of the engine below, which dynamo cannot trace
     return import_torch() if decided() == "torch" else None
 
 
 def imported_torch() -> Any:
-    """The torch module if the program has imported it; otherwise no value is a torch tensor."""
+    """The torch module if the program has imported it, else None: then no value is a tensor."""
     return sys.modules.get("torch")
 
 
@@ -148,9 +148,10 @@ def has_mask(value: Any) -> bool:
 
 
 def unmasked_row(value: Any) -> Any:
-    """The value of a row for which `has_mask` is true, with nulls. None if all elements are masked.
+    """Converts a masked array, the value of one row, to a value with nulls.
 
-    Otherwise masked floats are NaN, and other masked elements None in nested lists.
+    Returns None if all elements are masked. Otherwise masked floats become NaN; arrays of other
+    dtypes become nested lists with None for masked elements.
     """
     if value.ndim == 0 or value.mask.all():
         return None
@@ -158,7 +159,7 @@ def unmasked_row(value: Any) -> Any:
 
 
 def unmasked_rows(values: Any) -> list[Any]:
-    """The rows of an array that `has_mask`, with nulls."""
+    """Converts the rows of a masked array like `unmasked_row`."""
     if values.ndim == 1:
         pairs = zip(values.data, values.mask, strict=True)
         return [None if is_masked else value for value, is_masked in pairs]
@@ -177,7 +178,7 @@ def dtype_name(dtype: object) -> str:
 
 
 def numpy_dtype(name: str, where: str) -> Any:
-    """The numpy dtype of that name. Raises UnsupportedError where numpy has none."""
+    """The numpy dtype of that name. Raises UnsupportedError if numpy has none."""
     import numpy as np
 
     if name in _ML_DTYPES:
@@ -207,7 +208,7 @@ def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, 
 
 
 def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
-    """A strided nested tensor over `values` (one dimension); for numpy, the list of its parts."""
+    """A strided nested tensor over the 1-d `values`; for numpy, a list of its components."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):
         parts = []
@@ -257,7 +258,7 @@ def tied_to(
 
 
 def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
-    """The bytes of `tensor` as that dtype. Raises UnsupportedError where this torch has none."""
+    """The bytes of `tensor` as that dtype. Raises UnsupportedError if this torch has no such."""
     torch = sys.modules["torch"]
     wanted = getattr(torch, dtype, None)
     if wanted is None:
@@ -297,18 +298,18 @@ def make_array(value: Any) -> Any:
     import numpy as np
 
     array = np.asarray(value)
-    # Same as torch, whose default for Python floats is float32.
+    # float32, as in torch, whose default for Python floats it is.
     return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
 
 
 def batch_shape(lengths: tuple[int, ...]) -> Any:
-    """`lengths` as torch.Size if the program uses torch, else as a tuple; the two are equal."""
+    """`lengths` as torch.Size if the program uses torch, else as a tuple; both compare equal."""
     torch = sys.modules.get("torch")
     return lengths if torch is None else torch.Size(lengths)
 
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Number of elements from the first to the last one in memory, both included."""
+    """Number of elements that the memory spans, from the first to the last one, inclusive."""
     if 0 in shape:
         return 0
     return 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
@@ -341,16 +342,16 @@ def need_torch(what: str) -> Any:
 
 
 def probe(batch_size: tuple[int, ...], what: str) -> Any:
-    """A tensor of that shape without memory, on which torch checks arguments."""
+    """A tensor of that shape without memory, on which torch can check arguments of a call."""
     torch = need_torch(what)
     return torch.empty(batch_size, device="meta", dtype=torch.bool)
 
 
 def dim_in(dim: int, ndim: int, what: str) -> int:
-    """A dimension counted from the front.
+    """Converts a dimension, which may be negative, to one counted from the front.
 
     Raises:
-        IndexError: If there is none.
+        IndexError: If there is no such dimension.
     """
     at = dim + ndim if dim < 0 else dim
     if not 0 <= at < ndim:

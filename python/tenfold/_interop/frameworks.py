@@ -25,10 +25,10 @@ _default: Name | None = None
 
 
 def checked(framework: object, where: str = "framework") -> Name | None:
-    """``"torch"``, ``"numpy"`` or None for one of the spellings.
+    """Returns ``"torch"``, ``"numpy"`` or None for any accepted spelling of it.
 
     Raises:
-        ValueError: For anything else.
+        ValueError: For another value.
     """
     if framework is None:
         return None
@@ -41,8 +41,8 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    Open handles keep their framework. The environment variable ``TENFOLD_FRAMEWORK`` does the same
-    for a process.
+    Open handles keep their framework. The environment variable ``TENFOLD_FRAMEWORK`` sets the
+    framework with which a process starts.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,
@@ -65,11 +65,11 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
     """The framework of a call or a new handle.
 
     Args:
-        framework: Its argument.
+        framework: The argument of the call.
         needs_torch: A torch device or pinned memory was requested.
 
     Raises:
-        ValueError: For another framework, or numpy where torch is needed.
+        ValueError: For an unknown framework, or for numpy if torch is needed.
         ImportError: If torch is requested and not installed.
     """
     name = checked(framework)
@@ -96,7 +96,7 @@ def code_of(framework: Name | None) -> int:
 
 
 def _is_imported(name: str) -> bool:
-    return sys.modules.get(name) is not None  # None: the program prevents its import
+    return sys.modules.get(name) is not None  # None: the program blocks the import
 
 
 @functools.cache

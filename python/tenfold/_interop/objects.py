@@ -1,8 +1,8 @@
-"""Describes objects that the engine's binding (python/src/tree_in.hpp) does not know.
+"""Describes objects that the engine's binding (python/src/tree_in.hpp) does not convert itself.
 
-The binding walks dicts, lists, tuples, JSON values and plain torch tensors. It passes other objects
-to this module, with `where`, the prefix of messages (`path: key "a.b"`), and `memo`, a dict of this
-one conversion.
+The binding converts dicts, lists, tuples, JSON values and plain torch tensors. It passes other
+objects to this module, with `where`, the prefix of messages (`path: key "a.b"`), and `memo`, a dict
+that exists during one conversion.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
 def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """Sets the function that describes TensorDicts and entries; it returns None for others."""
+    """Sets the function that describes TensorDicts and entries, and returns None for others."""
     global _simplified_tree
     _simplified_tree = simplified
 
@@ -41,7 +41,7 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     if _simplified_tree is not None and (answer := _simplified_tree(obj)) is not None:
         return answer
     if cls.__module__ == "tenfold" and cls.__qualname__ == "SparseMatrix":
-        return ("native", obj._native.tree(), {})  # as the sparse tensor that it is
+        return ("native", obj._native.tree(), {})  # stored as a sparse tensor
     if (special := special_of(obj)) is not None:
         return ("special", *special)
     torch = sys.modules.get("torch")
@@ -82,7 +82,7 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     if isinstance(obj, Opaque):
         raise UnsupportedError(
             f"{where}: it cannot be stored: expected a tensor, a JSON value or a container of "
-            f"them, found {obj.name!r}, which was read as an Opaque"
+            f"them, found an Opaque for {obj.name!r}"
         )
     raise _refusal(where, obj)
 
@@ -161,7 +161,7 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
         shape = (plain.dtype, plain.shape, plain.stride())
         key = (str(plain.device), plain.data_ptr(), shape, bits)
         if plain.data_ptr() == 0 or key not in memo:
-            # Keeps the original too, so that its address is not reused.
+            # Keep the original too, so that no other tensor gets its address, the key of `memo`.
             memo[key] = (plain.cpu().resolve_conj().resolve_neg(), plain)
         return memo[key][0]
 
@@ -240,7 +240,7 @@ _OF_CLASS = {
 
 
 def special(name: str, text: Any, items: list[Any]) -> Any:
-    """The value of that type (`tenfold::Value::Special`); without torch, a str for its types."""
+    """Creates an extended scalar (`tenfold::Value::Special`); a str for torch's without torch."""
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
     if name == "complex":
@@ -257,9 +257,9 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
     if name == "torch.device":
         try:
             return torch.device(text)
-        except RuntimeError:  # the dtype of another version of torch
+        except RuntimeError:  # a name that this version of torch does not have
             return text
-    # Not getattr: torch imports modules by name for a missing attribute.
+    # Not getattr: for a missing attribute it would let torch import a module of that name.
     found = vars(torch).get(text.removeprefix("torch."))
     wanted = getattr(torch, name.removeprefix("torch."))  # dtype, layout or qscheme
     return found if isinstance(found, wanted) else text
@@ -269,8 +269,7 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
 class Opaque:
     """A placeholder for an object that a pickle creates by an unsupported call.
 
-    Nothing was imported or called. `tenfold.load(path, allow_opaque=True)` returns placeholders for
-    such objects.
+    `tenfold.load(path, allow_opaque=True)` returns it. Nothing was imported or called to create it.
 
     Attributes:
         name: The class or function: ``"module.Class"``.
@@ -292,7 +291,7 @@ class Opaque:
 
     @property
     def args(self) -> Any:
-        """The arguments of the call that would make the object; None if the pickle has none."""
+        """The arguments of the call that would create the object; None if the pickle has none."""
         return self.parts.get("args")
 
     @property
@@ -306,7 +305,7 @@ class Opaque:
 
 
 def opaque(name: str, parts: dict[str, Any]) -> Opaque:
-    """Called by the engine's binding. A tensor of the meta device is created anew."""
+    """Creates an Opaque, or a tensor of the meta device. Called by the engine's binding."""
     made = _meta_tensor(parts) if name == _META_TENSOR else None
     return Opaque(name, parts) if made is None else made
 
@@ -315,7 +314,7 @@ _META_TENSOR = "torch._utils._rebuild_meta_tensor_no_storage"
 
 
 def _meta_tensor(parts: dict[str, Any]) -> Any:
-    """Returns None without torch, and for objects that torch cannot create."""
+    """Creates a tensor of the meta device; None without torch, or if torch refuses it."""
     torch = torch_or_none()
     if torch is None:
         return None
@@ -332,7 +331,7 @@ def _meta_tensor(parts: dict[str, Any]) -> Any:
 
 
 def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:
-    """The torch tensor with these components, which torch checks again; without torch, a dict."""
+    """Creates a torch tensor from these components, which torch checks; without torch, a dict."""
     torch = torch_or_none()
     if torch is None:
         return parts
@@ -371,7 +370,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
     """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch."""
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "jagged":
-        # The ragged length in its shape is not a number.
+        # The ragged length in its shape is a symbolic integer, not a number.
         shape = (tensor.offsets().numel() - 1, *tensor.values().shape)
         ragged = tensor._ragged_idx
         parts = {"values": tensor.values(), "offsets": tensor.offsets()}
@@ -390,7 +389,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
 
 
 def special_of(obj: Any) -> tuple[str, bytes | str, list[Any]] | None:
-    """Name, text and items of a value of exactly these classes; None for another."""
+    """Name, text and items of an extended scalar, by its exact class; None for another object."""
     cls = type(obj)
     name = _OF_CLASS.get(cls)
     if name is None:
@@ -417,7 +416,7 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 
 
 def _in_order(items: Any) -> list[Any]:
-    """Sorted items if they can be compared, so that equal sets are stored equally."""
+    """The items, sorted if they can be compared, so that equal sets are stored as equal bytes."""
     try:
         return sorted(items)
     except TypeError:

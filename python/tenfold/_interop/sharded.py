@@ -35,7 +35,7 @@ class Shards(NamedTuple):
 
 
 def has_classes() -> bool:
-    """False if this program cannot have such tensors."""
+    """False if the program has not imported the classes, so that it cannot have such tensors."""
     return any(name in sys.modules for name in (_DTENSOR, _SHARDED_TENSOR))
 
 

@@ -58,7 +58,7 @@ def duplicate_names(
         if not whole:
             raise RuntimeError(
                 f"save_model: {sorted(group)}: they share memory and none of them covers its whole "
-                "storage: expected one that does; clone() them first"
+                "storage: expected one tensor that covers it; clone() them first"
             )
         keep = min(whole.intersection(preferred) or whole)
         kept[keep] = sorted(group - {keep})

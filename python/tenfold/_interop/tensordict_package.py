@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
-    """The result of `objects.simplify` for it; None: treat it as any other object."""
+    """Describes an object of tensordict as `objects.simplify` does; None for other objects."""
     names = {base.__name__ for base in type(obj).__mro__}
     if "UnbatchedTensor" in names or hasattr(obj, "_base_tensor"):
         return ("unbatched", obj._base_tensor())
@@ -53,7 +53,7 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
         stack_dim_name = names[stack_dim] if names else None
         batch_size, names = (), []
     device = "" if node.device is None else str(node.device)
-    # schema, metadata and more: upstream has none
+    # schema, metadata and the others: objects of tensordict have none
     root_fields: tuple[None, dict[str, str], None] = (None, {}, None)
     dims = (stack_dim, stack_dim_name)
     return (kind, False, batch_size, names, class_name, *dims, device, *root_fields)

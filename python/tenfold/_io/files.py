@@ -1,4 +1,4 @@
-"""Save, load, open, probe, verify, convert: the same for every format."""
+"""Functions that work on every format: save, load, open, probe, scan, verify, convert, diff."""
 
 from __future__ import annotations
 
@@ -55,13 +55,14 @@ def save(
             bool, None or tuples of these. Also a single tensor, array or value, which `load`
             returns: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and arrays also
             in ``.npy`` and ``.npz`` files.
-        path: Target path. It is replaced, unless it is a folder with files of others.
-        format: ``"memmap"``, ``"safetensors"``, ...; None: by the suffix of `path`; a folder of
-            memory-mapped files without a suffix or with an unknown one. A suffix that resembles a
-            known one (``.safetensor``) gives a warning.
+        path: Target path. An existing one is replaced, unless it is a folder with files that its
+            metadata does not name, which is an error.
+        format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it; without
+            a suffix, or with an unknown one, it is a folder of memory-mapped files. A suffix that
+            resembles a known one (``.safetensor``) causes a warning.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` compares.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
         overwrite: If false, an existing `path` is an error.
         progress: None (a bar on a terminal, if it takes over a second), False, or
             ``callable(done_bytes, total_bytes, what)``; an exception from it stops the work.
@@ -70,8 +71,8 @@ def save(
         Path: `path`.
 
     Raises:
-        UnsupportedError: If the format cannot hold an entry; the message names its key. Nothing
-            has been written. A ``.npy`` file holds one array and no names.
+        UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
+            has been written. A ``.npy`` file stores one array and no names.
         ValueError: If a key has another type, two keys of a dict have the same ``str()``, or a
             container contains itself.
         FileExistsError: If `path` exists and `overwrite` is false.
@@ -136,15 +137,15 @@ def load(
 ) -> Any:
     """Loads a saved tree with the same nesting, key types and containers, over mapped files.
 
-    Every leaf is mapped and the size of its file checked. The bytes are paged in on use, so loading
-    is fast and takes little memory, independent of the size. Files stay mapped until the last
-    tensor over them is released.
+    Every leaf is mapped and the size of its file checked. The bytes are read from the disk on
+    access, so loading is fast and takes little memory, independent of the size. Files stay mapped
+    until the last tensor over them is released.
 
-    A circular buffer (``create(..., capacity=n)``) is shown without protection while another
-    process writes to it, half-written slots included; `Dataset` returns complete rows.
+    All slots of a circular buffer (``create(..., capacity=n)``) are loaded, including those that
+    another process is overwriting; `Dataset` returns complete rows only.
 
     Args:
-        path: A file or folder in any format that `probe` knows.
+        path: A file or folder in any format that `probe` recognises.
         keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
             tuples of keys. None: all; an empty list: nothing.
         exclude: Entries to omit, named like `keys`.
@@ -191,7 +192,8 @@ def load(
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
     excluded = key_paths(exclude)
-    # Opening the file again would not give the selection or the copy.
+    # A pickle must contain the tensors: opening the file again would not repeat the selection or
+    # the copy to a device.
     opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(
@@ -226,20 +228,20 @@ def open(
 ) -> TensorDict:
     """Opens a tree lazily: reads only the metadata of its root.
 
-    A circular buffer is shown without protection, as by `load`.
+    All slots of a circular buffer are opened, as by `load`.
 
     Args:
-        path: A file or folder in any format that `probe` knows.
+        path: A file or folder in any format that `probe` recognises.
         mode: As for `load`.
         format: The name of the format; None: by content.
-        framework: As for `load`. Decided now, and kept by pickles.
+        framework: As for `load`. Determined once, in this call; pickles of the result keep it.
 
     Returns:
-        TensorDict: Its nodes read their metadata when they are entered, its tensors are mapped on
-        access. Dicts, lists, tuples and sparse tensors appear as nodes, too; `SparseMatrix` accepts
-        sparse ones, and ``to_dict()`` restores the containers. A single tensor or value is the
-        entry ``"value"`` (in an ``.npz`` file ``"arr_0"``); the file's name without its suffix is
-        another key for it: ``open("x.npy")["x"]``.
+        TensorDict: The root. A node reads its metadata when it is entered; a tensor is mapped on
+        access. Dicts, lists, tuples and sparse tensors are nodes, too; `SparseMatrix` accepts a
+        node of a sparse tensor, and ``to_dict()`` restores the containers. A single tensor or
+        value is the entry ``"value"`` (in an ``.npz`` file ``"arr_0"``), which the file's name
+        without its suffix selects as well: ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -291,8 +293,8 @@ def scan(path: PathLike) -> ScanReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        CorruptFileError: If it is an archive that cannot be read; in a folder, that is a
-            finding.
+        CorruptFileError: If it is an archive that cannot be read; such an archive in a folder is a
+            finding instead.
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
@@ -311,7 +313,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     """Checks the whole structure and every checksum, in parallel and in bounded memory.
 
     Args:
-        path: A file or folder in any format that `probe` knows.
+        path: A file or folder in any format that `probe` recognises.
         progress: As for `save`.
 
     Returns:
@@ -351,7 +353,7 @@ def convert(
     """Copies a tree into another format, in bounded memory, and replaces `dst` as `save` does.
 
     Args:
-        src: A file or folder in any format that `probe` knows.
+        src: A file or folder in any format that `probe` recognises.
         dst: Target path. A ``.npy`` file stores the only tensor, without its name.
         format: The format of `dst`; None: by its suffix, as for `save`.
         keys: Only these leaves, as for `load`.
@@ -370,10 +372,10 @@ def convert(
         Path: `dst`.
 
     Raises:
-        UnsupportedError: If the format of `dst` cannot hold an entry; nothing has been written.
+        UnsupportedError: If the format of `dst` cannot store an entry; nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
-        ValueError: If `dst` is inside the folder `src`, or its format has no shards for a
-            `shard_size`.
+        ValueError: If `dst` is inside the folder `src`, or `shard_size` is given and the format of
+            `dst` has no shards.
 
     Example:
         >>> tenfold.convert("model.safetensors", "model", rename=[("^bert[.]", "")])
@@ -483,7 +485,7 @@ def _place(map_location: Any) -> Callable[[Any], Any] | None:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
             f'load: map_location: expected a device of this machine, found "{device}" and '
-            "torch.cuda.is_available() false; leave it out, or install a torch with CUDA"
+            "torch.cuda.is_available() false; omit it, or install a torch with CUDA"
         )
     return None if device.type == "cpu" else lambda tensor: tensor.to(device)
 
@@ -495,19 +497,21 @@ def diff(
     """Compares two trees, in any two formats or in memory.
 
     Tensors and JSON values are matched by path, then by dotted name. Tensors are read in chunks, in
-    parallel and in bounded memory. The order of keys, and dict against OrderedDict, are ignored.
+    parallel and in bounded memory. The order of keys, and whether a node is a dict or an
+    OrderedDict, are ignored.
 
     Args:
         a: A path, or an argument of `save`: containers of tensors, a TensorDict, a module, a
             tensor.
-        b: The other one.
-        rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. With
-            zeros the comparison is exact, also for 64-bit integers.
-        atol: See `rtol`. Dtypes, shapes, kinds of nodes and JSON values are compared exactly.
+        b: The other tree, in the same forms.
+        rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. If `rtol`
+            and `atol` are 0, the comparison is exact, also for 64-bit integers. Dtypes, shapes,
+            kinds of nodes and JSON values are always compared exactly.
+        atol: See `rtol`.
         progress: As for `save`.
 
     Returns:
-        DiffReport: ``same``, ``added``, ``removed`` and ``changed``.
+        DiffReport: The differences: ``same``, ``added``, ``removed`` and ``changed``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.

@@ -36,12 +36,12 @@ def load_into(
 ) -> LoadReport:
     """Copies tensors from a file into those of `target`, without a second copy in memory.
 
-    Tensors are matched by dotted name. Tensors of `target` keep their identity: optimizers, views
-    and tied parameters see the new values.
+    Tensors are matched by dotted name. Tensors of `target` are filled in place, so optimizers,
+    views and tied parameters that refer to them have the new values.
 
     Args:
-        target: A module, an optimizer, a TensorDict, or a dict of allocated tensors; a tensor for
-            a file of a single tensor, whose name is ``"value"``.
+        target: A module, an optimizer, a TensorDict, or a dict of allocated tensors. For a file of
+            a single tensor, whose name is ``"value"``, it may be a tensor.
         source: A path, an opened TensorDict or a node of one, a dict of tensors, or a tensor.
         strict: Raise if any name, dtype or shape differs, before anything changes.
         rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
@@ -50,15 +50,16 @@ def load_into(
             optimizers.
         cast: Convert dtypes.
 
-    If two names of `target` share storage (tied parameters), both are loaded; the last one wins.
+    If two names of `target` share storage (tied parameters), both are loaded; the value of the last
+    name remains.
 
-    If both sides have parameter names (``Adam(model.named_parameters())``), the state of an
+    If target and source have parameter names (``Adam(model.named_parameters())``), the state of an
     optimizer is matched by name, independent of the groups; otherwise by order, as in
     `Optimizer.load_state_dict`. Existing tensors are filled in place, others are created with
     torch's choice of dtype and device; group options are loaded. A group whose set of names matches
     no saved group keeps its options, and a warning names it. With ``strict=False`` the state of a
-    parameter is loaded completely or not at all. An optimizer with its own `load_state_dict` or
-    pre-hook gets copies of all tensors, and checks them itself.
+    parameter is loaded completely or not at all. If an optimizer overrides `load_state_dict` or has
+    a pre-hook for it, that method is called with copies of all tensors.
 
     Returns:
         LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.
@@ -67,8 +68,8 @@ def load_into(
         ValueError: If `strict` and there are differences; the message lists all of them. Nothing
             has changed.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
-        UnsupportedError: If a tensor of `target` cannot be written in place: sparse, on the meta
-            device, not initialised yet, or created by each `state_dict()`.
+        UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, on the
+            meta device, not initialised yet, or created anew by each `state_dict()`.
 
     Example:
         >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok
@@ -223,7 +224,7 @@ def _collect(node: Any, path: tuple[str, ...], tensors: dict[str, Any]) -> None:
         tensors[".".join(path)] = node
 
 
-# Host memory for tensors of another device at a time.
+# Maximum size in bytes of the host memory through which tensors of other devices are loaded.
 _GROUP_BYTES = 64 << 20
 
 

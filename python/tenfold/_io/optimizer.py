@@ -40,7 +40,7 @@ def load_optimizer(
         groups = ", ".join(plan.groups_of_other_names)
         warnings.warn(
             f"{node.where() or 'source'}: {groups}: no group of the source has the same "
-            "parameters: their states are loaded by name, the options (lr, ...) stay as they are",
+            "parameters: their states are loaded by name, the options (lr, ...) are not changed",
             stacklevel=3,
         )
     plan.apply(node)
@@ -108,7 +108,7 @@ def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
 
 
 def _changes_state_itself(optimizer: Any) -> bool:
-    """True if the class or a hook converts the state when it saves or loads it."""
+    """True if the optimizer overrides load_state_dict() or has a pre-hook for it."""
     torch = need_torch("load_into")
 
     return bool(
@@ -165,7 +165,7 @@ class _Plan:
         self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
 
     def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
-        """The new options of a group of the target, in the order of the source."""
+        """The new options of a group of the target, with keys in the order of the source."""
         target = self._targets[position]
         names = target.names
         options: dict[str, Any] = {}
@@ -206,7 +206,7 @@ class _Plan:
             if key.lstrip("-").isdigit() or any(isinstance(i, str) for i in pairing.ids.values()):
                 self.unexpected.append(f"state.{key}")
             else:
-                self._global_state[key] = value  # of no parameter; torch accepts it unchanged
+                self._global_state[key] = value  # not of a parameter; torch accepts it unchanged
         tied: dict[Any, Any] = {}
         first: dict[int, int] = {}
         for position, number in pairing.ids.items():
@@ -285,7 +285,7 @@ class Pairing:
             self.missing,
             self.unexpected,
             mismatched,
-            # Of the target: they keep their options.
+            # Groups of the target that match no group of the source; they keep their options.
             self.groups_of_other_names,
         ) = _core.pair_parameters(
             [(len(group.params), group.names) for group in targets],
@@ -299,7 +299,7 @@ class Pairing:
         self.ids = {at: ids[number] for at, number in enumerate(numbers) if number is not None}
 
 
-# State that torch's optimizers keep in tensors with the parameter's dtype and device.
+# Names of the state that torch's optimizers keep with the parameter's dtype and device.
 _PARAMETER_SHAPED = frozenset(
     [
         "acc_delta",
@@ -337,7 +337,7 @@ class ParameterState:
         self._torch = torch
 
     def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
-        """A state with a tensor to fill for each tensor of `saved`; None if `saved` is None.
+        """Returns a state with a tensor to fill for each tensor of `saved`; None for None.
 
         Args:
             saved: The state of the parameter in the source: a dict.

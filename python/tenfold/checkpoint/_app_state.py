@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Checks that it is a dict with str keys.
+    """Checks that `app_state` is a dict with str keys.
 
     Raises:
         TypeError: For another type, or a name that is not a str.
@@ -92,19 +92,20 @@ class Restoring:
         app_state: Names and objects.
         where: The step's folder, for messages.
         strict: Raise for missing or unexpected tensors, and for other dtypes or shapes.
-        is_part: Only a part of the step was requested: missing or unexpected entries are no errors.
+        is_part: Only a part of the step was requested, so missing or unexpected entries are fine.
         rename: Maps saved names of a module's tensors to its own names.
         rank: Rank of this process.
-        lacking: Entries of single ranks that this rank did not save: `node` has those of rank 0.
+        lacking: Entries of single ranks that this rank did not save; `node` has those of rank 0.
         copy: Returns a node with the entry of that name in memory; with ``compares`` each block is
             compared with its checksum.
-        copied_first: Entries that `read` copies and compares; others were compared before.
-        compares_later: Nothing was compared: each entry is, as it is loaded.
-        place: By entry: makes of the saved state of an object that has DTensors one with them.
+        copied_first: Entries whose blocks `read` copies and compares; others were compared before.
+        compares_later: The blocks of each entry are compared when it is loaded, not before.
+        place: By entry, for objects with DTensors: a function that converts the saved state to one
+            with DTensors.
 
     Raises:
         KeyError: If entries are missing or unexpected.
-        ValueError: If tensors of modules are; the message lists all.
+        ValueError: If tensors of modules are missing or unexpected; the message lists all of them.
     """
 
     def __init__(
@@ -149,11 +150,11 @@ class Restoring:
         if strict and without:
             raise KeyNotFoundError(
                 f"{where}: {without}: expected entries of rank {rank}, found those of fewer ranks; "
-                "strict=False leaves them as they are"
+                "strict=False does not restore them"
             )
         names = [name for name in names if name not in without]
         missing += without
-        # Random numbers last: loading others may draw some.
+        # Restore random states last, because loading other objects may draw numbers.
         self._names = sorted(names, key=lambda name: isinstance(app_state[name], RNGState))
         self._loaded: list[str] = []
         self._missing = missing
@@ -167,7 +168,7 @@ class Restoring:
         self._copies: dict[str, Any] = {}
 
     def read(self) -> None:
-        """Copies the entries that must be copied before; no object changes.
+        """Copies the entries in `copied_first` into memory; no object changes.
 
         Raises:
             CorruptFileError: If a block is damaged.
@@ -179,8 +180,10 @@ class Restoring:
         """Loads every entry.
 
         Raises:
-            CorruptFileError: If a block of an entry is damaged; `changed` names those before it.
-            RuntimeError: If an object refuses its state after others were loaded; it names them.
+            CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
+                that were loaded before it.
+            RuntimeError: If an object raises an error after others were loaded; the message names
+                those.
         """
         for name in self._names:
             try:
@@ -231,7 +234,7 @@ class Restoring:
         state = self._renamed(state)
         self._module_states[name] = state
         if _has_load_hooks(module):
-            return  # The hooks may rename keys, so names are not compared here.
+            return  # The object's hooks may rename keys, so names cannot be compared.
         own = module.state_dict()
         missing = [] if self._is_part else [key for key in own if key not in state]
         unexpected = [key for key in state if key not in own]
@@ -301,7 +304,8 @@ def entry_of(node: Any, name: str, *, in_memory: bool) -> Any:
     Args:
         node: The engine's node of a step.
         name: The entry.
-        in_memory: The node has copies of the tensors, which may change; else they are mapped.
+        in_memory: The node has copies of the tensors, which the program may change; if false, they
+            are mapped.
     """
     mode = "c" if in_memory else "r"
     described = node.describe(name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def whole(where: str, value: int | None) -> int | None:
-    """Checks that it is None or a positive int."""
+    """Checks that a value is None or a positive int."""
     return None if value is None else integer(where, value, 1)
 
 
@@ -31,7 +31,7 @@ def number_of(where: str, value: Any) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise ValueError(f"{where}: expected a number, found one that no float holds") from None
+            raise ValueError(f"{where}: expected a number, found one beyond the floats") from None
         except (TypeError, ValueError, RuntimeError):
             pass
     raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
@@ -50,7 +50,7 @@ def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def rules_of(format: Format) -> list[tuple[str, str]]:
-    """Pairs of a name or glob of entries and a format."""
+    """Converts `format` to pairs of a name or glob of entries and a format."""
     where = "checkpoint manager: format"
     if isinstance(format, str):
         return [("*", text(where, format))]
@@ -60,7 +60,7 @@ def rules_of(format: Format) -> list[tuple[str, str]]:
 
 
 def check_name(verify: Any) -> str:
-    """Converts `verify` to the name of the checks: one of these, or "none"."""
+    """Converts `verify` to "full", "structure", "auto" or "none"."""
     names = ("auto", "full", "structure")
     if verify is True:
         return "full"
@@ -74,7 +74,7 @@ def check_name(verify: Any) -> str:
 
 
 def more_of(extra: Any) -> Any:
-    """Members of the document besides the entries."""
+    """The engine's node with the members of the document besides the entries."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):
         module = sys.modules.get(name)
@@ -83,7 +83,7 @@ def more_of(extra: Any) -> Any:
     try:
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnsupportedError(f"extra: expected a JSON value, found another: {error}") from None
+        raise UnsupportedError(f"extra: expected a JSON value: {error}") from None
     return _core.tree({"extra": extra, "versions": versions}, "extra")
 
 

@@ -40,10 +40,11 @@ class SaveHandle(Future[Path]):
 
 
 class Writer:
-    """Runs saves, in the calling thread or in another one.
+    """Runs saves, in the calling thread or in another thread.
 
     Args:
-        on_error: ``"raise"``: a failure is raised by the next call. ``"warn"``: it is a warning.
+        on_error: ``"raise"``: the next call raises the exception of a failed save. ``"warn"``: a
+            failed save is a warning.
         retries: Number of further attempts after a save failed with an OSError.
     """
 
@@ -80,7 +81,7 @@ class Writer:
             raise
 
     def start(self, handle: SaveHandle, work: Callable[[], str]) -> None:
-        """Saves on a thread; the interpreter waits for it at its end."""
+        """Saves in a thread; the interpreter waits for the thread before it exits."""
         self._handle = handle
         self._thread = threading.Thread(
             target=self._run, args=(handle, work), name="tenfold-checkpoint"

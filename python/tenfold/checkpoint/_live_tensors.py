@@ -22,7 +22,7 @@ class LiveTensors:
         states: The state of each, as returned by `states_of`.
 
     Attributes:
-        states: The same, with copies of tensors that may change outside of ``optimizer.step()``.
+        states: The states, with copies of tensors that may change outside of ``optimizer.step()``.
     """
 
     def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:
@@ -51,12 +51,12 @@ class LiveTensors:
             parts[name] = {
                 key: value if key in own else _copied(value) for key, value in tensors.items()
             }
-            # In-place operations of DTensors count on them, not on their parts.
+            # In-place operations increment the version of the DTensor, not that of its local part.
             self._watch(name, {key: own[key] for key in tensors if key in own})
         return parts
 
     def require_unchanged(self, step: int) -> None:
-        """Raises RuntimeError if a tensor was written since this was made."""
+        """Raises RuntimeError if a tensor was written to since this object was created."""
         for name, tensor, version in self._versions:
             if tensor._version != version:
                 raise RuntimeError(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     Format = str | Mapping[str, str]
     Check = Literal["auto", "full", "structure"] | bool
 
-# How often `follow` looks for a new step.
+# Seconds between two checks of `follow` for a new step.
 _POLL_SECONDS = 1.0
 
 
@@ -59,14 +59,14 @@ class CheckpointManager:
     """The checkpoints of a training: a directory with one folder per step.
 
     A step exists completely or not at all, even if the process is killed. `restore` restores the
-    newest step whose checksums match. The directory is the only state: another process, or a C++
-    program, sees the same steps.
+    newest step whose checksums match. The directory is the only state, so another process, or a C++
+    program, can use the same steps.
 
     Args:
         directory: The directory of the steps; the first save creates it.
         max_to_keep: Number of newest steps to keep. None: keep all steps.
-        keep_every: Also keep steps that are multiples of it.
-        best: A metric: also keep the best steps by it.
+        keep_every: Also keep steps whose number is a multiple of this.
+        best: The name of a metric: also keep the best steps by this metric.
         best_mode: ``"min"`` or ``"max"``.
         best_to_keep: Number of best steps to keep.
         every_steps: For `should_save`: number of steps between saves.
@@ -82,11 +82,12 @@ class CheckpointManager:
             written.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
-        verify: ``"full"``: `restore` compares every checksum before an object changes;
-            ``"structure"``: files and sizes; False: nothing. ``"auto"``: as ``"full"`` for steps
-            below 8 GB, else files and sizes first, and each checksum as its tensor is copied.
-        on_error: ``"raise"``: a failed save raises, one in the background at the next call.
-            ``"warn"``: it is a warning, and the training continues.
+        verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
+            ``"structure"``: files and sizes. False: nothing. ``"auto"``: as ``"full"`` for steps
+            below 8 GB; for others files and sizes first, and the checksum of each block as it is
+            copied.
+        on_error: ``"raise"``: a failed save raises; if it ran in the background, the next call
+            raises. ``"warn"``: a failed save is a warning, and the training continues.
         retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save returns.
 
@@ -123,7 +124,7 @@ class CheckpointManager:
         retries: int = 0,
         durable: bool = True,
     ) -> None:
-        # Before anything can fail on one rank alone.
+        # Create the groups before anything can raise on one rank alone.
         self._ranks, self._writing_ranks = groups = join("checkpoint manager", 2)
         options = {
             name: value
@@ -179,7 +180,7 @@ class CheckpointManager:
         self._is_timed = every_seconds is not None
         self._pool = _core.StagingPool()
         self._own_pool = _core.StagingPool()  # entries of this rank alone
-        self._part_pool = _core.StagingPool()  # its parts of sharded ones
+        self._part_pool = _core.StagingPool()  # parts of sharded entries
         self._lock = threading.Lock()
         self._warned_of_memory = False
         self._native = _core.CheckpointManager.make(
@@ -218,13 +219,13 @@ class CheckpointManager:
         A loop that skips numbers saves at the first step after a multiple of `every_steps`.
 
         Args:
-            step: The number of the step that was just made.
+            step: The number of the step that the training has just finished.
 
         Returns:
-            bool: True at each step if neither is set.
+            bool: True at each step if neither option is set.
 
         Raises:
-            TypeError, ValueError: If `step` is no int of 0 or more.
+            TypeError, ValueError: If `step` is not an int of 0 or more.
 
         Example:
             >>> if manager.should_save(501):
@@ -232,7 +233,7 @@ class CheckpointManager:
             PosixPath('/data/run/step_00000501')
         """
         due = self._native.should_save(integer("should_save: step", step, 0))
-        # Clocks differ, numbers of steps do not.
+        # The clocks of ranks differ, so the ranks must agree on times, but not on step numbers.
         return self._ranks.any(due) if self._is_timed else due
 
     def save(
@@ -248,23 +249,24 @@ class CheckpointManager:
         """Saves a step, then removes the steps that no rule keeps.
 
         Args:
-            step: Its number. A step that exists is replaced, with a warning.
+            step: Its number. An existing step is replaced, with a warning.
             app_state: By name, objects with ``state_dict()`` and
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
-            metrics: Numbers, by which the best steps are chosen.
+            metrics: Numbers by name; `best` names the one by which the best steps are chosen.
             extra: A JSON value that `metadata` returns.
             force: No warning if the step exists.
-            block: True: write now, even if `async_save` is set.
+            block: Return when the step is written, even if `async_save` is set.
 
         Returns:
             SaveHandle: A Future of the step's path. It is done, unless `async_save` is set.
 
         Raises:
-            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+            UnsupportedError: If an entry cannot be stored; the message names its key. Nothing has
                 been written.
             TypeError: If a metric is not a number. Nothing has been written.
-            OSError: If the system failed, the disk is too full, or another process writes here.
+            OSError: If a system call failed, the disk is too full, or another process writes into
+                the directory.
 
         Example:
             >>> handle = manager.save(501, state, metrics={"loss": 0.25})
@@ -287,7 +289,7 @@ class CheckpointManager:
                 ]
                 for number in range(len(messages[0]["sharded"]))
             ]
-        # From here on nothing may fail on one rank alone, but within a call that all of them make.
+        # From here on an error may occur only in calls that all ranks make, which raise it on all.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
@@ -311,13 +313,13 @@ class CheckpointManager:
         return handle
 
     def set_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds metrics to a step, or replaces them: validation comes after the save.
+        """Adds or replaces metrics of a saved step, for example after a validation.
 
-        Any process may do so.
+        Any process may call it, also one that does not save.
 
         Args:
             step: An existing step.
-            metrics: Name to number; other metrics of the step stay.
+            metrics: Numbers by name; other metrics of the step do not change.
 
         Raises:
             KeyError: If there is no such step.
@@ -339,10 +341,11 @@ class CheckpointManager:
             app_state: As for `save`.
 
         Returns:
-            Estimate: Bytes of each entry, of all, free on the disk, and what pruning would free.
+            Estimate: Bytes of each entry and of all entries, free bytes of the disk, and bytes that
+            pruning would free.
 
         Raises:
-            UnsupportedError: If something cannot be stored; the message names its key.
+            UnsupportedError: If an entry cannot be stored; the message names its key.
 
         Example:
             >>> manager.estimate(state).num_bytes > 0
@@ -353,7 +356,9 @@ class CheckpointManager:
         return Estimate(dict(entries), num_bytes, free_bytes, prunable_bytes)
 
     def lock(self) -> contextlib.AbstractContextManager[Any]:
-        """Keeps tensors from changing while they are copied: needed with ``"overlap"``.
+        """Returns a context manager in which the optimizer may step.
+
+        With ``async_save="overlap"``, tensors are not copied while it is held.
 
         Example:
             >>> with manager.lock():
@@ -362,17 +367,17 @@ class CheckpointManager:
         return self._lock
 
     def preemption(self, signals: Iterable[int] | None = None) -> Preemption:
-        """Notes signals by which a scheduler announces the end of the job.
+        """Records the signals with which a scheduler announces the end of the job.
 
         Args:
             signals: None: SIGTERM and SIGUSR1.
 
         Returns:
-            Preemption: A context manager, for the main thread only. It becomes true when a signal
-                arrives.
+            Preemption: A context manager, for the main thread only. Its truth value becomes true
+                when a signal arrives.
 
         Raises:
-            ValueError: When it is entered in another thread than the main one.
+            ValueError: If the context manager is entered in another thread than the main one.
 
         Example:
             >>> with manager.preemption() as stop:
@@ -409,18 +414,19 @@ class CheckpointManager:
         Checksums, names, dtypes and shapes are compared before the first object changes.
 
         Args:
-            app_state: As for `save`. Objects get their state by ``load_state_dict()``; plain values
-                are replaced in the dict. None: `RestoreResult.state` has everything.
+            app_state: As for `save`. Objects are restored by ``load_state_dict()``; plain values
+                are replaced in the dict. None: `RestoreResult.state` has all entries.
             step: The step to restore. None: the newest undamaged step of the line; a warning names
                 each skipped one.
             path: The directory, or the folder of a step, of another run.
             keys: Only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
-            exclude: All but these.
-            rename: From saved names of tensors of modules to their own, as for `convert`.
-            strict: Refuse entries and tensors that are missing or unexpected, and other dtypes.
-            verify: As for the manager, which decides if it is None.
+            exclude: Restore all entries and tensors but these.
+            rename: Maps saved names of a module's tensors to its own names, as for `convert`.
+            strict: Raise for missing or unexpected entries and tensors, and for other dtypes.
+            verify: As for the manager. None: the option of the manager.
             discard_later: Remove all steps after the restored one.
-            missing_ok: A directory without steps is not an error; one with damaged steps only is.
+            missing_ok: A directory without steps is not an error. If all steps are damaged, an
+                error is raised anyway.
 
         Returns:
             RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
@@ -429,7 +435,7 @@ class CheckpointManager:
             FileNotFoundError: If there is no step.
             KeyError: If there is no such step, or entries are missing or unexpected.
             ValueError: If tensors of modules are missing, unexpected or of another shape.
-            CorruptFileError: If the step, or every one, is damaged; the message names the files.
+            CorruptFileError: If the step, or every step, is damaged; the message names the files.
             UnsupportedError: If every step is of a newer version.
 
         Example:
@@ -455,12 +461,12 @@ class CheckpointManager:
         )
         if any((found is None) != (messages[0] is None) for found in messages):
             raise FileNotFoundError(
-                f"{self.directory}: expected steps on all ranks or on none, found that only some "
-                "see them; all ranks need one shared directory"
+                f"{self.directory}: expected steps on all ranks or on none, found them on some "
+                "ranks only; all ranks need one shared directory"
             )
         if messages[0] is None:
             return RestoreResult(None, None, LoadReport((), (), (), ()))
-        changed: list[str] = []  # by steps that turned out to be damaged
+        changed: list[str] = []  # entries loaded from steps that were found damaged afterwards
         try:
             for number, seq, num_bytes in messages[0]:
                 (index, found, _), problems = ranks.run(
@@ -485,7 +491,7 @@ class CheckpointManager:
     # --- the directory ---
 
     def latest_step(self) -> int | None:
-        """The highest step of the current lineage, that of the run that saved last."""
+        """The highest step of the current lineage, which is that of the newest save."""
         return self._native.latest_step()
 
     def all_steps(self) -> list[int]:
@@ -493,7 +499,7 @@ class CheckpointManager:
         return self._native.all_steps()
 
     def best_step(self) -> int | None:
-        """The best step by the metric `best`; the later one if two are equal."""
+        """The best step by the metric `best`; of equal ones, the latest."""
         return self._native.best_step()
 
     def status(self) -> list[StepStatus]:
@@ -522,7 +528,7 @@ class CheckpointManager:
         return metadata_of(self._native.metadata(integer("metadata: step", step, 0)))
 
     def path(self, step: int) -> Path:
-        """The folder of a step. Its files are what `tenfold.load` and other tools read.
+        """Returns the folder of a step, whose files `tenfold.load` and other tools read.
 
         Args:
             step: An existing step.
@@ -562,17 +568,17 @@ class CheckpointManager:
             return verify_report(self._native.verify(integer("verify: step", step, 0), callback))
 
     def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[int]:
-        """Yields the newest step, then each new one: for a job that evaluates.
+        """Yields the newest step, then each new one, for a job that evaluates checkpoints.
 
         Args:
-            after: Begin with the first step that was saved after this one instead.
+            after: Begin with the first step that was saved after this one, instead of the newest.
             timeout: End after this many seconds without a new step. None: never.
 
         Yields:
             int: The numbers, in the order of the saves.
 
         Raises:
-            TypeError, ValueError: If an argument makes no sense.
+            TypeError, ValueError: If an argument is invalid.
 
         Example:
             >>> for step in manager.follow(timeout=600):
@@ -634,7 +640,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
-            OSError: If a process holds it, or another process writes here.
+            OSError: If a process holds the step, or another process writes into the directory.
 
         Example:
             >>> manager.delete(500)
@@ -663,8 +669,8 @@ class CheckpointManager:
         Args:
             step: Number of the step.
             path: Destination; its suffix selects the format.
-            keys: Entries or tensors. If all belong to one entry, the names in the file omit it:
-                ``keys="model"`` gives weights that other tools read.
+            keys: Entries or tensors. If all belong to one entry, the names in the file omit the
+                name of the entry: ``keys="model"`` writes weights that other tools read.
             dtype: Casts floating-point tensors.
             progress: As for `save`.
 
@@ -673,7 +679,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step, or `keys` match nothing.
-            UnsupportedError: If the format cannot hold an entry.
+            UnsupportedError: If the format cannot store an entry.
 
         Example:
             >>> manager.export(500, "model.safetensors", keys="model", dtype=torch.bfloat16)
@@ -700,8 +706,8 @@ class CheckpointManager:
             Path: The folder of the step.
 
         Raises:
-            FileNotFoundError, CorruptFileError, UnsupportedError: As `tenfold.load` of `path`.
-            OSError: If the system failed, or another process writes here.
+            FileNotFoundError, CorruptFileError, UnsupportedError: As for `tenfold.load` of `path`.
+            OSError: If a system call failed, or another process writes into the directory.
 
         Example:
             >>> tenfold.save({"model": model}, "downloaded")
@@ -723,13 +729,13 @@ class CheckpointManager:
         self._native.wait()
 
     def close(self) -> None:
-        """Waits as `wait`, and releases the directory for other writers."""
+        """Waits like `wait`, then releases the lease, so that another process may write."""
         try:
             self._writer.wait()
         finally:
             self._native.close()
 
-    # --- how ---
+    # --- implementation ---
 
     def _path_of(self, step: int) -> Path:
         try:
@@ -755,13 +761,13 @@ class CheckpointManager:
         force: bool,
         block: bool | None,
     ) -> SaveRequest:
-        """Checks a save on this rank, and takes the state of every object."""
+        """Checks a save on this rank, and collects the state of every object."""
         number = integer("save: step", step, 0)
         values = metrics_of(metrics)
         force = boolean("save: force", force)
         check_names(app_state)
         self._writer.wait()
-        self._native.begin_save(number)  # the thread may start after the next should_save
+        self._native.begin_save(number)  # now: the next should_save may precede the thread
         more = more_of(extra)
         states = states_of(app_state)
         path = self._path_of(number)
@@ -821,7 +827,7 @@ class CheckpointManager:
         discard_later: bool,
         missing_ok: bool,
     ) -> RestorePlan:
-        """Checks the arguments of a restore, and lists the steps that it may take."""
+        """Checks the arguments of a restore, and lists the candidate steps."""
         if app_state is not None:
             check_names(app_state)
         self._writer.wait()
@@ -857,7 +863,7 @@ class CheckpointManager:
         app_state: dict[str, Any] | None,
         changed: list[str],
     ) -> tuple[RestoreResult | None, list[str | None]]:
-        """Loads a step that was checked. Returns the damage found by each rank."""
+        """Loads a checked step. Returns descriptions of the damage that each rank found."""
         ranks = self._ranks
         (restoring, state, _), problems = ranks.run(
             "restore: compare",
@@ -909,7 +915,7 @@ class CheckpointManager:
         )
 
     def _save_overlapped(self, handle: SaveHandle, request: SaveRequest, live: LiveTensors) -> None:
-        # Taken here, so that no optimizer steps before the thread has begun; released there.
+        # Acquire the lock here, so that no optimizer steps before the thread has run and unlocked.
         self._lock.acquire()
         is_locked = True
         copies: list[Trees] = []
@@ -923,14 +929,14 @@ class CheckpointManager:
         def stage() -> Trees:
             if copies:
                 return copies[0]
-            if not is_locked:  # a second attempt without memory for a copy
+            if not is_locked:  # a retry: the lock was released, so the tensors may be changing
                 raise MemoryError("not enough memory for a copy of the state")
             live.require_unchanged(handle.step)
             try:
                 copy = self._copied(request.trees)
             except MemoryError:
                 self._warn_of_memory()
-                return request.trees  # the lock is held until they are written
+                return request.trees  # the lock is held until the tensors are written
             live.require_unchanged(handle.step)
             unlock()
             handle.staged.set_result(None)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class Preemption:
     """A flag that becomes true when a signal arrives; `CheckpointManager.preemption` returns it.
 
-    The first signal is recorded, and passed to the previous handler if a program had set one. Later
-    signals go to the previous handler only, so that a second SIGTERM terminates the process.
+    The first signal is recorded, and passed to the previous handler if the program had set one.
+    Later signals go to the previous handler only, so that a second SIGTERM terminates the process.
 
-    In a process group it becomes true on all ranks when one of them receives a signal. ``bool()``
-    is a small all-reduce then, so all ranks must call it equally often.
+    In a process group the flag becomes true on all ranks when one of them receives a signal.
+    ``bool()`` is a small all-reduce then, so all ranks must call it equally often.
 
     Attributes:
         signal: The number of the signal that this process received, or None.
@@ -37,7 +37,7 @@ class Preemption:
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
-        # Once it is true, it is true on all ranks, without communication.
+        # If the flag is true, it is true on all ranks, so that no communication is needed.
         self._has_arrived = self._has_arrived or self._ranks.any(self.signal is not None)
         return self._has_arrived
 
@@ -65,7 +65,7 @@ class Preemption:
 
     def _put_back(self) -> None:
         for number, handler in self._before.items():
-            # None: it was not set from Python, which cannot set it again.
+            # None: the handler was not set from Python, so that Python cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
@@ -73,7 +73,7 @@ class Preemption:
         before = self._before.get(number)
         if self.signal is None:
             self.signal = number
-            # Python's own handler of Ctrl-C would end the step that is under way.
+            # Do not call Python's own handler of Ctrl-C: it would interrupt the current step.
             if callable(before) and before is not signal.default_int_handler:
                 before(number, frame)
             return

@@ -1,4 +1,4 @@
-"""Entries that all ranks share and entries of single ranks; checks that ranks agree on them."""
+"""Replicated entries and entries of single ranks; checks that the ranks agree on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names and globs of the entries of single ranks."""
+    """Checks `per_rank` and converts it to a tuple of names and globs."""
     if per_rank is None:
         return ()
     names = (per_rank,) if isinstance(per_rank, str) else tuple(per_rank)
@@ -42,7 +42,7 @@ class Described:
         states: The state of each.
         patterns: Names and globs of the entries of single ranks.
         step: The number of the step.
-        with_bytes: Parameters are compared as well.
+        with_bytes: Compare the bytes of parameters as well.
         sharded: The entries of which each rank has parts.
 
     Raises:
@@ -98,15 +98,15 @@ class Comparison:
         self._warned: set[str] = set()
 
     def check(self, messages: list[dict[str, Any]], where: str, warns: bool) -> None:
-        """Raises, or warns once an entry, if the ranks differ.
+        """Raises an error, or warns once for each entry, if the ranks differ.
 
         Args:
             messages: `Described.message` of each rank.
             where: The directory.
-            warns: Warn from this rank.
+            warns: This rank emits the warnings.
 
         Raises:
-            ValueError: Naming the entry and the ranks.
+            ValueError: If the ranks differ; the message names the entry and the ranks.
         """
         self.is_first = False
         require_equal("save: step", [message["step"] for message in messages])
@@ -160,7 +160,7 @@ def _is_loader(value: Any) -> bool:
 
 
 def _shape_of(state: Any) -> Any:
-    """The same containers, with shapes in place of tensors on devices, which are not copied."""
+    """The same containers, in which shapes replace tensors on devices, to avoid copying these."""
     if isinstance(state, dict):
         return {key: _shape_of(value) for key, value in state.items()}
     if type(state) in (list, tuple):
@@ -172,7 +172,7 @@ def _shape_of(state: Any) -> Any:
 
 
 def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dict[str, str]:
-    """Digests of the parameters of each module. Buffers differ without synchronized batch norm."""
+    """Digests of the parameters of each module. Buffers may differ (unsynchronized batch norm)."""
     chosen: dict[str, Any] = {}
     for name, state in states.items():
         module = app_state[name]

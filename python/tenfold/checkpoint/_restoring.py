@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from tenfold._io.files import Keys
     from tenfold._ranks import Ranks
 
-# With verify="auto" every checksum of a smaller step is compared before an object changes. The
-# blocks of a larger one, which takes much memory, are compared as each object gets its state.
+# Size in bytes. With verify="auto", every checksum of a smaller step is compared before an object
+# changes. That would take too much memory for a larger step, whose blocks are compared while each
+# object is loaded.
 FULL_CHECK_BYTES = 8_000_000_000
 
 
@@ -32,8 +33,8 @@ class RestorePlan:
     Attributes:
         steps: The engine's candidates; None if there is no step and `missing_ok` is set.
         place: Another run's directory or step, or None.
-        keys: As given.
-        exclude: As given.
+        keys: The argument of `restore`.
+        exclude: The argument of `restore`.
         rename: A function, or None.
         strict: Raise for missing or unexpected entries.
         check: The checks before a step is restored: "auto", "full", "structure" or "none".
@@ -57,14 +58,15 @@ class RestorePlan:
         return None if self.steps is None else self.steps.candidates()
 
     def _compares_later(self, num_bytes: int) -> bool:
-        """True for a step of that size whose blocks are compared as objects get them."""
-        # A rank does not copy what others have parts of.
+        """True if the blocks of a step of that size are compared while objects are loaded."""
+        # A rank copies only its parts of sharded entries, not whole blocks.
         return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES and not self.templates
 
     def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
         """Entries that are copied into memory and verified before an object changes.
 
-        All are compared before that, but a module already has memory for its tensors.
+        Modules are not among them: their tensors are compared in place and then read directly into
+        the memory of the module.
         """
         is_part = self.keys is not None or self.exclude is not None
         if self._compares_later(num_bytes) or app_state is None or is_part:
@@ -85,7 +87,7 @@ class RestorePlan:
         app_state: dict[str, Any] | None,
         ranks: Ranks,
     ) -> tuple[int, Any, str | None]:
-        """Checks a candidate, which rank 0 has chosen, except what is checked while it is copied.
+        """Opens and checks a candidate that rank 0 has chosen, except for what is checked later.
 
         Returns:
             Its index, the opened step, and a description of the damage, if any.
@@ -93,7 +95,7 @@ class RestorePlan:
         known = [candidate[:2] for candidate in self.candidates or ()]
         if (step, seq) not in known:
             raise FileNotFoundError(
-                f"expected step {step}, which rank 0 sees, found none; all ranks need one shared "
+                f"expected step {step}, which rank 0 has, found none; all ranks need one shared "
                 "directory"
             )
         index = known.index((step, seq))
@@ -114,11 +116,11 @@ class RestorePlan:
         ranks: Ranks,
         patterns: tuple[str, ...],
     ) -> tuple[Restoring | None, dict[str, Any] | None, str | None]:
-        """Compares a step with the objects without changing them, and reads what must be copied.
+        """Compares a step with the objects without changing them, and copies entries into memory.
 
         Returns:
-            A function that loads the state into the objects, or, without objects, the state. A
-            description of the damage instead, if the step is damaged.
+            A function that loads the state into the objects or, without objects, the state. If the
+            step is damaged, a description of the damage instead.
         """
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:
@@ -158,7 +160,7 @@ class RestorePlan:
 def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:
     saved, now = found.world_size, ranks.size
     what = (
-        f"random numbers of {ranks_text(range(saved, now))} begin anew, with a seed that is "
+        f"random numbers of {ranks_text(range(saved, now))} restart, with a seed that is "
         "derived from those of rank 0"
         if saved < now
         else f"entries of {ranks_text(range(now, saved))} are not restored"

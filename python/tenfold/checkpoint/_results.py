@@ -20,7 +20,7 @@ class RestoreResult:
     """The result of `CheckpointManager.restore`. ``int(result)`` is the step.
 
     Attributes:
-        step: The step that was restored; None if there was none and that was allowed.
+        step: The step that was restored; None if the directory has no step and `missing_ok` is set.
         path: Its folder.
         report: Dotted names of the entries that were loaded, missing, unexpected or mismatched.
         skipped: Damaged steps that were skipped, newest first, with the problem.
@@ -37,7 +37,7 @@ class RestoreResult:
 
     def __int__(self) -> int:
         if self.step is None:
-            raise ValueError("restore: expected a step, found that none was there to restore")
+            raise ValueError("restore: expected a restored step, found none in the directory")
         return self.step
 
 
@@ -62,13 +62,14 @@ class Estimate:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class StepStatus:
-    """A step and what keeps it.
+    """A step and the rules that keep it.
 
     Attributes:
         step: Its number.
         path: Its folder.
         seq: The number of the save in the directory.
-        on_line: It belongs to the current line: the run that saved last, and what it continued.
+        on_line: It belongs to the current line: the run of the newest save and the runs that this
+            run continued.
         held: A process holds it (`CheckpointManager.hold`).
         kept_by: The rules that keep it; empty: the next pruning removes it.
     """

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RngState(RNGState):
     """The random states of Python, NumPy, torch and each CUDA device, as an entry of a state.
 
-    It is saved before everything else in the same state, and restored after it, so that a restore
+    It is saved before all other entries and restored after them, so that a restore
     continues the same random sequence. Libraries that are not imported have no state; generators
-    that a program makes itself (``numpy.random.default_rng()``) are not covered.
+    that a program creates itself (``numpy.random.default_rng()``) are not saved.
 
     Example:
         >>> manager.save(500, {"model": model, "rng": tenfold.RngState()})
@@ -83,7 +83,7 @@ class RngState(RNGState):
             words = tuple(int(word) for word in python["words"].tolist())
             random.setstate((python["version"], words, python["gauss"]))
         else:
-            _warn("python", "the step has none, as a C++ program saved it")
+            _warn("python", "the step has none, because a C++ program saved it")
         if "numpy" in state_dict:
             _set_numpy(state_dict["numpy"])
         if "torch" in state_dict:
@@ -145,7 +145,7 @@ def _set_torch(saved: dict[str, Any]) -> None:
     devices = saved.get("cuda", [])
     present = torch.cuda.device_count() if devices and torch.cuda.is_available() else 0
     if len(devices) > present:
-        _warn("cuda", f"{len(devices)} devices were saved, {present} are here")
+        _warn("cuda", f"{len(devices)} devices were saved, {present} are available")
     for device, state in list(enumerate(devices))[:present]:
         torch.cuda.set_rng_state(state, device)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tenfold._ranks import Ranks
     from tenfold.checkpoint._live_tensors import LiveTensors
 
-    # The engine's trees, or None: what this process writes for all ranks and for itself,
-    # and its parts of sharded entries.
+    # The engine's trees that this process writes, each a tree or None: the replicated entries, the
+    # entries of this rank, and its parts of sharded entries.
     Trees = tuple[Any, Any, Any]
 
 
@@ -30,7 +30,7 @@ class SaveRequest:
         metrics: By name.
         more: The engine's node with the other members of the document.
         force: No warning if the step exists.
-        constant: Entries that may stay as they are.
+        constant: Entries that may stay unchanged during a training.
         trees: The trees that this process writes.
         live: Tensors that are copied later, or None.
         has_own: Each rank has separate entries.
@@ -119,8 +119,9 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
         _, written = ranks.run("save: write", write, lambda done: done)
         _, published = ranks.run("save: publish", publish, lambda path: path)
     finally:
-        # An error keeps this frame: without it the hidden folder would stay as long.
+        # The traceback of an error keeps this frame alive. Release the save now, so that the hidden
+        # folder is removed.
         save = None
         trees = (None, None, None)
-    # Another host may have the directory at another place.
+    # Another host may have mounted the directory at another path.
     return str(Path(native.directory()) / Path(published[0]).name)

@@ -83,7 +83,7 @@ class ShardedEntries:
         live: By entry and name: the tensors of the training that the parts are of.
 
     Raises:
-        UnsupportedError: Naming what several processes cannot write.
+        UnsupportedError: If several processes cannot write an entry; the message names it.
     """
 
     def __init__(self, states: dict[str, Any], rank: int, where: str) -> None:
@@ -103,7 +103,7 @@ class ShardedEntries:
         found: list[Any] = []
         outline = _mapped(state, lambda tensor: _outline(tensor, found))
         left = next((tensor for tensor in tensors_in(outline) if is_dtensor(tensor[1])), None)
-        # The engine numbers the tensors of the tree that is made of it.
+        # The numbers are those of the tensors in the engine's tree of this outline.
         leaves = [] if left else _core.tree({name: outline}, where).leaves()
         if [shape for _, _, shape in leaves] != [tuple(tensor.shape) for tensor in found]:
             raise UnsupportedError(
@@ -134,7 +134,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """By entry: the state of each object that has DTensors now, or has such parameters."""
+    """By entry: the state of each object whose state or parameters are DTensors."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")
@@ -156,7 +156,7 @@ def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def sharded_like(state: Any, template: Any) -> Any:
-    """A saved state, loaded like `template`: as local parts where `template` has DTensors.
+    """Loads a saved state; where `template` has DTensors, only their local parts.
 
     Args:
         state: Nested containers; tensors are mapped from the file. Only the parts of this rank are
@@ -187,7 +187,7 @@ def sharded_like(state: Any, template: Any) -> Any:
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:
-    """Maps each saved tensor to the current one, or to its parameter."""
+    """Maps each saved tensor of an optimizer to its current tensor, or else to its parameter."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     saved = [number for group in state["param_groups"] for number in group["params"]]
     template: dict[Any, Any] = {}

@@ -58,9 +58,9 @@ class Window:
 def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     """Groups the batches of a loader into windows, one for each optimizer step.
 
-    A batch's weight is its rows divided by those of its window, so that the summed gradients of
-    mean losses equal the gradient of the window's rows as one batch: the last, shorter batch and
-    the last, shorter window included.
+    The weight of a batch is its number of rows divided by that of its window. So the summed
+    gradients of mean losses equal the gradient of the window's rows as one batch, also for the
+    last, shorter batch and the last, shorter window.
 
     >>> for window in tenfold.accumulate(loader, steps=4):
     ...     for batch, weight in window:
@@ -75,16 +75,17 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     must run: ``model(batch["x"]).sum() * 0``), or a loader with ``drop_last=True``.
 
     Args:
-        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The rows of a
-            batch are dimension 0 of its first tensor, or those of its first list of text.
-        steps: Batches a window; the last may have fewer.
+        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
+            rows of a batch is dimension 0 of its first tensor, or the length of its first list of
+            strings.
+        steps: Number of batches per window; the last window may have fewer.
 
     Yields:
-        Window: Its batches, as pairs of batch and weight. ``len`` is their number.
+        Window: A sequence of pairs of batch and weight.
 
     Raises:
         TypeError: If steps is not an int.
-        ValueError: If steps is below 1, or a batch holds no tensor.
+        ValueError: If steps is below 1, or a batch contains no tensor.
     """
     return _windows(loader, integer("accumulate: steps", steps, 1))
 
@@ -133,14 +134,14 @@ def _first_length(value: Any) -> int | None:
 
 
 def _is_text(value: Any) -> bool:
-    """True for a str, and for a row of several."""
+    """True for a str, and for a list of str, the value of one row."""
     if isinstance(value, list):
         return all(map(_is_text, value))
     return isinstance(value, (str, bytes))
 
 
 def _rows_of_all_ranks(rows: int) -> float:
-    """The divisor of a batch's rows: rows of all ranks divided by the number of ranks."""
+    """The number by which the rows of a batch are divided: rows of all ranks / number of ranks."""
     import sys
 
     torch = sys.modules.get("torch")

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     Stored = tuple[int, Any, Any, Any]
 
 
-# Maximum rows, and approximate bytes, that `extend` commits at once: their columns are copies.
+# Maximum rows, and approximate bytes, that `extend` commits at once, because it copies them.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
 
 
 class Growing(Closing):
-    """The writing methods of `Dataset`. They require mode ``"r+"``, and not a view."""
+    """The writing methods of `Dataset`. They require mode ``"r+"``, and raise on views."""
 
     _native: Any
     _path: str | None
@@ -59,8 +59,8 @@ class Growing(Closing):
         """Appends rows; in a circular buffer, overwrites the oldest ones.
 
         The rows are one commit: readers that open or refresh the data set afterwards see all of
-        them. They survive a crash of this process, and a power failure after `flush` or `close`.
-        One process appends at a time.
+        them. The rows survive a crash of this process, and after `flush` or `close` also a power
+        failure. One process appends at a time.
 
         >>> ds.append({"x": torch.rand(3), "name": "Ann"})                          # a row
         >>> ds.append({"x": torch.rand(256, 3), "name": ["Ann"] * 256})             # a batch
@@ -107,7 +107,7 @@ class Growing(Closing):
             int: the new ``len(self)``.
 
         Raises:
-            ValueError, UnsupportedError, OSError: As `append`.
+            ValueError, UnsupportedError, OSError: As for `append`.
 
         Example:
             >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
@@ -117,16 +117,19 @@ class Growing(Closing):
         return self.append(rows)
 
     def extend(self, rows: Iterable[Any]) -> int:
-        """Appends the items of an iterable: row dicts, thousands or MiB per commit, or batches.
+        """Appends the items of an iterable.
+
+        Row dicts are committed in groups of thousands of rows, or of some MiB; each batch is one
+            commit.
 
         Args:
-            rows: An iterable of what `append` takes.
+            rows: An iterable of row dicts or batches, as for `append`.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
-            ValueError: As `append`; the rows of earlier commits stay.
+            ValueError: As for `append`; the rows of earlier commits remain.
 
         Example:
             >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
@@ -158,19 +161,19 @@ class Growing(Closing):
     def __setitem__(self, index: Any, rows: Any) -> None:
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
-        Not atomic: a reader, or a crash, may observe a row half written. Checksums no longer cover
-        the data set's tensors afterwards. Columns missing from `rows` do not change.
+        This is not atomic: a reader, or a crash, may observe a row half written. Afterwards the
+        tensors of the data set have no checksums. Columns missing from `rows` do not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
 
         Args:
-            index: An int: `rows` is a row. A slice, list, tensor or array: `rows` is a batch, or
-                one row for all of them.
+            index: An int, if `rows` is a row. A slice, list, tensor or array, if `rows` is a batch,
+                or one row that is written to all positions.
             rows: As for `append`.
 
         Raises:
-            IndexError: For a row that is not there.
+            IndexError: For an index out of range.
             ValueError: For values that do not fit, or another number of rows.
             UnsupportedError: For string and ragged columns; on a view, or a read-only data set.
         """
@@ -195,26 +198,26 @@ class Growing(Closing):
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
 
-        tensordict, which reads meta.json only, sees the rows of the last flush.
+        tensordict, which reads meta.json only, reads the rows of the last flush.
         """
         self._require_writer("flush")
         self._native.flush()
 
     def close(self) -> None:
-        """Calls `flush` and lets another process append. Reading continues; idempotent.
+        """Calls `flush` and lets another process append. The data set can still be read.
 
-        Without it, appended rows exist but are not yet durable.
+        If it is not called, appended rows exist but may not be durable. Idempotent.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes rows that other processes have appended. Returns itself.
+        """Includes the rows that other processes have appended, and returns `self`.
 
         Batches and columns returned before do not change.
 
         Raises:
-            UnsupportedError: On a view: refresh its data set.
+            UnsupportedError: On a view; refresh its data set instead.
         """
         self._require_whole("refresh")
         self._native.refresh()
@@ -239,7 +242,7 @@ class Growing(Closing):
         if not self._steps and not self._maps:
             return
         raise UnsupportedError(
-            f"data set: {what}: expected a data set as it was opened, found a view; use the data "
+            f"data set: {what}: expected an opened data set, found a view of one; use the data "
             "set of the view"
         )
 
@@ -257,7 +260,7 @@ _MISSING = object()
 
 
 class Columns:
-    """The columns of a schema, with nested records flattened, by which rows are split into columns.
+    """The columns of a schema, with nested records flattened; splits rows into columns.
 
     Attributes:
         leaves: ``(keys, column)`` in the order of the engine's schema.
@@ -269,18 +272,19 @@ class Columns:
         self._tops = {keys[0] for keys, _ in self.leaves}
 
     def take(self, rows: Any, *, some: bool = False) -> tuple[int, list[Stored], bool]:
-        """One row, a batch, or a list of row dicts.
+        """Converts one row, a batch, or a list of row dicts to columns.
 
         Args:
             rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
-                more leading dimension, equal in all; or a list of mappings, one a row.
+                more leading dimension, equal in all; or a list of mappings, one per row.
             some: Columns may be missing.
 
         Returns:
-            The number of rows, their columns, and whether it was one row.
+            The number of rows, their columns, and whether `rows` was one row.
 
         Raises:
-            ValueError: Naming the column that is missing, unknown, or does not fit.
+            ValueError: For a column that is missing, unknown, or does not fit; the message names
+                it.
         """
         if _is_mapping(rows):
             self._check_names(rows, (), "")
@@ -352,7 +356,7 @@ class Columns:
             depth = _depth(value, column)
             base = _row_depth(column)
             if base > 0 and _is_empty(value):
-                continue  # a row without elements, or no rows: the other columns determine which
+                continue  # either a row without elements or no rows; other columns determine which
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
@@ -380,7 +384,7 @@ class Columns:
 
     def _shown_valid(self, rows: Any, keys: tuple[str, ...]) -> Any:
         shown = (*keys[:-1], keys[-1] + ".valid")
-        # A column of that name is an ordinary column.
+        # If the schema has a column of that name, the key is that column.
         return _MISSING if shown in self._names else _value(rows, shown)
 
     def _check_names(self, rows: Any, inside: tuple[str, ...], where: str) -> None:
@@ -426,7 +430,7 @@ def _value(rows: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """A value, or the values of a batch, with None for masked elements of a numpy array."""
+    """Converts a masked numpy array, a value or a batch, to values with None where masked."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -593,7 +597,7 @@ def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
 
 
 def _as_torch(array: Any, torch: Any) -> Any:
-    """The same memory as a tensor, which the engine accepts faster."""
+    """A tensor over the same memory, which the engine accepts faster than an array."""
     if isinstance(array, torch.Tensor) or dtype_name(array.dtype) not in _OF_NUMPY:
         return array
     return torch.from_numpy(
@@ -624,7 +628,7 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
         if array.dtype.kind == "O":
             found = _object_text(array)
         raise ValueError(f'column "{name}": expected {dtype}, found {found}')
-    # numpy has two names for one type, of which torch supports one.
+    # numpy has two types for 64-bit integers (long, longlong), of which torch supports one.
     return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
 
 
@@ -708,7 +712,7 @@ def _cast(name: str, array: Any, found: str, dtype: str, torch: Any) -> Any:
 
 def _is_finite(array: Any, torch: Any) -> Any:
     if torch is not None and isinstance(array, torch.Tensor):
-        # Small floats do not support isfinite().
+        # float8 and float4 tensors do not support isfinite().
         return array.to(torch.complex128 if array.is_complex() else torch.float64).isfinite()
     np = numpy_module()
 
@@ -716,7 +720,7 @@ def _is_finite(array: Any, torch: Any) -> Any:
 
 
 def _wraps(array: Any, found: str, dtype: str) -> bool:
-    """True where a number would change its sign although its bits round-trip."""
+    """True where the sign of a number would change, although its bits do not change."""
     signs = {found.startswith("uint"), dtype.startswith("uint")}
     if _kind(dtype) != 1 or _kind(found) != 1 or signs != {True, False} or not array.shape[0]:
         return False

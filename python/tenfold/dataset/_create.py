@@ -52,8 +52,8 @@ def create(
             dict of such is a nested record. A dtype is torch's, numpy's, its name in either,
             ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of values
             without any str may also be an example row.
-        num_rows: Initial rows of zeros. Disk space is reserved at once if the file system supports
-            it, so that writing them does not raise SIGBUS on a full disk.
+        num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
+            system supports it, so that writing them does not raise SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
             oldest rows. Without `num_rows` and `capacity` the data set is empty.
         example: One row, instead of `schema`: a dict or TensorDict of values, whose dtypes and
@@ -72,7 +72,7 @@ def create(
     if num_rows is not None and capacity is not None:
         raise ValueError(
             "create: num_rows and capacity: expected one of them, found both; a circular "
-            "buffer begins empty"
+            "buffer is initially empty"
         )
     num_rows = integer_or_zero("create: num_rows", num_rows)
     capacity = 0 if capacity is None else integer("create: capacity", capacity, 1)
@@ -88,7 +88,7 @@ def create(
 
 
 def schema_of(given: Any) -> Schema:
-    """Returns the schema, given in any form or as an example row without str."""
+    """Converts any form of a schema, or an example row without str, to a Schema."""
     if _is_node(given):
         return example_schema(given)
     if not isinstance(given, (Schema, str, os.PathLike, Mapping)):
@@ -166,6 +166,6 @@ def _example_list(name: str, value: Any) -> Column:
     if array.dtype.kind not in "biuf":
         raise ValueError(
             f'schema: column "{name}": expected numbers in lists of equal length, found others; '
-            "say its dtype"
+            "pass a schema with its dtype"
         )
     return Column(array.dtype.name, array.shape)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
-# Ends errors for sources that are not data sets.
+# The remedy in errors for sources that are not data sets.
 _INGEST = "tenfold.ingest(source, path) makes a data set of text files, tables and rows"
-# Rows that a filter processes at a time.
+# Maximum number of rows per call of a function of `filter`.
 _FILTER_ROWS = 65_536
 
 
@@ -52,8 +52,8 @@ class _Map:
         self.function = function
         self.batched = batched
 
-    # Parts of a joined data set that were sent to another process share functions, but not
-    # mappings.
+    # Compare the functions: after unpickling, the parts of a joined data set share functions,
+    # but not objects of this class.
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Map) and self._key() == other._key()
@@ -101,7 +101,7 @@ class Dataset(Growing):
         mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended (`append`)
             and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared mappings.
         transform: The same as ``.map(transform)``.
-        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Decided once; views and
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; views and
             pickles keep it.
 
     Raises:
@@ -163,12 +163,12 @@ class Dataset(Growing):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; of nested records, the outermost."""
+        """The names of the columns, and for nested records the name of the outermost record."""
         return list(self.schema)
 
     @property
     def column_names(self) -> list[str]:
-        """The same as `columns`; the name in Hugging Face's data sets."""
+        """The same as `columns`, under the name that Hugging Face's data sets use."""
         return self.columns
 
     @property
@@ -192,22 +192,22 @@ class Dataset(Growing):
     def _title(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
         rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
-        # The functions may be slow or fail, so the table shows their inputs.
+        # The functions of map() may be slow or fail, so the table shows the rows before them.
         maps = f", before {len(self._maps)} map()" if self._maps else ""
         return f"Dataset({where}{rows}{maps})"
 
     # --- rows ---
 
     def __getitem__(self, index: Any) -> Any:
-        """A row, a batch, or a column.
+        """Returns a row, a batch, or a column.
 
         Args:
             index: An int: a row. A slice, a list of ints, an int or bool tensor or array: a batch.
                 A str, or a tuple of str for nested records: a column.
 
         Raises:
-            IndexError: For a row that is not there.
-            KeyError: For a column that is not there.
+            IndexError: For an index out of range.
+            KeyError: For a column that does not exist.
             TypeError: For an index of another type.
         """
         if isinstance(index, str):
@@ -236,7 +236,7 @@ class Dataset(Growing):
             yield from self._samples(self._range(begin, begin + size), size)
 
     def _samples(self, batch: Any, size: int) -> Iterator[Any]:
-        """The rows of an unmapped batch, one by one, after all maps."""
+        """Splits a batch into rows, and applies all functions of `map` to them."""
         rows: Iterator[Any] | None = None
         for step in self._maps if size else ():
             if step.batched:
@@ -284,14 +284,14 @@ class Dataset(Growing):
                 rows = [step.function(row) for row in samples_of(batch, size)]
                 batch = stacked(rows, self._ragged)
             elif len(self) > 0:
-                # Only an actual row shows what the function returns.
+                # The keys that the function returns are known only by calling it on a row.
                 row = self._row(0, self._maps[: number + 1])
                 batch = none_of(stacked([row], self._ragged))
         return batch
 
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
-        """The ragged columns of numbers; views may have more."""
+        """The ragged columns of numbers of the stored rows; functions of `map` may add others."""
         leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
@@ -323,7 +323,7 @@ class Dataset(Growing):
     # --- views ---
 
     def _with_framework(self, framework: Name) -> Dataset:
-        """The same rows as arrays of that framework."""
+        """A view of the same rows that returns arrays of that framework."""
         if framework == self._framework:
             return self
         view = object.__new__(type(self))
@@ -344,17 +344,17 @@ class Dataset(Growing):
         self._rows = of._rows if of._steps else len(of)
 
     def range(self, start: int, end: int | None = None) -> Dataset:
-        """The rows ``[start, end)``, clamped as a slice is.
+        """Returns the rows ``[start, end)``; both are clamped as in a slice.
 
         Args:
             start: The first row; negative: from the end.
-            end: The row after the last one. None: all rows from `start` on.
+            end: The row after the last one; negative: from the end. None: all rows from `start`.
 
         Returns:
             Dataset: A view.
 
         Raises:
-            TypeError: If one of them is no int.
+            TypeError: If an argument is not an int.
 
         Example:
             >>> len(ds.range(100, 200))
@@ -375,7 +375,7 @@ class Dataset(Growing):
 
         Raises:
             KeyError: For a column that is not there.
-            TypeError: For a str in place of a list, or names of another type.
+            TypeError: For a str instead of a list, or names of another type.
 
         Example:
             >>> ds.select(["price"]).columns
@@ -386,7 +386,9 @@ class Dataset(Growing):
         return self._view(("select", (column_names("select: columns", columns),)))
 
     def take(self, indices: Any) -> Dataset:
-        """The rows at `indices`, which may be repeated; negative ones count from the end.
+        """Returns the rows at `indices`.
+
+        Indices may be repeated; negative ones count from the end.
 
         Args:
             indices: A list, a tensor or array of ints ``[n]``, a slice, or a bool mask
@@ -414,18 +416,18 @@ class Dataset(Growing):
         return self._view(("take", (positions.values,)))
 
     def filter(self, mask: Any) -> Dataset:
-        """The rows where `mask` is true.
+        """Returns the rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a callable that returns it for a batch dict, which is
-                called with some rows at a time.
+            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict. It is
+                called for batches of consecutive rows.
 
         Returns:
             Dataset: A view.
 
         Raises:
             IndexError: If the mask has another length.
-            TypeError: If it holds something else than bools.
+            TypeError: If the mask is not bool.
 
         Example:
             >>> cheap = ds.filter(ds["price"] < 0.5)
@@ -451,7 +453,7 @@ class Dataset(Growing):
             list[Dataset]: A view for each size.
 
         Raises:
-            ValueError: If they do not sum up.
+            ValueError: If `sizes` have another sum.
 
         Example:
             >>> train, test = ds.split([0.9, 0.1], seed=7)
@@ -484,7 +486,8 @@ class Dataset(Growing):
 
         Raises:
             KeyError: If there is no column of an old name.
-            ValueError: If two columns have one name then, or the rows are mapped: rename first.
+            ValueError: If two columns would have the same name, or the rows are mapped: call
+                `rename` before `map`.
 
         Example:
             >>> ds.rename({"price": "cost"}).columns
@@ -514,8 +517,8 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            TypeError: If `seed` is no int.
-            ValueError: If it is out of range.
+            TypeError: If `seed` is not an int.
+            ValueError: If `seed` is out of range.
 
         Example:
             >>> sample = ds.shuffle(seed=7).head(1000)
@@ -526,14 +529,14 @@ class Dataset(Growing):
         """Returns a view of the first rows.
 
         Args:
-            n: Number of rows, at most.
+            n: Maximum number of rows.
 
         Returns:
             Dataset: A view of n rows, or of all if there are fewer.
 
         Raises:
-            TypeError: If `n` is no int.
-            ValueError: If it is negative.
+            TypeError: If `n` is not an int.
+            ValueError: If `n` is negative.
 
         Example:
             >>> ds.head(2)["price"]
@@ -542,7 +545,7 @@ class Dataset(Growing):
         return self.range(0, integer("head: n", n, 0))
 
     def shard(self, *, rank: int, world_size: int) -> Dataset:
-        """Returns the contiguous part of one rank; sizes differ by one row at most.
+        """Returns the contiguous part of one rank; the parts differ by at most one row.
 
         Args:
             rank: 0 to ``world_size - 1``.
@@ -552,7 +555,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            ValueError: If `rank` is not one of these.
+            ValueError: If `rank` is out of range.
 
         Example:
             >>> part = ds.shard(rank=0, world_size=4)
@@ -571,7 +574,7 @@ class Dataset(Growing):
             Dataset: A view. ``len`` and other views do not call the function.
 
         Raises:
-            ValueError: On access, if a function of batches returns another number of rows.
+            ValueError: On access, if a batched function returns another number of rows.
 
         Example:
             >>> tripled = ds.map(lambda row: {"price": row["price"] * 3})
@@ -601,11 +604,11 @@ class Dataset(Growing):
 
         Args:
             path: Target path. It may be the path that this data set was opened from.
-            format: As for `tenfold.save`. None: by the suffix of `path`; a folder without one.
-                Other formats use a temporary folder next to `path`.
+            format: As for `tenfold.save`. None: the suffix of `path` selects it; without one, a
+                folder. Other formats need a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
-            num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+            num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -613,7 +616,7 @@ class Dataset(Growing):
 
         Raises:
             FileExistsError: If `path` is not a data set, or `overwrite` is false.
-            UnsupportedError: If the format cannot hold a column.
+            UnsupportedError: If the format cannot store a column.
 
         Example:
             >>> ds.filter(ds["price"] < 100).save("cheap")
@@ -636,9 +639,9 @@ class Dataset(Growing):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Exports the rows to a consumer of Arrow's C stream interface.
 
-        pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray read a data set by it, in
-        batches of 65,536 rows. If the rows of a column are contiguous, the arrays point into the
-        mapped file, which they keep alive; otherwise rows are copied, batch by batch. Strings are
+        pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray call it to read a data set,
+        in batches of 65,536 rows. If the rows of a column are contiguous, the arrays point into the
+        mapped file and keep it mapped; otherwise rows are copied, batch by batch. Strings are
         large_string, ragged rows large_list, rows of a fixed shape fixed_size_list, nested
         records structs; missing values are nulls.
 
@@ -719,7 +722,7 @@ def reopened(
     maps: _pickle.Maps,
     framework: Name | None = None,
 ) -> Dataset:
-    """Opens the pickled data set; refuses another one at the same path.
+    """Opens a pickled data set or view; raises OSError if the path has another one now.
 
     A view does not include rows that were appended after it was created.
     """
@@ -765,7 +768,7 @@ def _viewed(dataset: Dataset, steps: _pickle.Steps, maps: _pickle.Maps) -> Datas
 
 @set_module("tenfold")
 def concat(datasets: Iterable[Dataset]) -> Dataset:
-    """One data set after the other, without a copy.
+    """Concatenates data sets, without copying rows.
 
     Args:
         datasets: Data sets of the same columns; views too.
@@ -774,8 +777,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
         Dataset: A view of all rows. Its pickle contains the data sets.
 
     Raises:
-        TypeError: For something else than data sets.
-        ValueError: If a column is not the same in all, naming it and both dtypes.
+        TypeError: For arguments other than data sets.
+        ValueError: If a column differs between the data sets; the message names it and both dtypes.
 
     Example:
         >>> len(tenfold.concat([ds, ds.head(10)]))
@@ -790,8 +793,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     """Interleaves the rows of several data sets, each in its own order.
 
-    In every prefix, the rows of each source are within one of its weight's share. It ends with the
-    first source that is exhausted.
+    In every prefix of the result, the number of rows of each source differs by at most one from its
+    share. The result ends when the first source is exhausted.
 
     Args:
         datasets: Data sets of the same columns; views too.
@@ -802,7 +805,7 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets, and for weights that are not numbers.
-        ValueError: If a column is not the same in all, or the weights do not fit.
+        ValueError: If a column differs between the data sets, or the weights are invalid.
 
     Example:
         >>> mixed = tenfold.mix([ds.range(0, 500), ds.range(500, 1000)], [0.8, 0.2])
@@ -909,7 +912,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _entry(batch: Any, name: str) -> Any:
-    """The column of that name, which may be inside records."""
+    """Finds the column of a dotted name, which may be inside nested records."""
     record, _, rest = name.partition(".")
     if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]

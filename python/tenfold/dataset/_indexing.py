@@ -34,15 +34,15 @@ else:
 
 
 def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
-    """An int, a slice of step 1 inside ``[0, size)``, or `Indices`.
+    """Converts an index to an int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
     Args:
-        index: As ``Dataset.__getitem__`` takes it.
+        index: An index for ``Dataset.__getitem__``.
         size: Number of rows.
         what: Name of the indexed object in messages.
 
     Raises:
-        IndexError: If an int or a mask does not fit.
+        IndexError: If an int is out of range, or a mask has another length.
         TypeError: For an index of another type.
     """
     if isinstance(index, Indices):
@@ -97,8 +97,8 @@ def positions_where(mask: Any, size: int) -> Indices:
     """The positions where a mask of bools, an array or a list, is true.
 
     Raises:
-        IndexError: If it has another length than `size`.
-        TypeError: If it holds something else than bools.
+        IndexError: If its length is not `size`.
+        TypeError: If its elements are not bools.
     """
     is_array = hasattr(mask, "shape") and hasattr(mask, "dtype")
     mask = _plain(mask)
@@ -111,7 +111,7 @@ def positions_where(mask: Any, size: int) -> Indices:
 
 
 def _plain(index: Any) -> Any:
-    """A tensor or an array; for a Series or an Index, its array."""
+    """Converts a Series or an Index of pandas to its array; returns tensors and arrays."""
     return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 

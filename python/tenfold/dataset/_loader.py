@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class BatchLoader:
-    """Batches of a data set as dicts of tensors, filled by one native call each.
+    """Batches of a data set as dicts of tensors, each filled by one native call.
 
-    There are no worker processes: threads without the GIL make batches ahead, in memory that is
+    There are no worker processes: threads without the GIL prepare batches ahead, in memory that is
     reused once the tensors of a batch are released. The order depends on seed and epoch only, not
     on threads, ranks, or the point of resumption.
 
@@ -57,20 +57,20 @@ class BatchLoader:
         world_size: Number of ranks.
         columns: Names of some columns; None: all.
         transform: Called with each batch in the caller's thread; its result replaces the batch.
-        prefetch: Number of batches made ahead.
-        num_threads: None: up to 8, shared by the processes of this machine; 1: only the
-            caller's.
+        prefetch: Number of batches that are prepared ahead.
+        num_threads: None: the number of cores, at most 8, divided by the number of processes on
+            this machine. 1: only the calling thread.
         pad: For ragged columns. None: jagged ``torch.nested`` tensors. A number:
             ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
-            ``"offsets"``: ``{"values", "offsets"}``. A dict sets it by column. Functions of rows
-            (`Dataset.map`) get unpadded rows; their results are padded.
+            ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option for each column.
+            Functions of rows (`Dataset.map`) get unpadded rows; their results are padded.
         shuffle_block: Shuffle blocks of this many rows, and rows within windows of 64 blocks: for
             data much larger than memory with rows much smaller than a page.
         as_tensordict: Return TensorDicts.
         device: Target device of the batches, after `transform`. The next batch is copied to a CUDA
             device while the current one is used; this requires pinned memory.
-        pin_memory: Make batches in pinned memory, and copy tensors created by maps and `transform`
-            there. Without CUDA it only gives a warning.
+        pin_memory: Gather batches into pinned memory, and copy tensors that functions of `map` and
+            `transform` create into pinned memory. Without CUDA, this only causes a warning.
         framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: that of
             `dataset`; torch for a device or pinned memory.
 
@@ -149,7 +149,7 @@ class BatchLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self._on_device is not None and not self._on_device.is_at_end:
-            # It took one batch more than it returned, possibly the last of the epoch.
+            # The previous iteration took one batch more than it returned, possibly the last one.
             self._native.set_epoch(self.epoch)
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
@@ -188,7 +188,7 @@ class BatchLoader:
 
     @property
     def epoch(self) -> int:
-        """The current epoch, or that of the next iteration."""
+        """The epoch of the current iteration or, if there is none, of the next one."""
         return int(self._state()["epoch"])
 
     def _state(self) -> dict[str, int]:
@@ -218,13 +218,13 @@ class BatchLoader:
     def state_dict(self) -> dict[str, int]:
         """Returns ``{"seed", "epoch", "position"}`` of the most recent iteration.
 
-        The position counts the returned rows of all ranks. Batches that were made ahead and not
+        The position counts the returned rows of all ranks. Batches that were prepared but not
         returned do not count.
         """
         return self._state()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Resumes at that position; batch_size, world_size and threads may differ.
+        """Resumes at the position of `state`; batch_size, world_size and threads may differ.
 
         Args:
             state: The result of `state_dict`, in this or another process.
@@ -246,15 +246,16 @@ class BatchLoader:
 
         Returns:
             dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
-            batches), ``transform_seconds`` (in maps and `transform`), ``limit`` (the longer of the
-            two: "storage" or "memory", or "transform"; "consumer" if both were short),
+            batches), ``transform_seconds`` (in functions of `map` and `transform`), ``limit`` (the
+            bottleneck: "storage" or "memory" if waiting took longer than transforming, else
+            "transform"; "consumer" if both were short),
             ``residency`` (how pages are prefetched: "resident" if a sample was in the page cache;
             "willneed" by madvise for coming batches; "pread" by threads that read, as on network
             file systems; "none"; the environment variable ``TENFOLD_RESIDENCY`` selects one of the
             last three) and, if shuffled in blocks, ``shuffle_quality`` (the rows of a window).
         """
         stats = self._native.stats()
-        # The engine's clock stops when it returns the last batch.
+        # The engine measures the time until it returns the last batch.
         elapsed = stats.pop("elapsed_seconds") + self._last_transform_seconds
         stats["rows_per_second"] = stats["rows"] / elapsed if elapsed > 0 else 0.0
         stats["transform_seconds"] = self._transform_seconds
@@ -297,7 +298,8 @@ class _Synchronized:
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = items
-        # Reentrant: a transform that requests another item gets Python's own error, not a deadlock.
+        # The lock is reentrant, so that a transform that requests another item gets Python's own
+        # error instead of a deadlock.
         self._lock = threading.RLock()
 
     def __iter__(self) -> Iterator[Any]:
@@ -309,7 +311,7 @@ class _Synchronized:
 
 
 def _for_tensordict(batch: Any) -> Any:
-    """The batch, with values and offsets as unbatched tensors."""
+    """The batch as a TensorDict, with values and offsets as unbatched tensors."""
     from tenfold.tensordict import UnbatchedTensor
 
     if not isinstance(batch, dict):
@@ -325,8 +327,8 @@ def checked_device(device: Any) -> Any:
     """The torch device that `device` names.
 
     Raises:
-        UnsupportedError: If this torch cannot use it here, or there is no torch.
-        ValueError: If it names none.
+        UnsupportedError: If torch cannot use the device on this machine, or is not installed.
+        ValueError: If `device` does not name a device.
     """
     torch = import_torch()
     if torch is None:
@@ -342,7 +344,7 @@ def checked_device(device: Any) -> Any:
     if made.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
             f'batch loader: device: expected one that is here, found "{made}" and '
-            "torch.cuda.is_available() false; leave device out, or install a torch with CUDA"
+            "torch.cuda.is_available() false; omit device, or install a torch with CUDA"
         )
     return made
 
@@ -376,23 +378,23 @@ def pinned(batch: Any) -> Any:
 
 
 class PinnedMemory:
-    """Pinned blocks in which the engine makes batches, without a copy.
+    """Pinned blocks into which the engine gathers batches, without a further copy.
 
-    torch allocates them. It reuses a block when its last tensor is released and all copies from it
-    have finished, which it tracks by the storage of the tensor. So each block is used for one
-    batch, and the tensors of batches are created over its storage.
+    torch allocates the blocks. It reuses a block when the last tensor over it is released and all
+    copies from it have finished, which torch tracks by the storage of the tensor. So each block is
+    used for one batch, and the tensors of batches are created over its storage.
 
     Args:
-        native: The engine's loader, of the option ``use_supplied_memory``.
+        native: The engine's loader, created with the option ``use_supplied_memory``.
     """
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        # By address. The engine holds blocks until they are used, then the batch's tensors do.
+        # Blocks by address. The engine owns unused blocks, the tensors of a batch own used ones.
         self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def bound(self, batch: Any) -> Any:
-        """The batch with each tensor in the storage of its block; supplies missing blocks.
+        """Rebinds each tensor of a batch to the storage of its block; supplies missing blocks.
 
         Tensors for which the engine had no block are unchanged.
         """
@@ -434,11 +436,10 @@ class BatchProgress:
 
 
 class DeviceBatches:
-    """Batches on `device`, one of them copied ahead.
+    """Batches on `device`; one batch is copied ahead.
 
-    On CUDA devices the copies use a separate stream, concurrently with the caller's stream. From
-    pinned memory the CPU does not wait for them, either; torch keeps that memory until they have
-    finished.
+    On CUDA devices the copies use a separate stream, concurrently with the caller's stream. The CPU
+    does not wait for copies from pinned memory; torch keeps that memory until they have finished.
     """
 
     def __init__(self, batches: Iterator[Any], device: Any, progress: BatchProgress) -> None:
@@ -470,7 +471,7 @@ class DeviceBatches:
         if self._cuda is not None:
             current = self._cuda.current_stream(self._device)
             current.wait_event(copied)
-            # Its memory must not be reused before the caller's stream has finished with it.
+            # Do not let torch reuse this memory before the caller's stream has finished with it.
             _with_tensors(batch, lambda tensor: tensor.record_stream(current))
         return batch
 
@@ -481,7 +482,7 @@ class DeviceBatches:
         except StopIteration:
             return
         except Exception as error:
-            # Raised by the call that requests that batch.
+            # The call that requests this batch raises the error.
             self._failure = error
             return
         if self._cuda is None:

@@ -27,8 +27,8 @@ _MANIFEST = "%parts.json"
 def create_parts(path: PathLike, schema: Any) -> Dataset:
     """Creates a data set of parts on disk, without rows, and opens it ``"r+"``.
 
-    `Dataset.append` adds rows to its last part, and begins a new one when that has 1 GiB. Other
-    processes may write data sets into folders below `path`; `commit_parts` adds them.
+    `Dataset.append` adds rows to the last part, and creates a new part when the last one has 1 GiB.
+    Other processes may write data sets into folders below `path`; `commit_parts` adds them.
 
     Args:
         path: A path that does not exist, or an empty folder.
@@ -38,7 +38,7 @@ def create_parts(path: PathLike, schema: Any) -> Dataset:
         Dataset: opened with mode ``"r+"``.
 
     Raises:
-        FileExistsError: If something is at `path`.
+        FileExistsError: If `path` exists and is not an empty folder.
         ValueError: For an invalid schema or dtype, or no columns.
 
     Example:
@@ -61,15 +61,15 @@ def commit_parts(
 ) -> Dataset:
     """Appends parts to the data set at `path` atomically.
 
-    Each part is a data set in a folder below `path`, as ``ingest(..., part=(index, count))`` writes
-    it, or `Dataset.save`. It is checked first: its columns, the number of its rows and the sizes of
-    its files. Then ``%parts.json`` is replaced, in one step. Without that file, the data set is
-    new and has the schema of the first part. Leftovers of crashed writers are removed.
+    Each part is a data set in a folder below `path`, which ``ingest(..., part=(index, count))`` or
+    `Dataset.save` has written. The columns, the number of rows and the file sizes of each part are
+    checked first. Then ``%parts.json`` is replaced, in one step. If it does not exist, the data set
+    is new and has the schema of the first part. Leftovers of crashed writers are removed.
 
     Args:
         path: Folder of the data set.
-        parts: Names of folders below `path`, in the order of their rows. None: all that the data
-            set does not have yet, in the order of their names.
+        parts: Names of folders below `path`, in the order of their rows. None: all folders that are
+            not parts yet, in the order of their names.
         durable: fsync before returning.
         progress: As for `tenfold.save`.
 
@@ -77,10 +77,10 @@ def commit_parts(
         Dataset: The data set with all its parts.
 
     Raises:
-        FileNotFoundError: If one of ``count`` parts of `ingest` is missing.
+        FileNotFoundError: If one of the ``count`` parts of `ingest` is missing.
         CorruptFileError: For a part with other columns, or with files that are too short.
-        ValueError: For a folder that is not a data set, or a part that the data set has already.
-        OSError: While another process changes the data set, or appends to a part.
+        ValueError: For a folder that is not a data set, or that is a part already.
+        OSError: If another process is changing the data set, or appending to a part.
 
     Example:
         >>> schema = {"price": "float64", "origin": "string"}
@@ -110,24 +110,24 @@ def compact(
     num_threads: int | None = None,
     progress: Progress = None,
 ) -> Dataset:
-    """Replaces a data set of parts by one in one folder, with the same rows, atomically.
+    """Replaces a data set of parts by one folder with the same rows, atomically.
 
-    Memory is bounded; the disk has to hold both while it runs. Data sets that are open elsewhere
-    raise OSError (ESTALE) when they need a part that they had not opened.
+    Memory is bounded; the disk needs space for both versions. Other open handles of the data set
+    raise OSError (ESTALE) when they need a part that they have not opened.
 
     Args:
         path: Folder of the data set.
         durable: fsync before returning.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
         progress: As for `tenfold.save`.
 
     Returns:
         Dataset: The data set, opened again.
 
     Raises:
-        ValueError: If it is not a data set of parts, or its folder holds anything that
+        ValueError: If it is not a data set of parts, or its folder contains a file or folder that
             ``%parts.json`` does not name.
-        OSError: While it is open ``"r+"``, here or elsewhere.
+        OSError: If it is open with mode ``"r+"``, in this or another process.
 
     Example:
         >>> ds = tenfold.compact("trips")
@@ -175,7 +175,7 @@ def _matches(name: str) -> list[str]:
 
 
 def parts_of(path: str) -> list[str]:
-    """The folders of a data set: its parts, or itself."""
+    """The folders of a data set: those of its parts or, without parts, its own."""
     manifest = os.path.join(path, _MANIFEST)
     if not os.path.isfile(manifest):
         return [path]

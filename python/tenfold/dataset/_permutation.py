@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class permutation:  # noqa: N801 (used as a function, as numpy's)
     """A shuffled order of ``range(size)``, computed for each position instead of stored.
 
-    It depends on size, seed and epoch alone, and is the order in which `BatchLoader` shuffles.
+    The order depends only on size, seed and epoch. `BatchLoader` shuffles in this order.
 
     >>> order = tenfold.permutation(1_000_000_000, seed=7)
     >>> order[0], order[999_999_999]
@@ -32,7 +32,7 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
 
     Raises:
         TypeError: If an argument is not an int.
-        ValueError: If one is out of range.
+        ValueError: If an argument is out of range.
     """
 
     __slots__ = ("_native",)
@@ -48,7 +48,7 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
         return len(self._native)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """An int, or an int64 array of those at the positions of a slice of step 1.
+        """The int at a position, or an int64 array of the ints at a slice of step 1.
 
         Raises:
             IndexError: For a position out of range.

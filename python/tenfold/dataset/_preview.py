@@ -19,12 +19,12 @@ _NUM_ELEMENTS = 4
 _MAX_CELL_CHARACTERS = 30
 _MAX_LINE_CHARACTERS = 100
 _MAX_COLUMNS_HTML = 30
-# Elements of a row are read only up to this size.
+# Maximum number of elements of a row that are read for the table.
 _MAX_VALUE_ELEMENTS = 65_536
 
 
 def preview(title: str, native: Any, schema: Schema) -> str:
-    """The title, the columns and the first rows, in lines of at most 100 characters."""
+    """A table with title, columns and first rows, in lines of at most 100 characters."""
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     widths = [max(map(len, cells)) for cells in columns]
@@ -38,7 +38,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
 
 def preview_html(title: str, native: Any, schema: Schema) -> str:
-    """The same as a table of HTML."""
+    """The same table as HTML."""
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     names, types, *rows = zip(*columns, strict=True) if columns else ((), ())

@@ -55,15 +55,15 @@ def as_offsets(values: Any, offsets: Any) -> Offsets:
 
 
 class Padding:
-    """The `pad` of a loader, and whether the engine or Python pads.
+    """The option `pad` of a loader, and whether the engine or Python pads.
 
-    The engine pads while it gathers. Functions of rows get unpadded rows; with them, their results
-    are padded instead.
+    The engine pads while it gathers. If functions are applied to rows, they get unpadded rows, and
+    `after` pads their results.
 
     Attributes:
         of_engine: Padding values of the engine by column; the key None is for all other columns.
         ragged: Converts values and offsets of columns that the engine does not pad.
-        is_after: `after` changes batches.
+        is_after: True if `after` must be called for each batch.
 
     Args:
         pad: As in `BatchLoader`.

@@ -23,8 +23,8 @@ class Rows(Sequence["Any"]):
 
     Rows of a mapped data set are the results of its function.
 
-    `collate` returns the gathered batch itself; torch's ``default_collate`` finds rows and stacks
-    them again.
+    `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
+    and stacks them again.
     """
 
     def __init__(self, batch: Any, size: int) -> None:
@@ -49,7 +49,7 @@ class Samples(list[Any]):
     """Results of row functions, one by one.
 
     Attributes:
-        ragged: As `stacked` takes it.
+        ragged: The argument `ragged` of `stacked`.
     """
 
     def __init__(self, samples: Iterable[Any], ragged: frozenset[str]) -> None:
@@ -65,10 +65,9 @@ def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 
     Returns the batch that ``Dataset.__getitems__`` gathered, or stacks the results of row functions
-    as a `BatchLoader` does. A list of samples becomes a batch as
-    tensordict's ``collate`` makes it: TensorDicts and tensorclasses, also within tuples and dicts,
-    are stacked, lazily where their shapes differ; anything else is passed to torch's
-    ``default_collate``.
+    as a `BatchLoader` does. A list of samples is collated as by tensordict's ``collate``:
+    TensorDicts and tensorclasses, also within tuples and dicts, are stacked, lazily if their shapes
+    differ; other samples are passed to torch's ``default_collate``.
 
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
 
@@ -76,7 +75,7 @@ def collate(rows: Any) -> Any:
         rows: A batch that the data set returned, or a list of samples.
 
     Returns:
-        The batch: a dict of tensors and lists, a TensorDict, or what ``default_collate`` makes.
+        The batch: a dict of tensors and lists, a TensorDict, or the result of ``default_collate``.
 
     Raises:
         KeyError: If samples are dicts with different keys.
@@ -92,7 +91,7 @@ def collate(rows: Any) -> Any:
 
 
 def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: str = "") -> Any:
-    """Samples, at least one, as one batch.
+    """Stacks one or more samples into a batch.
 
     Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
     strings a list; dicts and tuples are collated recursively, other types by torch's
@@ -146,7 +145,7 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
     """Checks the result of a batched function: all columns must have the same length.
 
     Raises:
-        ValueError: For a column of another number of rows, naming it.
+        ValueError: For a column with another number of rows; the message names it.
     """
     if isinstance(batch, (dict, tuple)) and not isinstance(batch, Offsets):
         entries = batch.items() if isinstance(batch, dict) else enumerate(batch)
@@ -207,5 +206,5 @@ def sample_of(batch: Any, index: int) -> Any:
 
 
 def _item(column: Any, index: int) -> Any:
-    # With [..., ] numpy returns 0-d arrays, otherwise numpy scalars.
+    # The index [..., ] returns a 0-d array; without it numpy would return a scalar.
     return column[index, ...] if type(column).__module__ == "numpy" else column[index]

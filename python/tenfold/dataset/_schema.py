@@ -29,7 +29,7 @@ class Column(NamedTuple):
         shape: Shape of a row's value, or of each element of a ragged column.
         ragged: True if rows hold different numbers of elements.
         nullable: True if a row may have no value.
-        unit: ``"ns"``, ``"days"``, ...; empty for none.
+        unit: Unit of the values: ``"ns"``, ``"days"``, ...; empty for none.
     """
 
     dtype: str
@@ -44,7 +44,7 @@ class Column(NamedTuple):
         return text + (f" ({self.unit})" if self.unit else "") + ("?" if self.nullable else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The non-default members of the column, as in the JSON document."""
+        """Returns the members of the column that are not defaults, as in the JSON document."""
         members = {
             "dtype": self.dtype,
             "shape": list(self.shape),
@@ -131,7 +131,7 @@ class Schema(Mapping[str, "Column | Schema"]):
         return table(("column", "type"), [(name, str(column)) for name, column in self._leaves()])
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"columns": {"x": {"dtype": "float32", "shape": [3]}}}``."""
+        """Returns ``{"columns": {"x": {"dtype": "float32", "shape": [3]}}}``."""
         return {"columns": {name: column.to_dict() for name, column in self._columns.items()}}
 
     def to_json(self) -> str:
@@ -174,8 +174,8 @@ class Schema(Mapping[str, "Column | Schema"]):
 
         Raises:
             TypeError: If `text` is not a str.
-            CorruptFileError: A ValueError, if `text` is no JSON or no schema. It names the column
-                and the member that are wrong.
+            CorruptFileError: A ValueError, if `text` is not JSON or not a schema. The message names
+                the invalid column and member.
 
         Example:
             >>> print(Schema.from_json('{"columns": {"x": {"dtype": "float32", "shape": [3]}}}'))
@@ -198,7 +198,7 @@ PYTHON_TYPES: dict[type, str] = {
     str: "string",
     bytes: "bytes",
 }
-# Other names of torch and numpy for these dtypes; "float" and "int" are Python's and numpy's.
+# Other names for dtypes in torch and numpy; "float" and "int" mean what they mean in numpy.
 _OF_TORCH = {
     "float": "float32",
     "double": "float64",
@@ -213,13 +213,13 @@ _OF_TORCH = {
 
 
 def as_schema(given: Any) -> Schema:
-    """A `Schema`, the path of one as JSON, or a dict of columns.
+    """Converts a `Schema`, the path of a JSON document of one, or a dict of columns to a Schema.
 
     A column of a dict is a dtype, ``(dtype, shape)`` or ``(dtype, length)``, a `Column`, a dict of
     its members, or a dict of columns: a nested record.
 
     Raises:
-        ValueError: For a column that is none of these, and for a file that is not a schema.
+        ValueError: For a column in another form, and for a file that is not a schema.
     """
     if isinstance(given, Schema):
         return given
@@ -271,7 +271,7 @@ def _spelling(name: str) -> str | None:
     if name == "str":
         return "string"
     if not name or name.isspace():
-        return None  # float64 to numpy
+        return None  # numpy would accept it as float64
     try:
         np = numpy_module()
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.text import OnError
 
 
-# A DataLoader recognises it by its class, so a numpy program that uses one imports torch.
+# A DataLoader recognises a stream by torch's class IterableDataset, which must be its base class.
+# So a numpy program that uses this module imports torch, if it is installed.
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset as _TorchDataset
 
@@ -46,9 +47,9 @@ elif (_torch := import_torch()) is not None:
 else:
     _Base = object
 
-# Rows of a data set that are gathered at a time.
+# Number of rows of a data set that are gathered at a time.
 _CHUNK_ROWS = 256
-# Shuffle buffer for text files.
+# Default number of rows in the shuffle buffer for text files.
 _DEFAULT_BUFFER = 1024
 # Same as in the engine.
 _LAST_EPOCH = 2**62
@@ -70,9 +71,9 @@ class IterableDataset(_Base):
     so call ``set_epoch(e)`` before each pass through a ``DataLoader`` with workers; otherwise the
     next pass has the same order.
 
-    **Resuming.** `state_dict` records the returned rows; after `load_state_dict` the next iteration
-    returns the others, each row once, on any number of ranks and workers; with the same number, in
-    the order of an uninterrupted iteration. With workers, it counts the batches that the
+    **Resuming.** `state_dict` records the returned rows. After `load_state_dict` the next iteration
+    returns the other rows, each once, on any number of ranks and workers; with the same number, in
+    the order of an uninterrupted iteration. With workers, `state_dict` counts the batches that the
     ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
     ``break``. All ranks must have made the same number of steps.
 
@@ -81,29 +82,31 @@ class IterableDataset(_Base):
             ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst``, ``.bz2``,
             ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
-        shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
-            shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` is
-            given.
+        shuffle: A data set is read in the exact shuffled order of `BatchLoader`. Text files are
+            read in shuffled order, and their rows pass through a shuffle buffer of 1,024 rows
+            unless `shuffle_buffer` is given.
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time.
         seed: Seed of the shuffle.
         rank: Rank of this process; None: that of ``torch.distributed``, if it is initialised.
-        world_size: Number of ranks; None: the same.
+        world_size: Number of ranks; None: that of ``torch.distributed``, if it is initialised.
         schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
             them once before the first row.
         format: Format of text files, as for `ingest`.
         separator: Character between the fields of CSV files, as for `ingest`.
         transform: Called with each row; its result is returned.
-        on_error: Handling of text that is not a record, or does not fit the schema. ``"raise"``;
-            ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
+        on_error: Handling of text that is not a record, or does not fit the schema. ``"raise"`` an
+            error; ``"skip"`` such rows, with one warning at the end; ``"collect"`` them in
+            `bad_rows`.
         framework: ``"torch"`` or ``"numpy"``: the type of tensors in rows. None: that of a data
-            set, otherwise as for `tenfold.load`. Decided once; workers and pickles keep it.
+            set, otherwise as for `tenfold.load`. Determined once; workers and pickles keep it.
 
     Raises:
         FileNotFoundError: For a missing file, or a glob without a match.
         KeyError: For a missing column.
         ValueError: For an argument out of range.
         UnsupportedError: For a file of another kind among text files.
-        CorruptFileError: While iterating, for text that is not a record, naming file, line and row.
+        CorruptFileError: While iterating, for text that is not a record; the message names file,
+            line and row.
     """
 
     def __init__(
@@ -165,7 +168,7 @@ class IterableDataset(_Base):
             if schema is not None:
                 raise ValueError(
                     "iterable dataset: schema: expected None for a data set, which has its own, "
-                    "found another one; only text files use a schema"
+                    "found a schema; only text files use one"
                 )
             dataset = (
                 source if isinstance(source, Dataset) else Dataset(source, framework=framework)
@@ -178,14 +181,14 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
-        # The number of rows of the newest iteration in this process, counted from `_assignment`.
+        # Number of rows that the newest iteration in this process returned after `_assignment`.
         self._newest: object = None
         self._handed_out = 0
         # A counter, so that workers detect changes since they were started.
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # In a worker: epoch and number of the last row returned, and of the last row to skip.
+        # In a worker: epoch and number of the last returned row, and of the last row to skip.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()
@@ -228,7 +231,7 @@ class IterableDataset(_Base):
     def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
         generation, loads, epoch, is_first = self._workers.begin(worker)
         if loads != self._loads:
-            # Raised with the first batch, because a DataLoader reports errors only in batches.
+            # Raise it with the first batch, because a DataLoader reports errors only in batches.
             return iter(_refuse, None)
         resumes = self._resumes and is_first and generation == self._generation
         assignment = self._assignment if resumes else Assignment.fresh(world_size, workers)
@@ -262,7 +265,7 @@ class IterableDataset(_Base):
     def _rows(
         self, assignment: Assignment, epoch: int, rank: int, worker: int, skip: int = 0
     ) -> Iterator[tuple[int, Any]]:
-        """Positions, counted from 1 among this worker's rows after the skipped ones, and rows."""
+        """Yields rows with their positions, from 1, among this worker's rows after skipped ones."""
         numbers = assignment.numbers(rank, worker)
         if isinstance(self._source, TextStream):
             rows = self._source.rows(numbers, self._shuffle, self._buffer, self._seed, epoch)
@@ -276,7 +279,7 @@ class IterableDataset(_Base):
         return ((place, transform(row)) for place, row in rows)
 
     def _order(self, epoch: int) -> Callable[[int], int]:
-        """The function from the index in the epoch to the position of the row."""
+        """Returns a function that maps an index in the epoch to the position of the row."""
         size = len(self._source) if isinstance(self._source, Dataset) else 0
         if self._shuffle:
             return permutation(size, self._seed, epoch).__getitem__
@@ -293,13 +296,13 @@ class IterableDataset(_Base):
     # --- position ---
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration makes this epoch, from its first row.
+        """Sets the epoch of the next iteration, which begins at its first row.
 
         Args:
-            epoch: 0 or more. It and the seed decide the order of a shuffled stream.
+            epoch: 0 or more. The epoch and the seed determine the order of a shuffled stream.
 
         Raises:
-            ValueError: For a negative one.
+            ValueError: For a negative epoch.
 
         Example:
             >>> stream = IterableDataset(ds, shuffle=True, seed=7)
@@ -317,16 +320,17 @@ class IterableDataset(_Base):
         self._workers.publish(self._generation, self._loads, self._epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """``{"seed", "epoch", "position"}``: the returned rows of all ranks.
+        """Returns ``{"seed", "epoch", "position"}``, the position in the rows of all ranks.
 
-        In a worker, where torchdata's ``StatefulDataLoader`` calls it, the state of that worker.
-        While workers are at different batches, more members list the returned rows beyond the
-        position. Prefetched rows that were not returned do not count, nor do bad rows that workers
-        skipped, in place of which as many rows are returned again.
+        If some workers have returned more batches than others, further members list the returned
+        rows beyond the position. Prefetched rows that were not returned do not count. Bad rows that
+        workers skipped do not count, either: instead, as many rows are returned again. In a worker,
+        where torchdata's ``StatefulDataLoader`` calls it, the method returns the state of that
+        worker.
 
         Raises:
-            UnsupportedError: If a ``DataLoader`` with workers was left in the middle of the epoch
-                and its iterator is gone, or it was made with ``in_order=False``.
+            UnsupportedError: If the iterator of a ``DataLoader`` with workers was released in the
+                middle of an epoch, or the loader was created with ``in_order=False``.
         """
         if (worker := _worker()) is not None:
             epoch, handed_out = self._in_worker_at
@@ -343,9 +347,9 @@ class IterableDataset(_Base):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
                 raise UnsupportedError(
-                    "iterable dataset: a DataLoader with workers has left the epoch in the middle, "
-                    "and how many batches it gave is not known any more: expected state_dict() "
-                    "while its iterator lives, found it gone; call it within the loop"
+                    "iterable dataset: the iterator of a DataLoader with workers was released in "
+                    "the middle of the epoch, and with it the number of returned batches: expected "
+                    "state_dict() while the iterator exists; call it within the loop"
                 )
             _, world_size = self._ranks()
             size = len(self._source) if isinstance(self._source, Dataset) else made.num_records
@@ -360,14 +364,15 @@ class IterableDataset(_Base):
         return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration returns the remaining rows; seed and epoch become the state's.
+        """Sets seed, epoch and position, so that the next iteration returns the remaining rows.
 
         Args:
             state: The result of `state_dict`.
 
         Raises:
-            ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
-                of a worker, if it is that of another one, or of another number of them or of ranks.
+            ValueError: If the state is invalid, or its position is beyond the rows of a data set;
+                for the state of a worker, if it belongs to another worker, or to another number of
+                workers or ranks.
 
         Example:
             >>> stream = IterableDataset(ds)
@@ -411,10 +416,10 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # The ranks are those of the sending process: a worker has no process group.
+        # Send the rank and number of ranks of this process: a worker has no process group.
         rank, world_size = self._ranks()
         state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
-        # Without their classes, which pickles must not name.
+        # Replace these objects by their states: pickles must not name private classes.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
         state["_assignment"] = tuple(self._assignment)
@@ -455,15 +460,15 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
         of = f" of {type(source[0]).__name__}" if source else ""
         raise UnsupportedError(
             "iterable dataset: source: expected a Dataset, a TensorDict, or paths, found a "
-            f"{type(source).__name__}{of}; a DataLoader takes rows in memory as they are, and "
-            "tenfold.ingest() makes a data set of them"
+            f"{type(source).__name__}{of}; pass rows in memory to a DataLoader directly, or "
+            "write them to a data set with tenfold.ingest()"
         )
 
 
 def _refuse() -> object:
     raise UnsupportedError(
-        "iterable dataset: load_state_dict was called after the workers were started: expected it "
-        "before, found persistent workers; make a new DataLoader"
+        "iterable dataset: load_state_dict was called after the workers were started: expected the "
+        "call before, found persistent workers; create a new DataLoader"
     )
 
 
@@ -482,7 +487,7 @@ def _rows_of(
 
 
 def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> Schema:
-    """Some of the columns of text files, in this order."""
+    """The schema of the selected columns of text files, in the given order."""
     if columns is None:
         return schema
     chosen: dict[str, Any] = {}
@@ -510,20 +515,20 @@ def _schema_of(columns: dict[str, Any]) -> Schema:
 
 
 class Assignment(NamedTuple):
-    """The rows of an epoch, numbered in its order, assigned in turn to the workers of all ranks.
+    """Assigns the rows of an epoch, numbered in its order, to the workers of all ranks.
 
     Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
-    world_size``) gets the numbers ``position + s + k * S``. Workers run ahead of each other by
-    whole batches, so that the returned rows are a prefix and some rows beyond it.
+    world_size``) gets the numbers ``position + s + k * S``. Some workers have returned more batches
+    than others, so the returned rows are a prefix of the epoch and some rows beyond it.
 
     Attributes:
         position: All rows before it were returned.
         world_size: Number of ranks.
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
-        next_worker: The worker of the next batch. Its shard goes to the first worker of
-            the next iteration, so that its batches are those of an uninterrupted run.
-        holes: Single numbers that an assignment to other shards has returned.
+        next_worker: The worker of the next batch. The first worker of the next iteration gets its
+            shard, so that the batches are those of an uninterrupted run.
+        holes: Single numbers beyond `position` that were returned under an earlier assignment.
     """
 
     position: int
@@ -535,11 +540,11 @@ class Assignment(NamedTuple):
 
     @classmethod
     def fresh(cls, world_size: int, workers: int, position: int = 0) -> Assignment:
-        """True if no row from `position` on was returned."""
+        """An assignment in which no row from `position` on was returned."""
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
-        """The numbers that a worker has not returned yet, increasing, without end."""
+        """Yields the numbers that a worker has not returned yet, ascending, without end."""
         return (number for number in self._shard(self._shard_of(rank, worker)))
 
     def _shard_of(self, rank: int, worker: int) -> int:
@@ -560,9 +565,9 @@ class Assignment(NamedTuple):
         """The assignment after each worker of every rank returned this many rows, or all it had.
 
         Args:
-            rows: One number for each worker.
+            rows: Number of rows, for each worker.
             batches: Number of batches that the workers of a rank returned.
-            num_records: Records of the epoch; None: more than were returned.
+            num_records: Number of records of the epoch; None: unknown, and more than were returned.
             dropped: Workers return a multiple of this many rows: the batch size if incomplete
                 batches are omitted, else 1.
         """
@@ -635,7 +640,7 @@ class Assignment(NamedTuple):
 
     @classmethod
     def from_state(cls, state: Any) -> Assignment:
-        """The inverse. Raises ValueError for an invalid state."""
+        """The inverse of `to_state`. Raises ValueError for an invalid state."""
         position = member(state, "position")
         if "taken" in state:
             world_size, workers = member(state, "world_size", 1), member(state, "workers", 1)
@@ -656,7 +661,7 @@ class Assignment(NamedTuple):
 
 
 def member(state: Any, key: str, at_least: int = 0) -> int:
-    """An int of a state. Raises ValueError for another type or value."""
+    """An int member of a state. Raises ValueError for another type, or if it is too small."""
     value: Any = state.get(key) if isinstance(state, dict) else None
     if not _is_number(value) or value < at_least:
         raise ValueError(
@@ -690,10 +695,10 @@ class Pass(NamedTuple):
     Attributes:
         is_fresh: The pass began with the epoch's first row, not at a restored position.
         is_done: The last batch was returned.
-        rows: Number of rows in the batches of each worker, counted as if all batches were full;
-            that may be more than the worker had.
-        batches: Number of batches that were returned, of all workers.
-        num_records: Records of all files, if a worker has reached the end.
+        rows: Number of rows in the batches of each worker, counted as if all batches were full,
+            so it may exceed the number of rows of the worker.
+        batches: Total number of batches that all workers returned.
+        num_records: Number of records of all files, if a worker has reached the end.
         dropped: Workers return a multiple of this many rows: the batch size if incomplete batches
             are omitted, else 1.
     """
@@ -709,15 +714,15 @@ class Pass(NamedTuple):
 class Workers:
     """Memory that all processes share: the epoch, and the progress of each worker.
 
-    The process of the loader publishes; workers begin and end passes. A generation is the time from
-    one ``set_epoch`` or ``load_state_dict`` to the next.
+    The process of the loader calls `publish`, workers call `begin` and `end`. A generation is the
+    time from one ``set_epoch`` or ``load_state_dict`` to the next.
     """
 
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
-        # For each worker: the generation it has started, whether it is at the epoch's first row,
-        # how many rows it had at its end, and how many records there were.
+        # For each worker: the generation of its pass, whether the pass began at the epoch's first
+        # row, the number of its rows at the end, and the number of records.
         self._cells: Any = None
         if torch is not None:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
@@ -729,7 +734,7 @@ class Workers:
 
     @classmethod
     def from_state(cls, state: tuple[Any, Any]) -> Workers:
-        """The inverse of `state_dict`."""
+        """The inverse of `state`."""
         made = cls.__new__(cls)
         made._header, made._cells = state
         return made
@@ -737,7 +742,7 @@ class Workers:
     # --- the loader's process ---
 
     def publish(self, generation: int, loads: int, epoch: int) -> None:
-        """The state that workers see when they begin a pass."""
+        """Sets the values that workers read when they begin a pass."""
         if self._header is not None:
             self._header[0], self._header[1], self._header[2] = generation, loads, epoch
 
@@ -759,8 +764,8 @@ class Workers:
             return Pass(is_fresh, True, [], 0) if done else None
         if not getattr(loader, "_in_order", True):
             raise UnsupportedError(
-                "iterable dataset: state_dict: expected a DataLoader whose workers take turns, "
-                "found one with in_order=False"
+                "iterable dataset: state_dict: expected a DataLoader that returns batches in "
+                "order, found one with in_order=False"
             )
         size = getattr(loader._index_sampler, "batch_size", 1)
         batches, workers = loader._num_yielded, loader._num_workers
@@ -782,7 +787,7 @@ class Workers:
     # --- a worker's process ---
 
     def begin(self, worker: int) -> tuple[int, int, int, bool]:
-        """Generation, loads and epoch of the pass, and whether it is the generation's first."""
+        """Returns generation, loads and epoch, and whether this pass is the generation's first."""
         if worker >= _MAX_WORKERS:
             raise ValueError(
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
@@ -795,7 +800,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """Called when the worker has returned all its rows, and knows the number of records."""
+        """Records that a worker has returned all its rows; the number of records is known then."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 
@@ -803,7 +808,7 @@ class Workers:
 def _loader_iterator(dataset: Any) -> Any:
     """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
 
-    Only that iterator knows how many prefetched batches were returned to the caller.
+    Only that iterator counts how many prefetched batches were returned to the caller.
     """
     kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
 

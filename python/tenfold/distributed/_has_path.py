@@ -21,13 +21,13 @@ class HasPath:
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Tells torch whether a checkpoint is at a path.
+        """Returns whether torch may use a checkpoint ID with this class.
 
         Args:
             checkpoint_id: Anything.
 
         Returns:
-            bool: True for a path, False for a URL and anything else.
+            bool: True for a path, False for a URL or any other object.
 
         Example:
             >>> from tenfold.distributed import StorageWriter

@@ -42,7 +42,7 @@ class OwnStorage(StorageMeta):
 
 
 class ValueBytes(io.BytesIO):
-    """A plain value, in place of the pickle that torch's planners make of it."""
+    """A plain value, in place of the pickle that torch's planners create for it."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -54,14 +54,14 @@ class SavePlanner(DefaultSavePlanner):
     """torch's DefaultSavePlanner for states of any containers, and without pickles.
 
     DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts
-    and cannot save a tuple with tensors to a `StorageWriter`. With this one they are loaded as they
-    were, plain values reach the writer as they are, and plan caching works with it. To a
-    `StorageWriter` it sends names and numbers instead of torch's objects: a state of thousands of
-    tensors is planned several times as fast.
+    and cannot save a tuple with tensors to a `StorageWriter`. This planner keeps keys and
+    containers unchanged, passes plain values to the writer without pickling them, and supports plan
+    caching. It sends a `StorageWriter` names and numbers instead of torch's objects, so a state of
+    thousands of tensors is planned several times as fast.
 
     Args:
-        dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them;
-            false: by the one that writes least so far.
+        dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them.
+            If false, by the rank that writes the fewest bytes so far.
         enable_plan_caching: Reuse the plans of the last save if the tensors of the state are the
             same.
 
@@ -81,7 +81,7 @@ class SavePlanner(DefaultSavePlanner):
             enable_plan_caching=enable_plan_caching,
         )
         self._is_own_storage = False
-        self.state_to_save: dict[str, Any] | None = None  # instead of that of the call
+        self.state_to_save: dict[str, Any] | None = None  # replaces the argument of the call
 
     def set_up_planner(
         self,
@@ -115,14 +115,14 @@ class SavePlanner(DefaultSavePlanner):
         cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
         if cached.planner_data == self.mappings:
             return plan
-        # The same tensors in other containers: torch compares items only.
+        # torch compares only the items of plans: the same tensors may be in other containers.
         self._pending_local_plan = self.plan
         return self.plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Called by ``dcp.save`` on the coordinator: makes the global plan, cached or not.
+        """Called by ``dcp.save`` on the coordinator: creates the global plan, or reuses it.
 
-        It includes the boxes that each rank writes.
+        The plan includes the boxes that each rank writes.
 
         Args:
             all_plans: The plans of all ranks, by rank.
@@ -133,7 +133,7 @@ class SavePlanner(DefaultSavePlanner):
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
         _, metadata = super().create_global_plan(all_plans)
-        # Locations of the last save do not apply to this one.
+        # Locations of the last save do not apply to this save.
         return [dataclasses.replace(plan, storage_data=None) for plan in self.global_plan], metadata
 
     def _packed_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
@@ -157,7 +157,7 @@ class SavePlanner(DefaultSavePlanner):
 
         Args:
             name: Its name in the flat state.
-            offsets: Where the box begins; None: the whole tensor.
+            offsets: Index of the first element of the box; None: the whole tensor.
         """
         value = self.state_dict[name]
         if type(value) in PLAIN:
@@ -192,21 +192,22 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 class LoadPlanner(DefaultLoadPlanner):
-    """As torch's, but assigns values to the existing keys, even if these are not str.
+    """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
-    An empty dict in a list needs nothing loaded. A `StorageReader` reads the tensors of this rank
-    without one torch item for each; the plan has items for the others only.
+    For an empty dict in a list, nothing is loaded. A `StorageReader` reads the tensors in `reads`
+    directly; the plan has torch's items only for the other entries.
 
     Attributes:
-        reads: Tensors that are stored, where the part of this rank begins in them, and the part.
-        values: Names of values that are stored.
+        reads: For each tensor that is read directly: the stored tensor, the index in it where the
+            part of this rank begins, and the part.
+        values: Names of the values that are stored.
     """
 
     def __init__(self, *, allow_partial_load: bool = False) -> None:
         super().__init__(allow_partial_load=allow_partial_load)
         self.reads: list[tuple[StoredTensor, tuple[int, ...], torch.Tensor]] = []
         self.values: list[str] = []
-        self.state_to_load: dict[str, Any] | None = None  # instead of that of the call
+        self.state_to_load: dict[str, Any] | None = None  # replaces the argument of the call
 
     def set_up_planner(
         self,
@@ -283,10 +284,10 @@ def _is_meta(value: Any) -> bool:
 
 
 class StoredMetadata(PackedMetadata):
-    """The metadata of an opened checkpoint, and the objects from which it is made.
+    """The metadata of an opened checkpoint, and the entries from which it is created.
 
     Attributes:
-        stored: By name, paths and tensors or values.
+        stored: By name: the path of an entry, and its tensor or value.
     """
 
     def __init__(self, *args: Any, stored: Stored | None = None, **more: Any) -> None:
@@ -295,7 +296,7 @@ class StoredMetadata(PackedMetadata):
 
 
 def _key_of(container: Any, part: str | int) -> Any:
-    """The key of a container whose text is `part`."""
+    """The key of a container whose str() is `part`."""
     if isinstance(part, int) or part in container:
         return part
     mapping: Mapping[Any, Any] = container

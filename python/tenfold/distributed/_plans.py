@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Lengths = tuple[int, ...]
 
-# The classes of tensors that are stored as they are.
+# The classes of tensors that are stored without conversion.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -43,8 +43,8 @@ class Kind(NamedTuple):
     """The properties that items of a plan share.
 
     Attributes:
-        type: As torch's.
-        dtype: None for a value.
+        type: torch's type of the item.
+        dtype: The dtype; None for a value that is not a tensor.
         size: Shape of the whole tensor.
         offsets: Index of the first element of the box; None for a value.
         sizes: Shape of the box.
@@ -63,18 +63,18 @@ class Kind(NamedTuple):
 
     @property
     def described(self) -> str:
-        """For messages."""
+        """A description for messages."""
         return "a value" if self.dtype is None else f"{self.dtype} of shape {list(self.size)}"
 
     @property
     def nbytes(self) -> int:
-        """Size of the box in bytes; 1 for a value, whose size is not known."""
+        """Size of the box in bytes; 1 for a value, whose size is unknown."""
         if self.dtype is None:
             return 1
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
 
     def item(self, name: str, index: int | None = None) -> WriteItem:
-        """The item as torch's planners make it."""
+        """The item that torch's planners would create."""
         if self.dtype is None:
             return WriteItem(index=MetadataIndex(name), type=self.type)
         assert self.offsets is not None
@@ -122,7 +122,7 @@ class Items:
         return zip(self.names, map(self.kinds.__getitem__, self.numbers), strict=True)
 
     def number_of(self, kind: Kind) -> int:
-        """The number of a kind, which may be new."""
+        """The number of a kind, which is added if it is new."""
         known = self._known.get(kind)
         if known is None:
             known = self._known[kind] = len(self.kinds)
@@ -135,7 +135,7 @@ class Items:
         self.numbers.append(number)
 
     def only(self, is_kept: Iterable[bool]) -> Items:
-        """The items for which it is true."""
+        """The items for which `is_kept` is true."""
         kept = [
             pair
             for pair, keep in zip(zip(self.names, self.numbers, strict=True), is_kept, strict=True)
@@ -152,7 +152,7 @@ class Items:
 
     @classmethod
     def of_items(cls, items: Iterable[WriteItem]) -> Items:
-        """The same from torch's objects."""
+        """Converts torch's items."""
         made = cls()
         for item in items:
             made.add(item.index.fqn, made.number_of(_kind_of(item)))
@@ -171,7 +171,7 @@ class Items:
                 local = value._local_tensor
                 box = boxes.of(value)
                 if box is None:
-                    continue  # the mesh has not this rank
+                    continue  # this rank is not in the mesh
                 key = (local.dtype, value.shape, box)
             elif not isinstance(value, torch.Tensor) and not hasattr(
                 value, "__create_write_items__"
@@ -204,7 +204,7 @@ def _kind_of(item: WriteItem) -> Kind:
 
 
 def _is_here(value: Any) -> bool:
-    """False for a DTensor of a mesh without this rank."""
+    """False for a DTensor whose mesh does not contain this rank."""
     mesh = getattr(value, "device_mesh", None)
     return mesh is None or mesh.get_coordinate() is not None
 
@@ -220,7 +220,8 @@ def _dtensor_class() -> Any:
 class BoxesOfDTensors:
     """The local boxes of DTensors.
 
-    Cached by shape: torch takes 20 us to compute each, and most states have few shapes.
+    They are cached by shape, because torch takes 20 us to compute each, and most states have few
+    shapes.
     """
 
     def __init__(self) -> None:
@@ -272,7 +273,7 @@ class PackedPlan(SavePlan):
 
     @property
     def items(self) -> list[WriteItem]:
-        """The items of torch's planners, created at the first use."""
+        """The items of torch's planners, created on first access."""
         if self._items is None:
             object.__setattr__(self, "_items", [kind.item(name) for name, kind in self.packed])
         assert self._items is not None
@@ -288,15 +289,15 @@ def _packed_plan(packed: Items, storage_data: Any, planner_data: Any, usable: bo
 
 
 class PackedMetadata(Metadata):
-    """Metadata whose fields are created at the first use.
+    """Metadata whose fields are created on first access.
 
     Args:
-        state_dict_metadata: As torch has it.
-        planner_data: As torch has it.
-        storage_data: As torch has it.
-        storage_meta: As torch has it.
-        version: As torch has it.
-        made_of: Instead of the first, a function of a module and its argument.
+        state_dict_metadata: The field of torch's Metadata.
+        planner_data: The field of torch's Metadata.
+        storage_data: The field of torch's Metadata.
+        storage_meta: The field of torch's Metadata.
+        version: The field of torch's Metadata.
+        made_of: Instead of `state_dict_metadata`: a function that returns it, and its argument.
     """
 
     def __init__(
@@ -318,7 +319,7 @@ class PackedMetadata(Metadata):
 
     @property
     def state_dict_metadata(self) -> dict[str, Any]:  # type: ignore[override]
-        """Name to metadata of a tensor or value."""
+        """The metadata of each tensor or value, by name."""
         if self._made is None:
             if self._made_of is None:
                 self._made = {}
@@ -356,7 +357,7 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
 
 
 def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
-    """The error for entries of two ranks that have one name and cannot be one entry."""
+    """The error for entries of two ranks with the same name that cannot be one entry."""
     return ValueError(
         f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
         f"{other.described} on rank {rank}"
@@ -368,10 +369,11 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
 
     Args:
         plans: The items of each rank.
-        to_lowest_rank: The lowest rank writes it; else the rank with the fewest bytes so far.
+        to_lowest_rank: The lowest rank writes such an item. If false, the rank with the fewest
+            bytes so far.
 
     Raises:
-        ValueError: If ranks have different tensors of one name.
+        ValueError: If ranks have different tensors of the same name.
     """
     holders: dict[Any, list[int]] = {}
     for rank, items in enumerate(plans):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
     from tenfold.distributed._tree import Stored
 
-# Tensors are read in batches: of so many at most, and of so many bytes of those that have another
-# dtype or device, whose bytes are read into memory of their own first.
+# Tensors are read in batches of at most so many tensors, and so many bytes of tensors with another
+# dtype or device, because these bytes are read into temporary memory first.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 
@@ -52,12 +52,12 @@ class StorageReader(HasPath, _StorageReader):
     sharding can be loaded from one ``.safetensors`` or ``.pt`` file.
 
     Args:
-        path: The file or folder. A ``checkpoint_id`` of ``dcp.load`` takes its place.
+        path: The file or folder. The ``checkpoint_id`` of ``dcp.load`` overrides it.
         verify: Compare the checksums of the tensors that are loaded, each on one rank, before any
-            is read.
+            tensor is read.
 
     Raises:
-        CorruptFileError: With `verify`, if bytes are not those that were written. ``dcp.load``
+        CorruptFileError: With `verify`, if a checksum does not match. ``dcp.load``
             raises CheckpointException, which is a BaseException, with the errors of all ranks.
 
     Example:
@@ -79,14 +79,14 @@ class StorageReader(HasPath, _StorageReader):
         """Begins a load.
 
         Args:
-            checkpoint_id: A path; None: that of the constructor.
+            checkpoint_id: A path; None: the path of the constructor.
         """
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
         self._opened = None
 
     def read_metadata(self) -> Metadata:
-        """Returns the content of the checkpoint, by the names of torch.distributed.checkpoint."""
+        """Returns the metadata of the checkpoint, by the names of torch.distributed.checkpoint."""
         _, stored = self._open()
         return StoredMetadata(
             planner_data={name: path for name, (path, _) in stored.items()},
@@ -100,7 +100,7 @@ class StorageReader(HasPath, _StorageReader):
         """Called on every rank.
 
         Args:
-            metadata: What `read_metadata` returned.
+            metadata: The result of `read_metadata`.
             is_coordinator: True on the rank that makes the global plan.
             *args: Ignored.
             **kwargs: Ignored.
@@ -159,7 +159,7 @@ class StorageReader(HasPath, _StorageReader):
             Future[None]: Already done.
 
         Raises:
-            CorruptFileError: With `verify`, if bytes are not those that were written.
+            CorruptFileError: With `verify`, if a checksum does not match.
         """
         boxes, stored = self._open()
         if self.verify and plan.storage_data:
@@ -192,7 +192,7 @@ class StorageReader(HasPath, _StorageReader):
         return self._opened
 
     def _check(self, names: list[str], stored: Stored) -> None:
-        """Compares the checksums of those tensors."""
+        """Compares the checksums of the tensors with these names."""
         keys = [stored[name][1].keys for name in names if isinstance(stored[name][1], StoredTensor)]
         if keys:
             load(self.path, keys=keys, verify=True, framework="torch")  # type: ignore[arg-type]
@@ -219,8 +219,8 @@ def _has_tensor(value: Any) -> bool:
 def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
     """Returns a stream from which a planner loads a value.
 
-    torch's planners always unpickle the bytes of a value: this returns a new pickle of the plain
-    value.
+    torch's planners always unpickle the bytes of a value, so the stream contains a new pickle of
+    the plain value.
     """
     if isinstance(planner, LoadPlanner):
         return ValueBytes(value)
@@ -231,7 +231,7 @@ def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
 
 
 def _metadata_of(stored: Stored) -> dict[str, Any]:
-    """Name to metadata as torch has them: each tensor is one chunk."""
+    """torch's metadata by name, with each tensor as one chunk."""
     found: dict[str, Any] = {}
     properties: dict[str, TensorProperties] = {}
     for name, (_, value) in stored.items():
@@ -247,7 +247,7 @@ def _metadata_of(stored: Stored) -> dict[str, Any]:
 
 
 class _Reads:
-    """Parts of tensors that are read together: one call for thousands."""
+    """Parts of tensors that are read together, thousands in one call."""
 
     def __init__(self, boxes: _core.Boxes) -> None:
         self._boxes = boxes
@@ -259,11 +259,11 @@ class _Reads:
     def add(
         self, tensor: StoredTensor, offsets: Any, target: torch.Tensor, done: Any = None
     ) -> None:
-        """Adds a box, of the shape of `target`; calls `done` when it is read."""
+        """Adds a box of the shape of `target`; calls `done` when the box has been read."""
         buffer = None
         dtype = getattr(torch, tensor.dtype)
         if type(target) is not torch.Tensor or not target.is_cpu or target.dtype != dtype:
-            # The engine cannot write into it.
+            # The engine cannot write into `target` directly.
             buffer = torch.empty(target.shape, dtype=dtype)
             self._buffer_bytes += buffer.nbytes
         self._batch.append((tensor.number, offsets, target if buffer is None else buffer))

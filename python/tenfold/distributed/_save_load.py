@@ -37,17 +37,17 @@ def save(
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Saves a state that is distributed over ranks as one file or folder; all ranks call it.
+    """Saves a state that is distributed over ranks as one file or folder. Collective.
 
-    ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
+    Equivalent to ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
 
     Args:
         state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and objects
             with ``state_dict()``.
-        path: A name that ends in ``.safetensors``, or a folder. Replaced when the new version is
-            complete.
-        layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders of one file a rank:
-            see `StorageWriter`.
+        path: A name that ends in ``.safetensors``, or a folder. It is replaced when the new version
+            is complete.
+        layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders with separate files
+            for each rank: see `StorageWriter`.
         durable: fsync before returning.
         checksums: Store checksums, which `tenfold.verify` compares.
         overwrite: If false, an existing `path` is an error.
@@ -55,8 +55,8 @@ def save(
         no_dist: This process alone.
 
     Raises:
-        ValueError: For another layout.
-        CheckpointException: If a rank failed (a BaseException of torch). `path` is as it was.
+        ValueError: For an unknown layout.
+        CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged.
 
     Example:
         >>> import tenfold.distributed
@@ -73,7 +73,7 @@ def save(
     }
     with _no_dist_expected(no_dist):
         dcp_save(
-            {},  # torch would look at and log each entry by itself, for 20 us
+            {},  # torch would process and log each entry separately, in 20 us each
             storage_writer=writer,
             planner=planner,
             process_group=process_group,
@@ -91,15 +91,15 @@ def load(
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Loads a state in place, of any sharding, from any file or folder; all ranks call it.
+    """Loads a state in place, of any sharding, from any file or folder. Collective.
 
-    ``dcp.load`` with a `StorageReader`.
+    Equivalent to ``dcp.load`` with a `StorageReader`.
 
     Args:
-        state_dict: As `save` takes it. Its tensors are filled, its values replaced.
+        state_dict: A state as for `save`. Its tensors are filled, its values replaced.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare the checksums of the requested tensors before they are read.
-        strict: If false, entries of `state_dict` that the checkpoint lacks stay as they are.
+        strict: If false, entries of `state_dict` that the checkpoint lacks do not change.
         process_group: The ranks. None: all.
         no_dist: This process alone.
 
@@ -112,13 +112,13 @@ def load(
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
     planner = LoadPlanner(allow_partial_load=not strict)
-    # In one order on all ranks: state_dict() may be collective.
+    # In the same order on all ranks, because state_dict() may be collective.
     stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
     state = {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}
     planner.state_to_load = state
     with _no_dist_expected(no_dist):
         dcp_load(
-            {},  # as above
+            {},  # as in save()
             storage_reader=StorageReader(path, verify=verify),
             planner=planner,
             process_group=process_group,
@@ -131,13 +131,13 @@ def load(
 
 
 def _is_stateful(value: Any) -> bool:
-    """True for an object whose state torch's calls save: a Stateful."""
+    """True for a Stateful: an object whose state torch's functions save."""
     return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
 
 
 @contextmanager
 def _no_dist_expected(no_dist: bool) -> Iterator[None]:
-    """Suppresses torch's warning that there are no ranks, if `no_dist` is set."""
+    """Suppresses torch's warning about a missing process group, if `no_dist` is set."""
     if not no_dist:
         yield
         return

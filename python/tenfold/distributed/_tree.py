@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     Path = tuple[str | int, ...]
-    # A container in a planner's data: its kind, and its keys as they were.
+    # A container in a planner's data: its kind, and its original keys.
     Container = tuple[str, tuple[Any, ...]]
-    # By name, paths and `StoredTensor` or a value.
+    # By name: the path of an entry, and its `StoredTensor` or value.
     Stored = dict[str, tuple[Path, Any]]
 
-# Entries of a planner's data whose keys begin so describe containers, the others name leaves.
+# Prefix of the keys under which a planner's data describes containers; other keys name leaves.
 CONTAINER = "%container"
 
 
@@ -29,10 +29,10 @@ def _key(path: Path) -> Any:
 
 
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """The leaves of a state by torch's names, and a planner's data.
+    """Returns the leaves of a state by torch's names, and a planner's data.
 
-    As torch's ``flatten_state_dict``, whose names it uses, but tuples with tensors are flattened
-    like lists, and the planner's data also has the types of the containers.
+    Uses the names of torch's ``flatten_state_dict``. Unlike that function, it flattens tuples with
+    tensors like lists, and the planner's data also has the types of the containers.
     """
     containers: dict[Any, Container] = {}
     flat, paths = _flatten(state, containers)
@@ -40,7 +40,7 @@ def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
 
 
 def flatten_as_torch(state: Any) -> tuple[dict[str, Any], dict[str, Path]]:
-    """The same as torch's ``flatten_state_dict``, in a third of its time."""
+    """Returns the result of torch's ``flatten_state_dict``, in a third of its time."""
     return _flatten(state, None)
 
 
@@ -63,8 +63,8 @@ def _flatten(
 class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
-    A list without tensors and dicts is one leaf. So is any tuple, unless `containers` is given: it
-    receives kinds and keys of flattened containers, and tuples are flattened like lists.
+    A list without tensors and dicts is one leaf, and so is any tuple. If `containers` is given,
+    tuples are flattened like lists, and it receives kinds and keys of flattened containers.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class _Visit:
 
     def _has_parts(self, value: Any) -> bool:
         """True for a container to flatten: a list or tuple with tensors or dicts in it."""
-        # Other classes of tuples have a meaning of their own.
+        # Subclasses of tuple (named tuples, torch.Size) are values, not containers.
         if not isinstance(value, self._sequences) or (
             isinstance(value, tuple) and type(value) is not tuple
         ):
@@ -196,9 +196,9 @@ class StoredTensor:
 
     Attributes:
         number: Its number in ``_core.Boxes``.
-        dtype: Its name.
-        shape: Lengths.
-        keys: Its path.
+        dtype: The name of its dtype.
+        shape: Its shape.
+        keys: Its path in the tree.
     """
 
     __slots__ = ("dtype", "keys", "number", "shape")
@@ -241,7 +241,7 @@ def _containers(node: _core.Node, keys: tuple[str, ...], counter: _Counter) -> A
         if what == "tensor":
             number = counter.value
             counter.value += 1
-            if not fields[2]:  # nested tensors are none of torch.distributed.checkpoint's
+            if not fields[2]:  # torch.distributed.checkpoint has no nested tensors
                 made[key] = StoredTensor(number, fields[0], fields[1], below)
         elif what == "node":
             made[key] = _containers(fields[0], below, counter)

@@ -41,8 +41,8 @@ LAYOUTS = ("plain", "shards", "torch")
 # Tensors are passed to the engine in batches of at most this many, and this many bytes.
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
-# Room in the header for a value that is not known when files are laid out: most are numbers. What
-# does not fit costs one copy of the file.
+# Bytes reserved in the header for a value that is unknown when the layout of files is planned. Most
+# values are numbers. If values do not fit, the file is copied once.
 _VALUE_BYTES = 256
 
 
@@ -50,7 +50,7 @@ def check_layout(layout: str) -> str:
     """Checks that this version writes the layout.
 
     Raises:
-        ValueError: For any other.
+        ValueError: For any other layout.
     """
     if layout not in LAYOUTS:
         names = ", ".join(repr(name) for name in LAYOUTS)
@@ -75,33 +75,33 @@ class _Save:
 class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
 
-    Every rank writes its shards into one ``.safetensors`` file, or one folder of memory-mapped
-    files, that the coordinator has created next to `path`, with its space reserved. When all have
-    written, checksummed and synced their boxes, it replaces `path` by one rename: there is the old
-    version or the new one at any moment, whichever rank dies or runs out of space. The
-    next save removes the leftovers of a failed one.
+    The coordinator creates one ``.safetensors`` file, or one folder of memory-mapped files, next to
+    `path` and reserves its space; every rank writes its shards into it. When all ranks have
+    written, checksummed and synced their boxes, the coordinator replaces `path` by one rename. So
+    `path` has the complete old version or the complete new one at any moment, also if a rank dies
+    or runs out of space. The next save removes the leftovers of a failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
     `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled.
 
     Args:
-        path: A name that ends in ``.safetensors``, or a folder. None: ``checkpoint_id`` of
-            ``dcp.save`` says where.
-        layout: ``"plain"``, as above. ``"shards"``: a folder with one safetensors file a rank, as
-            torch's HuggingFaceStorageWriter makes it, for storage where several hosts cannot write
-            one file. ``"torch"``: a folder as torch's FileSystemWriter makes it, for programs
-            that load it without tenfold. Both have a ``metadata.json``, which says what else would
-            need a pickle.
-        durable: Return only when the data is on the device.
+        path: A name that ends in ``.safetensors``, or a folder. None: the ``checkpoint_id`` of
+            ``dcp.save``.
+        layout: ``"plain"``, as above. ``"shards"``: a folder with safetensors files for each rank,
+            like those of torch's HuggingFaceStorageWriter, for file systems on which several hosts
+            cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
+            programs that load it without tenfold. Both have a ``metadata.json`` with the containers
+            and values, which would otherwise need a pickle.
+        durable: fsync before returning.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.
 
     Raises:
-        ValueError: For another layout. ``dcp.save`` raises CheckpointException, which is a
-            BaseException, with the errors of all ranks; among them are ValueError where shards
-            overlap or leave a part of a tensor out, UnsupportedError naming what cannot be stored,
-            and OSError.
+        ValueError: For an unknown layout. ``dcp.save`` raises CheckpointException, which is a
+            BaseException, with the errors of all ranks. They may be ValueError, if shards overlap
+            or omit elements of a tensor, UnsupportedError, which names an entry that cannot be
+            stored, and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -124,17 +124,17 @@ class StorageWriter(HasPath, _StorageWriter):
         self.durable: bool = boolean("storage writer: durable", durable)
         self.checksums: bool = boolean("storage writer: checksums", checksums)
         self.overwrite: bool = boolean("storage writer: overwrite", overwrite)
-        self._saves: dict[int, _Save] = {}  # by thread: an asynchronous save may be under way
+        self._saves: dict[int, _Save] = {}  # by thread, because saves may run asynchronously
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process that saves in the background gets the requested path, not the temporary one.
+        # A process that saves in the background needs the requested path, not the temporary one.
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a save; removes the leftovers of a failed save of this thread.
 
         Args:
-            checkpoint_id: A path; None: that of the constructor.
+            checkpoint_id: A path; None: the path of the constructor.
 
         Raises:
             ValueError: If there is no path.
@@ -159,15 +159,15 @@ class StorageWriter(HasPath, _StorageWriter):
         Args:
             is_coordinator: True on the rank that makes the global plan.
             *args: Ignored.
-            **kwargs: Of torch: ``rank``, ``use_collectives``.
+            **kwargs: ``rank`` and ``use_collectives``, as torch passes them.
 
         Raises:
             ValueError: If ``use_collectives`` is false.
         """
         if not kwargs.get("use_collectives", True):
             raise ValueError(
-                "use_collectives: expected True, found False: without them no rank knows when all "
-                "have written, and nothing could be published at once"
+                "use_collectives: expected True, found False: without collectives, no rank can "
+                "determine when all ranks have written and the checkpoint can be published"
             )
         self._save().rank = kwargs.get("rank", 0)
 
@@ -189,11 +189,11 @@ class StorageWriter(HasPath, _StorageWriter):
             plans: The plans of all ranks, by rank.
 
         Returns:
-            list[SavePlan]: With the place of each shard.
+            list[SavePlan]: The plans, with the file and offset of each shard.
 
         Raises:
-            ValueError: If plans are cached, or shards overlap or leave elements out.
-            UnsupportedError, OSError: As `tenfold.save`.
+            ValueError: If plans are cached, or shards overlap or omit elements.
+            UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
         if not all(plan.usable for plan in plans):
@@ -250,7 +250,7 @@ class StorageWriter(HasPath, _StorageWriter):
             with torch.no_grad():  # without recording the slicing of DTensors for autograd
                 result = self._write(plan, planner)
         except BaseException:
-            self._saves.pop(threading.get_ident(), None)  # nobody will finish it
+            self._saves.pop(threading.get_ident(), None)  # `finish` will not be called
             raise
         future: Future[list[WriteResult]] = Future()
         future.set_result([result])
@@ -282,8 +282,8 @@ class StorageWriter(HasPath, _StorageWriter):
             results: What `write_data` returned on each rank.
 
         Raises:
-            ValueError, OSError: If a shard is missing, or the system failed. What was there is
-                untouched.
+            ValueError, OSError: If a shard is missing, or a system call failed. The old version is
+                unchanged.
         """
         save = self._save()
         try:
@@ -339,7 +339,7 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
     Raises:
         ValueError: If ranks have different tensors of one name.
     """
-    # Kinds that differ in their boxes only are those of one tensor.
+    # Kinds that differ only in their boxes belong to the same tensor.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
     first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank
@@ -368,7 +368,7 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
 def _data_of(
     plan: SavePlan, planner: AnySavePlanner, values: dict[str, Any]
 ) -> Iterator[torch.Tensor]:
-    """The tensors of a plan in its order; its values are put into `values`."""
+    """Yields the tensors of a plan in its order, and adds its values to `values`."""
     if (
         isinstance(plan, PackedPlan)
         and isinstance(planner, SavePlanner)
@@ -392,7 +392,7 @@ def _data_of(
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A plain dense tensor in main memory; `tensor` itself if it is one."""
+    """Converts a tensor to a plain dense one in main memory, if it is not one already."""
     if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cpu:
         if not tensor.is_conj() and not tensor.is_neg():
             return tensor
@@ -419,7 +419,7 @@ def _plain(name: str, value: Any) -> Any:
     """Returns the value if it can be stored as JSON; otherwise raises.
 
     Raises:
-        UnsupportedError: If it cannot.
+        UnsupportedError: If the value cannot be stored as JSON.
     """
     try:
         tree = _core.tree({"value": value}, "")
@@ -435,7 +435,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _gives_objects(planner: AnySavePlanner) -> bool:
-    """True if the plain object holds everything that the planner's pickle of it would hold."""
+    """True if the plain value is complete: the planner's pickle would not contain more."""
     return (
         isinstance(planner, DefaultSavePlanner)
         and type(planner).resolve_data is DefaultSavePlanner.resolve_data

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     Pair = tuple[Any, Any]
 
-# Items converted to columns at a time: limited by the number of Python objects, or by memory. After
-# 700 new objects Python's garbage collector runs, and sometimes traverses all objects: for a source
-# list of 20 million keys, that takes longer than storing them.
+# Limits of the items that are converted to columns at a time: the number of Python objects, and
+# memory. After 700 new objects Python's garbage collector runs, and sometimes traverses all
+# objects. If the source is a list of 20 million keys, that takes longer than storing them.
 _BATCH_OBJECTS = 512
 _BATCH_BYTES = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
@@ -146,11 +146,11 @@ def _pair(pair: Any, number: int) -> Pair:
 
 
 def key_type_of(key: Any, number: int) -> type:
-    """str, bytes or int.
+    """Returns the type of a key: str, bytes or int.
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For one of another type.
+        ValueError: For a key of another type.
     """
     hash(key)
     for kind in (str, bytes):
@@ -172,11 +172,11 @@ def _is_int(key: Any) -> bool:
 
 
 def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
-    """The keys as Python's own objects, all of the type of the first.
+    """Converts keys to Python's own types, and checks that all have the type of the first key.
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type, naming both, or beyond 64 bits.
+        ValueError: For a key of another type (the message names both), or beyond 64 bits.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):
@@ -238,7 +238,7 @@ class Forms:
         """Checks shapes, which may differ in the length of the first dimension only."""
         try:
             shapes = list(map(_shape_of, values))
-        except AttributeError:  # no tensor, such as a list of numbers
+        except AttributeError:  # not tensors, but for example lists of numbers
             return
         if self._shape is None:
             self._shape = tuple(shapes[0])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
-    # Registered as a Mapping at run time: the engine's classes cannot have other bases.
+    # Registered as a Mapping at run time, because a class of the engine cannot have other bases.
     class _Native(_core.MappedDict, Mapping[Any, Any]): ...
 else:
     _Native = _core.MappedDict
@@ -43,9 +43,9 @@ else:
 class MappedDict(_Native):
     """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
 
-    Opening reads nothing and takes no memory, however large the dictionary is; a lookup touches a
-    few pages of a mapped index. It is a `collections.abc.Mapping` in insertion order; iterating
-    streams.
+    Opening reads only metadata, however large the dictionary is; a lookup accesses a few pages of
+    mapped files. It is a `collections.abc.Mapping` in insertion order. Iterating reads the
+    dictionary in blocks.
 
     >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
     >>> words = tenfold.MappedDict("w")
@@ -56,20 +56,21 @@ class MappedDict(_Native):
 
     Values are returned in the form in which they were given: a tensor, a dict of tensors
     (``{"x": ..., "tokens": ...}``, also ragged, see `Dataset`), or bool, int, float or str (floats
-    for a mix of ints and floats). A lookup of a key of another type finds nothing; bool does not
-    count as int, NumPy's integers do. It pickles as its path, and works in forked and spawned
-    workers.
+    for a mix of ints and floats). A lookup with a key of another type finds nothing; bool does not
+    count as int, NumPy's integers do. The dictionary pickles as its path, and works in forked and
+    spawned workers.
 
     Args:
         path: A folder created by `build`, or a file that `convert` created from one.
-        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` for existing
-            keys, `extend` for new ones, while other processes read: they see the old value or the
-            new one. One process writes at a time.
-        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Decided once; pickles keep it.
+        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` changes
+            existing keys, and `extend` adds new ones. Other processes may read concurrently, and
+            see the old value or the new one. One process writes at a time.
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; pickles keep
+            it.
 
     Raises:
-        ValueError: If it is not a dictionary.
-        CorruptFileError: If its index does not fit.
+        ValueError: If `path` is not a dictionary.
+        CorruptFileError: If the shape of the index is invalid.
     """
 
     def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
@@ -98,16 +99,16 @@ class MappedDict(_Native):
         Args:
             items: A mapping, an iterable of pairs, or a `Dataset` (or ``(dataset, key)``).
             path: Target folder. An existing dictionary or data set is replaced atomically.
-            key: For a data set: the column of the keys; the others are the values.
-            duplicates: ``"last"``: the last value of a duplicate key wins.
+            key: For a data set: the column of the keys; the other columns are the values.
+            duplicates: ``"error"``: a duplicate key is an error. ``"last"``: its last value wins.
             progress: As for `tenfold.save`.
 
         Returns:
             MappedDict: The dictionary, opened to read.
 
         Raises:
-            ValueError: For keys of two types, naming both; a duplicate key; None; values of
-                two forms, or that do not fit together.
+            ValueError: For keys of two types (the message names both), a duplicate key, the value
+                None, and values of different forms, dtypes or shapes.
             TypeError: For a key that is not hashable.
         """
         path_argument("MappedDict.build(items, path)", path)
@@ -125,16 +126,18 @@ class MappedDict(_Native):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, repetitions allowed; integers also as a tensor
-                or array, strings also packed: ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
-            missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty.
+            keys: A list or another iterable of keys, which may be repeated. Integer keys may be a
+                tensor or array, string keys packed: ``{"values": uint8 [M], "offsets": int64
+                [B + 1]}``.
+            missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
+                missing key is an error.
 
         Returns:
             ``(values, found)``: a tensor ``[B, *shape]``, a list of str, or a dict of these; and a
             bool tensor ``[B]``.
 
         Raises:
-            KeyError: With ``missing="raise"``, naming the first missing keys.
+            KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
             TypeError: For keys that are not hashable, or a single str.
         """
         if keys is None:
@@ -148,7 +151,7 @@ class MappedDict(_Native):
         """Returns the row indices of keys in `dataset`.
 
         Args:
-            keys: As `get_many` takes them.
+            keys: As for `get_many`.
 
         Returns:
             int64 ``[B]``; -1 for missing keys.
@@ -164,16 +167,15 @@ class MappedDict(_Native):
 
     @property
     def dataset(self) -> Dataset:
-        """The columns of the values, and ``"key"``, in the order of the keys.
+        """The columns of the values, and the column ``"key"``, in the order of the keys.
 
-        Plain values are the column ``"value"``.
-
-        Its positions are those of `rows` as long as no row is superseded.
+        Plain values are the column ``"value"``. If no row is superseded, the positions of rows are
+        the results of `rows`.
         """
         num_keys = len(self)
-        # Read this before the data set, which then has these rows and possibly newer ones.
+        # Read the number of keys first: the data set then has at least these rows.
         rows = None if self._is_dense() else self._ordered_rows()
-        if self._mode == "r+":  # whose columns would write through to the file
+        if self._mode == "r+":  # open it with mode "r", so that columns are not shared mappings
             dataset = Dataset(self._path, framework=self._framework)
         else:
             dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
@@ -189,7 +191,7 @@ class MappedDict(_Native):
 
     @property
     def key_type(self) -> type:
-        """str, bytes or int."""
+        """The type of the keys: str, bytes or int."""
         return {"str": str, "bytes": bytes, "int": int}[self._key_type()]
 
     def __repr__(self) -> str:
@@ -231,7 +233,7 @@ class MappedDict(_Native):
         return all(_is_same(value, other.get(key, absent)) for key, value in self.items())
 
     __hash__ = None  # type: ignore[assignment]
-    __reversed__ = None  # same as any Mapping
+    __reversed__ = None  # as in collections.abc.Mapping
 
     def _blocks(self, with_values: bool) -> Iterator[tuple[list[Any], Any]]:
         walk = self._walk()
@@ -261,24 +263,24 @@ class MappedDict(_Native):
         position.
 
         Raises:
-            KeyError: For a missing key: `extend` adds it.
-            ValueError: For a value that does not fit the others.
-            UnsupportedError: If it is read-only.
-            OSError: If another process is writing, naming it.
+            KeyError: For a missing key, which `extend` would add.
+            ValueError: For a value of another form, dtype or shape.
+            UnsupportedError: If the dictionary is open read-only.
+            OSError: If another process is writing; the message names the process.
         """
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
         """Assigns each item of a mapping or an iterable of pairs, in one atomic step.
 
-        Any number of items, as for `extend`.
+        The number of items is not limited by memory, as for `extend`.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
 
         Raises:
-            KeyError: Naming missing keys; nothing is changed then.
-            ValueError, UnsupportedError, OSError: As assignment.
+            KeyError: For missing keys; the message names them, and nothing has changed.
+            ValueError, UnsupportedError, OSError: As for assignment.
 
         Example:
             >>> with tenfold.MappedDict("words", "r+") as words:
@@ -297,13 +299,13 @@ class MappedDict(_Native):
 
         Args:
             items: A mapping or an iterable of pairs.
-            duplicates: ``"last"``: existing keys are assigned, and of pairs with the same key the
-                last one wins.
+            duplicates: ``"error"``: an existing or duplicate key is an error. ``"last"``: existing
+                keys are assigned, and the last of several pairs with the same key wins.
 
         Raises:
-            ValueError: For existing or duplicate keys, naming them; for a key of another type,
-                naming both; for a value that does not fit. Nothing is added then.
-            UnsupportedError, OSError: As assignment.
+            ValueError: For existing or duplicate keys, a key of another type, and a value of
+                another form, dtype or shape. The message names the keys. Nothing has been added.
+            UnsupportedError, OSError: As for assignment.
         """
         self._require_writer("extend")
         if duplicates not in ("error", "last"):
@@ -311,7 +313,7 @@ class MappedDict(_Native):
         self._write_all(items, duplicates)
 
     def _write_all(self, items: Any, kind: str) -> None:
-        """Writes all pairs. `kind`: "assign", or the argument `duplicates` of `extend`."""
+        """Writes all pairs. `kind` is "assign", or the argument `duplicates` of `extend`."""
         blocks = self._checked_blocks(items, kind)
         first = next(blocks, None)
         if first is None:
@@ -320,7 +322,7 @@ class MappedDict(_Native):
         if following is None:
             self._write(*first, kind)
             return
-        spill = self._spill()  # excludes other writers while these are gathered
+        spill = self._spill()  # acquires the writer lock before items are collected
         for block in chain([first, following], blocks):
             self._spill_items(spill, *block)
         self._write_spill(spill, kind)
@@ -340,7 +342,7 @@ class MappedDict(_Native):
             yield (keys, *self._columns_of(values, begin))
 
     def _columns_of(self, values: list[Any], begin: int) -> tuple[int, Any]:
-        """Number of values and their columns for the engine; `begin` items precede them."""
+        """The number of values, and their columns for the engine. `begin` items precede them."""
         if self._form() == "columns":
             for i, value in enumerate(values, begin):
                 if form_of(value) != "columns":
@@ -356,13 +358,13 @@ class MappedDict(_Native):
         except ValueError as error:
             if begin == 0:
                 raise
-            raise ValueError(f"of the items from {begin} on: {error}") from None
+            raise ValueError(f"items from {begin}: {error}") from None
         return size, columns
 
     def _emptiness(self) -> str:
         if len(self) or len(self.schema):
             return ""
-        return "; it was built without items, so its type of values is unknown: build() it anew"
+        return "; it was built without items, so its type of values is unknown: build() it again"
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(
@@ -373,15 +375,15 @@ class MappedDict(_Native):
     def compact(self, *, progress: Callback | bool | None = None) -> None:
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
-        Row indices change. Other handles keep the old version; iterators of this handle must be
-        exhausted before. No other process may write concurrently: keys that it adds during the call
-        are lost.
+        Row indices change. Open readers reopen the dictionary; iterators of this handle must be
+        exhausted before the call. No other process may write concurrently: keys that it adds during
+        the call are lost.
 
         Args:
             progress: As for `tenfold.save`.
 
         Raises:
-            UnsupportedError: If it is read-only.
+            UnsupportedError: If the dictionary is open read-only.
             OSError: If another process has it open for writing.
 
         Example:
@@ -399,17 +401,17 @@ class MappedDict(_Native):
         self._flush()
 
     def close(self) -> None:
-        """Calls `flush` and lets another process write. Reading continues; idempotent.
+        """Calls `flush` and lets another process write. The dictionary can still be read.
 
-        Without it, written values exist but are not yet durable, and the next writer rebuilds the
-        index.
+        If it is not called, written values exist but may not be durable, and the next writer
+        rebuilds the index. Idempotent.
         """
         self._close()
 
     def refresh(self) -> Self:
-        """Includes keys that other processes have added. Returns itself.
+        """Includes the keys that other processes have added, and returns `self`.
 
-        Values that others assign are visible without it.
+        Values that other processes assign are visible without a refresh.
         """
         self._refresh()
         return self

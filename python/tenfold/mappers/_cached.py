@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-# Rows are in one tensor, which grows from this size: with a tensor per row, lookups would cost more
-# than copying.
+# Initial number of rows of the tensor in which rows are cached; it grows. With one tensor per row,
+# looking rows up would take longer than copying them.
 _FIRST_ROWS = 64
 
 
@@ -28,11 +28,11 @@ class CachedStateMapper(StateMapper):
 
     A batch generates missing rows, each once, in one call. Rows are returned as copies, without
     gradients. When the mapper's rows change (the parameters of a module are trained), the
-    cache empties itself. Rows of one dtype and shape are kept, those of the first rows; others are
+    cache is cleared. Only rows with the dtype and shape of the first rows are cached; others are
     generated each time.
 
-    It may be used from several threads. It is saved as its mapper without the cached rows; in
-    another process the cache begins empty.
+    The cache may be used from several threads. Saving and pickling it saves the mapper without
+    the cached rows.
 
     Attributes:
         mapper: The mapper that generates the rows.
@@ -57,13 +57,13 @@ class CachedStateMapper(StateMapper):
         self._forget()
 
     def _forget(self) -> None:
-        self._slots: OrderedDict[Hashable, int] = OrderedDict()  # the oldest first
+        self._slots: OrderedDict[Hashable, int] = OrderedDict()  # least recently used first
         self._free: list[int] = []
         self._rows: Any = None
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the rows that are kept."""
+        """Total size of the cached rows in bytes."""
         return len(self._slots) * self._row_bytes()
 
     def _row_bytes(self) -> int:
@@ -77,7 +77,7 @@ class CachedStateMapper(StateMapper):
 
     def generate(self, states: list[Any]) -> Any:
         if self._process != os.getpid():
-            # In a forked child, a thread of the parent may have held the lock.
+            # In a forked child, use a new lock: a thread of the parent may have held the old one.
             self._begin()
         keys = [self.mapper.key(state) for state in states]
         with self._lock:
@@ -90,8 +90,8 @@ class CachedStateMapper(StateMapper):
         if is_tensor:
             made = _rows.detached(made)
             with self._lock:
-                # Rows generated from parameters that were trained since are returned, but not
-                # cached.
+                # If the parameters changed while rows were generated, the rows are returned, but
+                # not cached.
                 if stamp == self._stamp == self.mapper.stamp() and self._fits(made):
                     self._keep(made, list(missing))
         if len(missing) == len(keys):
@@ -104,7 +104,7 @@ class CachedStateMapper(StateMapper):
     def _look_up(
         self, keys: list[Hashable], states: list[Any]
     ) -> tuple[Any, Any, list[int], dict[Hashable, Any]]:
-        """The stamp, the cached rows, their positions in the batch, and the other states."""
+        """Returns the stamp, the cached rows, their positions in the batch, and missing states."""
         stamp = self.mapper.stamp()
         if stamp != self._stamp:
             self._forget()
@@ -195,17 +195,17 @@ class CachedStateMapper(StateMapper):
         return self.mapper.saved_as()
 
     def save(self, path: Any, **options: Any) -> Path:
-        """Saves the mapper behind the cache; the cached rows are not saved.
+        """Saves the cached mapper, without the cached rows.
 
         Args:
             path: As for `StateMapper.save`.
-            **options: Of the mapper's `save`: ``format``, ``durable``, ``overwrite``.
+            **options: Options of the mapper's `save`: ``format``, ``durable``, ``overwrite``.
 
         Returns:
             Path: `path`.
 
         Raises:
-            UnsupportedError: As `StateMapper.save`.
+            UnsupportedError: As for `StateMapper.save`.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})

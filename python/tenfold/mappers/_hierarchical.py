@@ -1,4 +1,4 @@
-"""Values found by paths through levels, which pass their defaults on to the levels below."""
+"""Values that are looked up by paths through nested levels, with defaults for each level."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class HierarchicalStateMapper(StateMapper):
     >>> mapper.save("mapper.json")        # one file, readable and editable
     >>> mapper.save("mapper")             # a folder: opening time does not depend on its size
 
-    A state is a path: a str with "/" or a tuple of components; integers are their digits. A list is
-    a batch. A value of shape ``S`` gives ``S`` for one state and ``[n, *S]`` for a list; Python
-    numbers and lists of them give int64, float64 or bool. A batch of several dtypes has the
-    promoted dtype, as in `torch.cat`. Other JSON values (str, None, mixed lists) are returned
-    unchanged, and a batch with any of them is a list.
+    A state is a path: a str with "/" or a tuple of components; an integer component is the same as
+    the str of its digits. A list is a batch. For a value of shape ``S``, one state returns shape
+    ``S`` and a list ``[n, *S]``; Python numbers and lists of them become int64, float64 or bool. A
+    batch of several dtypes has the promoted dtype, as in `torch.cat`. Other JSON values (str, None,
+    mixed lists) are returned unchanged, and a batch with any of them is a list.
 
-    A state without a value has the default of the deepest level on its path that has one. A value
-    that is a mapper gets the rest of the path: for ``("arm", (0.5, 1.0))``, the mapper at "arm"
-    gets ``(0.5, 1.0)``.
+    For a state without a value, the default of the deepest level on its path that has a default is
+    returned. If a value is a mapper, it gets the rest of the path: for ``("arm", (0.5, 1.0))``, the
+    mapper at "arm" gets ``(0.5, 1.0)``.
 
     Args:
         hierarchy: Nested dicts, which are copied.
@@ -99,13 +99,14 @@ class HierarchicalStateMapper(StateMapper):
     # --- looking up ---
 
     def __call__(self, states: Any) -> Any:
-        """The value of a path, or the values of a list of paths.
+        """Returns the value of a path, or the values of a list of paths.
 
         Raises:
-            KeyError: If a path has no value and no default, naming it and the nearest level.
-            ValueError: If values of a batch differ in shape, naming two states; for a path with an
-                empty component.
-            TypeError: For what is not a path.
+            KeyError: If a path has no value and no default; the message names the path and the
+                nearest level.
+            ValueError: If values of a batch differ in shape (the message names two states), or a
+                path has an empty component.
+            TypeError: For a state that is not a path.
         """
         if isinstance(states, list):
             return self.generate(states)
@@ -130,7 +131,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._joined(states, rows, groups)
 
     def _nothing(self) -> Any:
-        """The result for no states: zero rows of the common shape, if there is one."""
+        """The result for an empty list of states: 0 rows of the common shape, if all share one."""
         if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
             return self._tables[0][:0]
         return _rows.made([], float)
@@ -186,7 +187,7 @@ class HierarchicalStateMapper(StateMapper):
         return _rows.joined(parts, len(states))
 
     def _rest(self, state: Any, number: int) -> Any:
-        """The part of a path below a mapper, or below the level that has it as its default."""
+        """The part of a path below a mapper, or below the level whose default is the mapper."""
         parts = _parts(state)
         above = self._native.mapper_paths[number].split("/")
         if [str(part) for part in parts[: len(above)]] != above:
@@ -232,9 +233,9 @@ class HierarchicalStateMapper(StateMapper):
     ) -> Path:
         """Saves to one readable file (``.json``) or as a tree, such as a folder.
 
-        A JSON file is the hierarchy itself, indented by 4, and is parsed whole when it is loaded; a
-        file of plain nested JSON from elsewhere loads as well. A tree has an index of all paths:
-        opening takes constant time, and a lookup reads only its result.
+        A JSON file is the hierarchy itself, indented by 4, and is parsed completely when it is
+        loaded; files of plain nested JSON from other programs load as well. A tree has an index of
+        all paths: opening takes constant time, and a lookup reads only a few pages.
 
         Args:
             path: Destination; ``.json`` selects a JSON file, no suffix a folder.
@@ -246,8 +247,8 @@ class HierarchicalStateMapper(StateMapper):
             Path: `path`.
 
         Raises:
-            UnsupportedError: If a JSON file cannot hold a value: a mapper, a tensor of more than
-                65,536 numbers or of complex ones.
+            UnsupportedError: If a JSON file cannot store a value: a mapper, a tensor of more than
+                65,536 numbers, or a complex tensor.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": {"b": [1.0, 2.0]}})
@@ -297,7 +298,7 @@ class HierarchicalStateMapper(StateMapper):
 
 
 def _parts(state: Any) -> tuple[Any, ...]:
-    """The components of a path, each as it was given."""
+    """The components of a path, unconverted."""
     if isinstance(state, str):
         return tuple(state.split("/"))
     return state if isinstance(state, tuple) else (state,)

@@ -1,4 +1,4 @@
-"""The base of all state mappers: map states to rows, save, pickle.
+"""The base class of state mappers: mapping states to rows, saving, pickling.
 
 A mapper is saved as this tree:
 
@@ -51,8 +51,8 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
         A decorator that returns its argument unchanged.
 
     Raises:
-        ValueError: If the name is registered for another definition. The same definition again (a
-            reloaded module, a repeated notebook cell) replaces the old one.
+        ValueError: If the name is registered for another definition. Registering the same
+            definition again (a reloaded module, a repeated notebook cell) replaces the old one.
 
     Example:
         >>> @tenfold.register_mapper("mlp")
@@ -91,7 +91,7 @@ def _place_of(mapped: Any) -> str:
 
 
 def registered(name: str, where: str) -> Any:
-    """The registered object. Raises UnsupportedError with the name and the remedy."""
+    """The registered object. Raises UnsupportedError if no object has the name."""
     try:
         return _functions[name]
     except KeyError:
@@ -104,7 +104,7 @@ def registered(name: str, where: str) -> Any:
 
 
 def name_of(mapped: Any) -> str | None:
-    """The name that `mapped` was registered under last, or None."""
+    """The name under which `mapped` was registered last, or None."""
     return _names.get(mapped)
 
 
@@ -125,21 +125,21 @@ class _Load:
 def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     """Opens a mapper that was saved, in any format, lazily.
 
-    ``StateMapper.load(path)`` gives a mapper of the class that was saved;
+    ``StateMapper.load(path)`` returns a mapper of the class that was saved;
     ``SparseStateMapper.load(path)`` raises for other classes; ``mapper.load(path)`` replaces the
-    content of `mapper`, which must have that class, and returns it.
+    content of `mapper`, which must have the saved class, and returns it.
 
     Args:
-        target: The class or mapper that it is called on.
-        path: The argument of `save`.
+        target: The class or mapper on which `load` is called.
+        path: The path that was passed to `save`.
         verify: Compare checksums first.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        UnsupportedError: If it is not a mapper, or the name of its class or factory, which the
-            message contains, is not registered.
+        UnsupportedError: If the file is not a mapper, or the name of its class or factory is not
+            registered; the message contains the name.
         ValueError: If it is a mapper of another class.
-        CorruptFileError: If the parts of it contradict each other.
+        CorruptFileError: If the parts of the mapper contradict each other.
     """
     wanted = target if isinstance(target, type) else type(target)
     loaded = load_mapper(os.fsdecode(path), wanted, verify)
@@ -172,7 +172,7 @@ class StateMapper:
     imports nothing. A mapper that was saved or loaded pickles as its path.
     """
 
-    # The path of the last save or load, whose content equals this mapper.
+    # The path of the last save or load, if its content still equals this mapper; otherwise None.
     _path: str | None = None
     _saved_stamp: Any = None
     load: ClassVar[Any] = _Load(_load)
@@ -190,8 +190,8 @@ class StateMapper:
 
         Raises:
             NotImplementedError: If a subclass does not override it.
-            KeyError, ValueError, CorruptFileError: As the subclass says: for a state without a row,
-                or no state.
+            KeyError, ValueError, CorruptFileError: Depending on the subclass, for example for a
+                state without a row.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
@@ -201,7 +201,7 @@ class StateMapper:
         raise NotImplementedError(f"{type(self).__name__}.generate")
 
     def config(self) -> dict[str, Any]:
-        """The constructor arguments other than tensors: JSON."""
+        """The constructor arguments other than tensors, as a dict of JSON values."""
         return {}
 
     def tensors(self) -> dict[str, Any]:
@@ -210,17 +210,17 @@ class StateMapper:
 
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: dict[str, Any]) -> StateMapper:
-        """Creates a mapper from what `config` and `tensors` returned; `load` calls it.
+        """Creates a mapper from the results of `config` and `tensors`. Called by `load`.
 
         Args:
-            config: The JSON of `config`.
-            tensors: The tree of `tensors`, over the opened file.
+            config: The result of `config`.
+            tensors: The result of `tensors`, over the opened file.
 
         Returns:
             StateMapper: ``cls(**config, **tensors)``, unless overridden.
 
         Raises:
-            CorruptFileError: If they contradict each other.
+            CorruptFileError: If config and tensors contradict each other.
 
         Example:
             >>> @tenfold.register_mapper("constant")
@@ -266,19 +266,19 @@ class StateMapper:
     # --- common methods ---
 
     def __call__(self, states: Any) -> Any:
-        """The row of a state, ``[dim]``, or the rows of a list of them, ``[n, dim]``.
+        """Returns the row of a state, ``[dim]``, or the rows of a list of states, ``[n, dim]``.
 
         A tensor or array of integers ``[n]`` is a list of n states as well.
 
         Raises:
-            KeyError: For a state that is not known, naming it.
-            TypeError: For what cannot be a state.
+            KeyError: For an unknown state; the message names it.
+            TypeError: For an object that cannot be a state.
         """
         batch = self._batch(states)
         return self.generate([states])[0] if batch is None else self.generate(batch)
 
     def _batch(self, states: Any) -> list[Any] | None:
-        """`states` as a list; None if they are one state."""
+        """`states` as a list; None if `states` is a single state."""
         if isinstance(states, list):
             return states
         return integers(states)
@@ -294,8 +294,8 @@ class StateMapper:
         """Saves the name of its class, `config` and `tensors`, as `tenfold.save` saves a tree.
 
         Args:
-            path: Target path; its suffix selects the format, without one it is a folder. An
-                existing file or folder is replaced atomically.
+            path: Target path. Its suffix selects the format; without a suffix, a folder is written.
+                An existing file or folder is replaced atomically.
             format: As for `tenfold.save`.
             durable: As for `tenfold.save`.
             overwrite: As for `tenfold.save`.
@@ -304,8 +304,8 @@ class StateMapper:
             Path: `path`.
 
         Raises:
-            UnsupportedError: If its class has no name (`register_mapper`), or `config` is not JSON.
-                Nothing has been written.
+            UnsupportedError: If the class is not registered (`register_mapper`), or `config` is not
+                JSON. Nothing has been written.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
@@ -323,10 +323,10 @@ class StateMapper:
         self._saved_stamp = self.stamp()
 
     def cached(self, max_bytes: int) -> CachedStateMapper:
-        """Returns this mapper behind a cache of the most recently used rows.
+        """Returns a mapper that caches the most recently used rows of this mapper.
 
         Args:
-            max_bytes: Greatest total size of the cached rows. 0 keeps none.
+            max_bytes: Maximum total size of the cached rows in bytes. 0: no row is cached.
 
         Returns:
             CachedStateMapper: with ``.hits``, ``.misses``, ``.nbytes``. A batch generates only the
@@ -444,7 +444,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
 
 
 def mapper_of(tree: Any, where: str) -> StateMapper:
-    """The mapper of a tree of `tree_of`; an opened tree is read on demand."""
+    """Creates a mapper from a tree as returned by `tree_of`. An opened tree is read on demand."""
     name, config = _head_of(tree, where)
     cls = registered(name, where)
     if not (isinstance(cls, type) and issubclass(cls, StateMapper)):

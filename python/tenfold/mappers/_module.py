@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @set_module("tenfold")
 @register_mapper("tenfold.ModuleStateMapper")
 class ModuleStateMapper(StateMapper):
-    """Rows that a module computes from states.
+    """Maps states to rows that a module computes.
 
     >>> @tenfold.register_mapper("mlp")
     ... def mlp(width):
@@ -27,19 +27,19 @@ class ModuleStateMapper(StateMapper):
     >>> mapper.save("mapper.safetensors")       # the name, the config, the state_dict
     >>> tenfold.StateMapper.load("mapper.safetensors")
 
-    States are tensors, or numbers and tuples of them, of which `torch.as_tensor` makes tensors; a
-    list is stacked. A tensor is passed to the module unchanged: a batch or one state.
-    Gradients flow, and the module stays in the mode (`train`, `eval`) that it is in; a loaded one
-    is as the factory made it.
+    States are tensors, or numbers and tuples of numbers, which `torch.as_tensor` converts; a list
+    of states is stacked. A tensor is passed to the module unchanged, so it may also be a batch.
+    Gradients flow, and the mode of the module (`train`, `eval`) does not change; a loaded module is
+    in the mode in which the factory creates it.
 
     Args:
         factory_name: The registered name of the factory (`tenfold.register_mapper`).
-        config: Arguments of the factory, ``factory(**config)``: JSON.
-        module: The module that it made, if there is one already.
+        config: Arguments of the factory, ``factory(**config)``, as JSON values.
+        module: A module that the factory has created already. None: the factory is called.
 
     Raises:
         UnsupportedError: If no factory has that name.
-        TypeError: If the factory makes no module.
+        TypeError: If the factory does not return a module.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ModuleStateMapper(StateMapper):
 
     def stamp(self) -> Any:
         return tuple(
-            # Inference tensors have no version counter; they are not trained either.
+            # Inference tensors have no version counter, but they cannot be trained.
             (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
             for tensor in (*self.module.parameters(), *self.module.buffers())
         )

@@ -29,7 +29,7 @@ def empty(length: int, like: Any) -> Any:
 
 
 def take(rows: Any, positions: Any) -> Any:
-    """The rows at `positions`, copied."""
+    """A copy of the rows at `positions`."""
     torch = arrays.torch_of(rows)
     if torch is None:
         np = numpy_module()
@@ -57,7 +57,7 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """The same memory as integers, which torch copies bit by bit."""
+    """The same memory as integers, which torch copies without changing bits."""
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
         return rows
@@ -67,7 +67,7 @@ def _bits(rows: Any) -> Any:
 
 
 def same_kind(left: Any, right: Any) -> bool:
-    """Rows of one dtype and shape, which one tensor can hold."""
+    """True if rows have the same dtype and shape, so that one tensor can hold them."""
     return bool(left.dtype == right.dtype and left.shape[1:] == right.shape[1:])
 
 
@@ -76,7 +76,7 @@ def detached(rows: Any) -> Any:
 
 
 def without_gradients() -> Any:
-    """A context in which no graph is recorded."""
+    """A context in which torch records no autograd graph."""
     torch = arrays.imported_torch()
     if torch is None:
         from contextlib import nullcontext
@@ -86,7 +86,7 @@ def without_gradients() -> Any:
 
 
 def made(values: list[Any], kind: type) -> Any:
-    """A tensor of Python's numbers: bool, int64 or float64."""
+    """A tensor of Python numbers, with dtype bool, int64 or float64."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch.tensor(
@@ -98,7 +98,7 @@ def made(values: list[Any], kind: type) -> Any:
 
 
 def promoted(rows: list[Any]) -> Any:
-    """The dtype that holds all of them, as `torch.cat` chooses it."""
+    """The promoted dtype of all rows, as in `torch.cat`."""
     torch = arrays.torch_of(rows[0])
     if torch is None:
         np = numpy_module()
@@ -108,12 +108,12 @@ def promoted(rows: list[Any]) -> Any:
         return functools.reduce(torch.promote_types, [part.dtype for part in rows])
     except RuntimeError as error:
         raise UnsupportedError(
-            f"states: dtypes: expected some that one can hold, found {error}"
+            f"states: dtypes: expected dtypes with a promoted dtype, found {error}"
         ) from None
 
 
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
-    """Scatters rows of one shape to their positions, in the dtype that holds all."""
+    """Scatters rows of one shape to their positions, in their promoted dtype."""
     dtype = promoted([rows for _, rows in parts])
     torch = arrays.torch_of(parts[0][1])
     if torch is None:
@@ -161,7 +161,7 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
-    """The numbers in that dtype: floats rounded, others as they are."""
+    """Converts numbers to that dtype: floats are rounded, others must not change."""
     if given.is_complex() and not dtype.is_complex:
         lost = given.imag != 0
         given = given.real

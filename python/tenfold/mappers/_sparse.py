@@ -42,15 +42,16 @@ class SparseStateMapper(StateMapper):
 
     Args:
         keys: A list of states, or a tensor of integers ``[n]``, in the order of the matrix rows; a
-            dict from states to rows; or a `MappedDict` whose keys are the states and whose rows are
-            those of the matrix.
-        matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Rows are fast in layout csr.
+            dict from states to row numbers; or a `MappedDict` whose keys are the states, in the
+            order of the matrix rows.
+        matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Reading rows is fast in
+            layout csr.
         default: The row of unknown states, ``[dim]``, or a number that fills it; None: unknown
             states raise a KeyError.
 
     Raises:
-        ValueError: For a duplicate state, NaN, and rows that the matrix does not have.
-        TypeError: For values that cannot be states.
+        ValueError: For a duplicate state, NaN, and row numbers that the matrix does not have.
+        TypeError: For objects that cannot be states.
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
@@ -86,7 +87,7 @@ class SparseStateMapper(StateMapper):
         return row
 
     def __len__(self) -> int:
-        """The states of the mapper."""
+        """The number of states."""
         return len(self._keys)
 
     def __contains__(self, state: Any) -> bool:
@@ -114,7 +115,7 @@ class SparseStateMapper(StateMapper):
         try:
             return self.matrix.rows(rows, layout="dense")
         except IndexError as error:
-            # From a file; arguments of the program were checked before.
+            # The row numbers come from a file: those that a program passes are checked before.
             raise CorruptFileError(
                 f"{self._path or 'state mapper'}: rows: expected row numbers below "
                 f"{self.matrix.shape[0]:,}, found others: {error}"

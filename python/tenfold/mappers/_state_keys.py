@@ -25,7 +25,7 @@ if TYPE_CHECKING:
             ...
 
         def parts(self) -> tuple[str, dict[str, Any]]:
-            """The conversion of states to keys, and the saved form of it."""
+            """Returns the kind of keys, and the tensors and trees that are saved."""
             ...
 
 
@@ -37,12 +37,12 @@ class StatesInMemory:
 
     @classmethod
     def of_dict(cls, rows: dict[Any, int]) -> StatesInMemory:
-        """States and their rows."""
+        """Creates the map from a dict of states to rows, which is checked."""
         return cls({_hashable(plain(state)): row for state, row in rows.items()})
 
     @classmethod
     def of_list(cls, states: Iterable[Any]) -> StatesInMemory:
-        """States whose rows are numbered in their order."""
+        """Creates the map from a list of states, which are numbered in their order."""
         rows: dict[Any, int] = {}
         for row, state in enumerate(states):
             # A tensor would be hashed by its address.
@@ -64,7 +64,7 @@ class StatesInMemory:
         get = self._rows.get
         try:
             rows = [get(state, -1) for state in states]
-        except TypeError:  # a 0-d array, or no valid state
+        except TypeError:  # a 0-d array, or an invalid state
             rows = [-1] * len(states)
         if -1 in rows:
             for i, state in enumerate(states):
@@ -120,7 +120,7 @@ class StatesOnDisk:
         if self._kind == "json":
             return self._native.rows_of_texts([text_of(state) for state in states])
         look_up = self._native.rows_of_ints if self._kind == "int" else self._native.rows_of_texts
-        # States of another type than the keys are missing.
+        # States of another type than the keys are unknown.
         if self._kind in ("int", "str"):
             states = [plain(state) for state in states]
         else:
@@ -141,11 +141,11 @@ class StatesOnDisk:
 
 
 def plain(state: Any) -> Any:
-    """The JSON form that states which are equal in Python share: True and 1.0 become 1.
+    """Converts a state to JSON, so that states that are equal in Python become equal: 1.0 is 1.
 
     Raises:
-        TypeError: For what is not a state, such as a list inside a tuple.
-        ValueError: For NaN, which equals nothing.
+        TypeError: For an object that is not a state, such as a list inside a tuple.
+        ValueError: For NaN, which does not equal itself.
     """
     if state is None or type(state) in (str, int):
         return state
@@ -159,9 +159,9 @@ def plain(state: Any) -> Any:
         number = float(state)
         if math.isnan(number):
             raise ValueError(
-                f"state {shown(state)}: expected a number, found NaN: equal to nothing"
+                f"state {shown(state)}: expected a number, found NaN, which equals nothing"
             )
-        # Same as the engine: up to 2^63, every whole float is an integer.
+        # As in the engine, whole floats up to 2^63 become integers.
         return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
     with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
         return operator.index(state)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     PathLike = str | os.PathLike[str]
 
-# For `except SafetensorError` in programs that change their import: damaged files, missing names,
-# unsupported frameworks.
+# Lets `except SafetensorError` catch the same errors after a program changed its import: damaged
+# files, missing names, unsupported frameworks.
 SafetensorError = Error
 
 _FRAMEWORKS = {
@@ -179,7 +179,7 @@ class SafeSlice:
         self._name = name
 
     def get_shape(self) -> list[int]:
-        """Returns the shape, as the header has it."""
+        """Returns the shape of the tensor."""
         return list(self._file._entries[self._name][1])
 
     def get_dtype(self) -> str:

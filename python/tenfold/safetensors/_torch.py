@@ -24,12 +24,12 @@ def save_file(
     Args:
         tensors: Dense, contiguous torch tensors by name, none of which overlap in memory.
         filename: The path. An existing file is replaced when the new one is complete and durable.
-        metadata: Text to store in ``__metadata__``. tenfold adds its checksums. Under the keys
+        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums. Under the keys
             ``tensordict`` and ``tenfold`` readers expect the description of a tree of these
             tensors, as `safe_open.metadata` returns it.
 
     Raises:
-        ValueError: If `tensors` is no dict of tensors, a tensor is sparse or not contiguous, or
+        ValueError: If `tensors` is not a dict of tensors, a tensor is sparse or not contiguous, or
             `metadata` describes a tree of other tensors.
         RuntimeError: If tensors share memory; `save_model` saves such modules.
         UnsupportedError: For a dtype that the format does not have.
@@ -120,19 +120,19 @@ def save_model(
     metadata: dict[str, str] | None = None,
     force_contiguous: bool = True,
 ) -> None:
-    """Saves the state of a module; one of several tensors that share memory is stored.
+    """Saves the state of a module, in which tensors that share memory are stored once.
 
-    ``__metadata__`` names, for each name that is dropped, the one that was kept.
+    ``__metadata__`` maps each dropped name to the name under which the tensor is stored.
 
     Args:
         model: A torch module.
         filename: As for `save_file`.
         metadata: As for `save_file`.
-        force_contiguous: Store tensors of other strides as contiguous copies. If false, they are a
-            ValueError.
+        force_contiguous: Store non-contiguous tensors as contiguous copies. If false, such a tensor
+            raises a ValueError.
 
     Raises:
-        RuntimeError: If none of the tensors that share memory covers all of it.
+        RuntimeError: If none of the tensors that share memory covers all of the shared memory.
         ValueError, UnsupportedError: As `save_file`.
 
     Example:

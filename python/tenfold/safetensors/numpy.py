@@ -26,8 +26,8 @@ def save_file(
 ) -> None:
     """Saves arrays into one file, atomically, as `safetensors.numpy.save_file` does.
 
-    Arrays that share memory are stored once each; big-endian ones are converted; arrays that are
-    not C-contiguous are stored in C order.
+    Arrays that share memory are stored separately; big-endian arrays are converted; arrays that
+    are not C-contiguous are stored in C order.
 
     Args:
         tensor_dict: numpy arrays by name.
@@ -35,8 +35,8 @@ def save_file(
         metadata: As for `tenfold.safetensors.save_file`.
 
     Raises:
-        ValueError: If `tensor_dict` is no dict of arrays, or `metadata` describes a tree of other
-            tensors.
+        ValueError: If `tensor_dict` is not a dict of arrays, or `metadata` describes a tree of
+            other tensors.
         UnsupportedError: For a dtype that the format does not have.
 
     Example:
@@ -97,7 +97,7 @@ def load(data: bytes) -> dict[str, Any]:
         dict[str, numpy.ndarray]: In the order of their bytes.
 
     Raises:
-        CorruptFileError: If they are not safetensors file.
+        CorruptFileError: If the bytes are not a safetensors file.
 
     Example:
         >>> load(save({"x": np.ones(2)}))["x"]

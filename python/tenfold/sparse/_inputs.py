@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 LAYOUTS = ("csr", "csc", "coo")
-# Entries of rows that are buffered before they are passed to the engine.
+# Number of entries that are buffered before they are passed to the engine.
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 
@@ -40,14 +40,15 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
-    # scipy's own loops trust the arrays; its check may shorten them, which must not change `x`.
+    # scipy's functions do not check indices, so check them here. Its check may shorten the arrays,
+    # which must not change `x`.
     x = copy.copy(x)
     try:
         x.check_format(full_check=True)
     except (ValueError, IndexError) as error:
         raise ValueError(f"{_WHAT}: {error}") from None
     if not x.has_canonical_format:
-        # Also for unsorted rows, which are sorted on the way.
+        # This sorts unsorted rows, too.
         x = x.copy()
         x.sum_duplicates()
     ends, indices = x.indptr, x.indices
@@ -57,7 +58,7 @@ def of_scipy(x: Any) -> Any:
 
 
 def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
-    """The engine's matrix over parts in torch's order; coordinates are coalesced."""
+    """The engine's matrix over component tensors in torch's order; coordinates are coalesced."""
     node = _core.tree({str(i): part for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
 
@@ -154,7 +155,7 @@ def of_coordinates(
     folder: Any,
     progress: Any,
 ) -> Any:
-    """The engine's matrix of coordinates in any order, arrays or iterables of arrays."""
+    """The engine's matrix of entries at coordinates in any order: arrays or iterables of them."""
     into = _Coordinates(shape, layout, duplicates, memory_bytes, folder)
     for chunk in _chunks(rows, cols, values):
         into.add(*chunk)
@@ -224,7 +225,7 @@ class _Rows:
 
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
-    """The values as an array of that dtype. Errors name the row of a value that does not fit."""
+    """Converts values to an array of that dtype. Errors name the row of a value out of range."""
     torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:
@@ -255,7 +256,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises, naming the row, for an element outside the dtype: torch wraps negative ones."""
+    """Raises an error that names the row of an element out of range; torch wraps negative ones."""
     bits = int(dtype.lstrip("uint"))
     low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     for row, value in zip(rows, values, strict=True):
@@ -271,7 +272,7 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
 
 
 def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises, naming the row, for a finite element that became infinite."""
+    """Raises an error that names the row of a finite element that became infinite."""
     for row, value, stored in zip(rows, values, made, strict=True):
         if not cmath.isfinite(stored) and cmath.isfinite(value):
             raise ValueError(
@@ -282,7 +283,7 @@ def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int
 def of_rows(
     rows: Iterable[Any], num_cols: int | None, dtype: Any, folder: Any, progress: Any
 ) -> Any:
-    """The engine's matrix of dicts from column to element."""
+    """The engine's matrix of rows, each a dict from column to element."""
     into = _Rows(num_cols, dtype, folder)
     for row in rows:
         into.add(row)
@@ -305,7 +306,7 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
             f"{_WHAT}: coordinates: expected rows, columns and values of one length, found "
             f"{len(rows)}, {len(cols)} and {len(values)}"
         )
-    # Chunks of a memory map are read sequentially.
+    # Read memory maps in chunks, sequentially.
     step = 1 << 20
     for begin in range(0, max(len(rows), 1), step):
         part = slice(begin, begin + step)
@@ -313,7 +314,7 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
 
 
 def _is_whole(part: Any) -> bool:
-    """An array, or a list of numbers; an iterable of arrays or of lists is not."""
+    """True for an array or a list of numbers, false for an iterable of arrays or of lists."""
     if hasattr(part, "dtype"):
         return True
     if not isinstance(part, (list, tuple)):
@@ -355,16 +356,16 @@ class Growing(Closing):
     def append_rows(self, rows: Any) -> int:
         """Appends rows, atomically for readers that open or `refresh` the matrix afterwards.
 
-        For a csr matrix in a folder, opened with mode ``"r+"``; one process at a time appends. A
-        crash leaves the rows before or after the append; a power failure those of the last
-        `flush`.
+        The matrix must be csr, in a folder, and opened with mode ``"r+"``; one process at a time
+        appends. After a crash the matrix has the rows before or after the append; after a power
+        failure it has those of the last `flush` or `close`.
 
         >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:
         ...     m.append_rows(new_users)
 
         Args:
-            rows: A SparseMatrix, a scipy matrix, a torch sparse tensor, or an iterable of dicts as
-                for `build`; with the same number of columns and dtype.
+            rows: A SparseMatrix, a scipy matrix or a torch sparse tensor with the same number of
+                columns and dtype, or an iterable of dicts as for `build`.
 
         Returns:
             int: The new number of rows.
@@ -392,12 +393,12 @@ class Growing(Closing):
         self._native.flush()
 
     def close(self) -> None:
-        """Calls `flush` and lets another process append. Reading continues; idempotent."""
+        """Calls `flush` and lets another process append. Rows can still be read. Idempotent."""
         if self._path is not None:
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes rows that other processes have appended. Returns itself."""
+        """Includes the rows that other processes have appended, and returns `self`."""
         self._native.refresh()
         self._read()
         return self

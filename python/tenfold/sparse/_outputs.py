@@ -33,7 +33,7 @@ def _silence(torch: Any) -> None:
 
 
 def batch(parts: tuple[Any, ...], layout: str) -> Any:
-    """Converts the engine's result to that of `rows` and `cols`.
+    """Converts the engine's result to the result of `rows` or `cols`.
 
     The engine has checked the indices, so torch does not check them again.
     """
@@ -53,7 +53,7 @@ def batch(parts: tuple[Any, ...], layout: str) -> Any:
 
 
 def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool) -> Any:
-    """The torch tensor over parts that were checked."""
+    """A torch tensor over component arrays whose indices were checked."""
     torch = arrays.import_torch()
     if torch is None:
         raise ImportError("to_torch: expected torch, found none; pip install torch, or to_scipy()")
@@ -88,7 +88,7 @@ def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool 
         made = cls((values, (indices[0], indices[1])), shape=shape, copy=False)
         made.has_canonical_format = coalesced
         return made
-    # Not through the constructor, which would check all indices and possibly copy them.
+    # Set the attributes: the constructor would check all indices again and possibly copy them.
     ends, indices, values = parts
     made = cls(shape, dtype=values.dtype)
     made.indptr, made.indices, made.data = ends, indices, values

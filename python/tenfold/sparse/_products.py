@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
-# Elements of the products of one block: 64 MiB of float32.
+# Maximum number of elements of the products of one block: 64 MiB of float32.
 _BLOCK_ELEMENTS = 16 << 20
 
 
@@ -58,7 +58,7 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
 
 
 def _entries(matrix: SparseMatrix, count: int) -> Iterator[tuple[Any, Any, Any]]:
-    """Rows, columns and values of at most `count` entries at a time, checked."""
+    """Yields checked rows, columns and values, of at most `count` entries at a time."""
     parts = matrix._arrays()
     kit = _kit(parts[-1])
     rows, cols = matrix.shape
@@ -98,7 +98,7 @@ def _wide(dtype: str) -> str:
 
 
 class _Torch:
-    """The functions that the products need, of torch."""
+    """The functions that products and sums need, with torch."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -130,7 +130,7 @@ class _Torch:
 
 
 class _Numpy:
-    """The same functions, of numpy."""
+    """The same functions, with numpy."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy

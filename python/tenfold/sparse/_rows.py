@@ -36,11 +36,11 @@ class Rows:
         return int(self._shape[0])
 
     def __getitem__(self, index: Any) -> Any:
-        """A dense row, dense rows, or an element.
+        """Returns a dense row, dense rows, dense columns, or an element.
 
         Args:
             index: An int: the row ``[columns]``. A slice, list, int or bool array: rows
-                ``[n, columns]``. Two: ``m[i, j]`` an element, 0-d; ``m[:, cols]`` columns.
+                ``[n, columns]``. A pair: ``m[i, j]`` is an element, 0-d; ``m[:, cols]`` columns.
 
         Raises:
             IndexError: For a row or column that does not exist.
@@ -81,7 +81,7 @@ class Rows:
         return take(_numbers(positions), "dense")[0]
 
     def rows(self, indices: Any, layout: RowsLayout = "dense") -> Any:
-        """Rows in the order of `indices`, copied by one call of the engine.
+        """Copies the rows at `indices`, in their order, in one call of the engine.
 
         Args:
             indices: A slice, a list, an int or bool array of one dimension. Negative ones count
@@ -96,7 +96,7 @@ class Rows:
 
         Raises:
             IndexError: For a row that does not exist.
-            CorruptFileError: If what these rows use is damaged.
+            CorruptFileError: If the end offsets or indices of these rows are damaged.
 
         Example:
             >>> m.rows([5, 9, 5], layout="csr").shape
@@ -105,9 +105,9 @@ class Rows:
         return self._lines(self._native.rows, indices, 0, layout)
 
     def cols(self, indices: Any, layout: RowsLayout = "dense") -> Any:
-        """Columns in the order of `indices`: what ``m[:, indices]`` is in scipy.
+        """Copies the columns at `indices`, in their order, like ``m[:, indices]`` in scipy.
 
-        Fast in layout csc; in the others all indices of the matrix are read.
+        This is fast in layout csc; in other layouts all indices of the matrix are read.
 
         Args:
             indices: As for `rows`.
@@ -128,9 +128,9 @@ class Rows:
         return self._lines(self._native.cols, indices, 1, layout)
 
     def will_need(self, indices: Any) -> None:
-        """Prefetches the pages of these rows of a csr matrix, and does not wait.
+        """Prefetches the pages of these rows of a csr matrix, without waiting.
 
-        A hint for the batch after the next one; `rows` itself prefetches all of its rows at once.
+        Call it for the next batch while the current one is used; `rows` prefetches its own rows.
 
         Args:
             indices: As for `rows`.
@@ -157,23 +157,23 @@ class Rows:
     def batches(
         self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any
     ) -> BatchLoader:
-        """Batches of the rows of a csr matrix, epoch after epoch, made by threads of the engine.
+        """Returns a loader of batches of rows of a csr matrix, prepared by threads of the engine.
 
         >>> for batch in m.batches(256, layout="padded", shuffle=True, seed=7):
         ...     scores = weights[batch["indices"]].mul(batch["values"]).sum(1)
 
         Args:
-            batch_size: Rows a batch.
-            layout: ``"csr"`` or ``"padded"``, as in `rows`.
+            batch_size: Number of rows per batch.
+            layout: ``"csr"`` or ``"padded"``, as for `rows`.
             **options: Options of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
                 prefetch, transform, shuffle_block, ...
 
         Returns:
-            BatchLoader: With its `set_epoch`, `state_dict`, `stats`.
+            BatchLoader: A loader with `set_epoch`, `state_dict`, `stats`.
 
         Raises:
-            TypeError, ValueError: As `BatchLoader`, for an option that makes no sense.
-            ValueError: For another layout of the matrix than csr.
+            TypeError, ValueError: For an invalid option, as for `BatchLoader`.
+            ValueError: If the layout of the matrix is not csr.
         """
         matrix: Any = self  # a SparseMatrix
         return batches(matrix, batch_size, layout, options)
@@ -184,7 +184,7 @@ class Rows:
             return list(self._native.rows(list(indices), "dense")[0])
 
     def __iter__(self) -> Iterator[Any]:
-        # Rows of a few MiB at a time.
+        # Copy rows of a few MiB at a time.
         step = max(1, (4 << 20) // max(1, 8 * self._shape[1]))
         for begin in range(0, len(self), step):
             yield from self[begin : begin + step]
@@ -258,7 +258,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
 
 
 def _made(layout: str, num_cols: int, batch: Any) -> Any:
-    """Converts a batch of the data set to the result of `rows`; torch trusts the columns."""
+    """Converts a batch of the data set to the result of `rows`; checks indices for torch."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
     if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
         raise CorruptFileError(

@@ -50,8 +50,8 @@ class SparseMatrix(Rows, Growing):
     >>> m.rows([5, 900, 5], layout="padded")   # {"indices", "values": [3, longest], "length": [3]}
 
     Layouts are ``"csr"`` (by row), ``"csc"`` (by column) and ``"coo"`` (coordinates: small if most
-    rows are empty). Rows are fast in csr and, with a binary search each, in coo; columns in csc.
-    Other accesses read all indices: convert with `to_layout` first.
+    rows are empty). Reading rows is fast in csr and, with a binary search each, in coo; reading
+    columns is fast in csc. Other accesses read all indices: convert with `to_layout` first.
 
     Indices keep their dtype, int32 or int64. Explicit zeros are kept; the entries of a row are
     sorted by column. A damaged file raises an error and never causes an out-of-bounds read.
@@ -61,14 +61,14 @@ class SparseMatrix(Rows, Growing):
     Args:
         source: A path, in any format that supports sparse tensors, or an opened node of one.
         mode: ``"r"``: the file never changes. ``"r+"``: rows can be appended (`append_rows`).
-        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; sparse rows without torch are
-            scipy matrices. Decided once; pickles keep it.
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; with numpy, sparse rows are
+            scipy matrices. Determined once; pickles keep it.
 
     Raises:
         FileNotFoundError: If the path does not exist.
-        ValueError: If it is not a sparse matrix.
-        CorruptFileError: If its parts contradict each other. Of the indices,
-            only the last end offset is checked here: each call checks those that it uses.
+        ValueError: If `source` is not a sparse matrix.
+        CorruptFileError: If its component tensors contradict each other. Only the last end offset
+            is checked here: each call checks the offsets and indices that it uses.
     """
 
     def __init__(
@@ -108,19 +108,20 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_scipy(cls, x: Any) -> SparseMatrix:
-        """The same matrix, over the same memory if `x` is in csr or csc and canonical.
+        """Returns the same matrix, over the same memory if `x` is csr or csc and canonical.
 
-        Rows are sorted by column and entries of the same coordinate added up, as scipy does it.
+        Otherwise rows are sorted by column and entries with the same coordinate are added, as in
+        scipy.
 
         Args:
-            x: A scipy sparse matrix or array in format csr, csc or coo, which is kept.
+            x: A scipy sparse matrix or array in format csr, csc or coo; the format is kept.
 
         Returns:
             SparseMatrix: In memory; `save` writes it.
 
         Raises:
-            ValueError: For another format, or not two dimensions.
-            UnsupportedError: For a dtype that torch has not.
+            ValueError: For another format, or another number of dimensions than two.
+            UnsupportedError: For a dtype that torch does not have.
 
         Example:
             >>> tenfold.SparseMatrix.from_scipy(m.to_scipy()).save("copy")
@@ -130,17 +131,17 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_torch(cls, tensor: Any) -> SparseMatrix:
-        """The same matrix, over the same memory if `tensor` is csr or csc.
+        """Returns the same matrix, over the same memory if `tensor` is csr or csc.
 
         Args:
-            tensor: Layout sparse_csr, sparse_csc or sparse_coo, which is kept; two dimensions.
-                Coordinates are coalesced.
+            tensor: A tensor of two dimensions in layout sparse_csr, sparse_csc or sparse_coo; the
+                layout is kept. Coordinates are coalesced.
 
         Returns:
             SparseMatrix: In memory; `save` writes it.
 
         Raises:
-            ValueError: For another tensor, and for indices that torch would refuse.
+            ValueError: For another tensor, and for invalid indices.
 
         Example:
             >>> tenfold.SparseMatrix.from_torch(torch.eye(3).to_sparse_csr()).nnz
@@ -170,24 +171,25 @@ class SparseMatrix(Rows, Growing):
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
 
         Args:
-            rows: int32 or int64 ``[nnz]``: an array, a memory map, a list; or an iterable of such
-                pieces, and then `cols` and `values` too, piece by piece of the same length.
-            cols: As `rows`. The indices of the matrix are int32 if these are and all fit.
+            rows: int32 or int64 ``[nnz]``: an array, a memory map or a list; or an iterable of such
+                pieces. Then `cols` and `values` are iterables of pieces of the same lengths.
+            cols: As `rows`. The indices of the matrix are int32 if `rows` and `cols` are int32 and
+                all indices fit.
             values: The elements. Python floats become torch's default dtype.
             shape: (rows, columns).
             layout: Layout of the result.
-            duplicates: ``"sum"``: entries of the same coordinate are added up in the order in which
-                they came. ``"error"``: they are a ValueError that names the coordinate.
-            path: Where the matrix is saved, whole or not at all; None: in memory, or in a file
+            duplicates: ``"sum"``: entries of the same coordinate are added in input order.
+                ``"error"``: they raise a ValueError that names the coordinate.
+            path: Path to which the matrix is saved, atomically; None: in memory, or in a file
                 without a name if it is large.
-            memory_bytes: For entries that are sorted at once, 32 bytes each.
+            memory_bytes: Memory for the entries that are sorted at once, 32 bytes each.
             progress: As for `tenfold.save`.
 
         Returns:
-            SparseMatrix: In memory, or that of `path`, opened to read.
+            SparseMatrix: The matrix in memory, or the one at `path`, opened for reading.
 
         Raises:
-            ValueError: For lengths that differ and for a coordinate outside the shape.
+            ValueError: For lengths that differ, and for a coordinate outside the shape.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown
@@ -217,11 +219,11 @@ class SparseMatrix(Rows, Growing):
         >>> tenfold.SparseMatrix.build(({t: 1.0 for t in doc} for doc in docs), "counts", 50_000)
 
         Args:
-            rows: Dicts from column to element, in any order of columns; an empty one is a row of
+            rows: Dicts from column to element, in any order of columns; an empty dict is a row of
                 zeros.
-            path: Target path; replaced atomically.
-            num_cols: None: one more than the greatest column.
-            dtype: Element type, torch's or numpy's. None: int64 if the elements of the first
+            path: Target path, which is replaced atomically.
+            num_cols: Number of columns. None: one more than the greatest column.
+            dtype: Element type, of torch or numpy. None: int64 if the elements of the first
                 65,536 entries are ints, else float64.
             progress: As for `tenfold.save`.
 
@@ -265,7 +267,7 @@ class SparseMatrix(Rows, Growing):
             Path: `path`.
 
         Raises:
-            UnsupportedError: For a format that holds no sparse tensors.
+            UnsupportedError: For a format without sparse tensors.
 
         Example:
             >>> m.save("copy")
@@ -288,17 +290,17 @@ class SparseMatrix(Rows, Growing):
 
     @property
     def layout(self) -> Layout:
-        """``"csr"``, ``"csc"`` or ``"coo"``."""
+        """The layout: ``"csr"``, ``"csc"`` or ``"coo"``."""
         return self._layout
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self._shape
 
     @property
     def nnz(self) -> int:
-        """Entries that are stored."""
+        """Number of stored entries."""
         return self._nnz
 
     @functools.cached_property
@@ -344,13 +346,13 @@ class SparseMatrix(Rows, Growing):
         return self._arrays()
 
     def to_torch(self) -> Any:
-        """The torch sparse tensor of the same layout, over the same memory.
+        """Returns a torch sparse tensor of the same layout, over the same memory.
 
-        All indices are checked first, once, as torch trusts them. Coordinates of int32 are copied:
-        torch has int64 only.
+        All indices are checked first, once, because torch does not check them. Coordinates of int32
+        are copied, because torch has int64 only.
 
         Raises:
-            CorruptFileError: If an index is not sound.
+            CorruptFileError: If an index is invalid.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
         self._native.check()
@@ -359,14 +361,14 @@ class SparseMatrix(Rows, Growing):
         return _outputs.torch_of(self._layout, parts, self._shape, coalesced)
 
     def to_scipy(self) -> Any:
-        """The scipy matrix of the same layout, over the same memory.
+        """Returns a scipy matrix of the same layout, over the same memory.
 
-        All indices are checked first, once, as scipy trusts them. Writing into it does not change
-        the file.
+        All indices are checked first, once, because scipy does not check them. Writing into the
+        result does not change the file.
 
         Raises:
-            CorruptFileError: If an index is not sound.
-            UnsupportedError: For a dtype that numpy has not.
+            CorruptFileError: If an index is invalid.
+            UnsupportedError: For a dtype that numpy does not have.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
         return _outputs.scipy_of(self._layout, self._parts(), self._shape, coalesced)
@@ -404,8 +406,8 @@ class SparseMatrix(Rows, Growing):
             dense: A torch tensor or numpy array ``[columns]`` or ``[columns, n]``.
 
         Returns:
-            ``[rows]`` or ``[rows, n]`` of the promoted dtype, of the library of `dense`. Memory
-            beyond that does not grow with the matrix.
+            An array of the library of `dense`, ``[rows]`` or ``[rows, n]``, of the promoted dtype.
+            The memory needed besides the result does not grow with the matrix.
 
         Raises:
             ValueError: If the shapes do not fit.
@@ -418,13 +420,13 @@ class SparseMatrix(Rows, Growing):
         return _products.product(self, dense)
 
     def sum(self, axis: int | None = None) -> Any:
-        """Adds elements up, some entries at a time.
+        """Returns sums of elements, in bounded memory.
 
-        Floats are added in float64; integers and bools give int64, as ``torch.sum`` does.
+        Floats are added in float64; integers and bools in int64, as in ``torch.sum``.
 
         Args:
-            axis: 0: the sums of the columns, ``[columns]``. 1: those of the rows, ``[rows]``.
-                None: of all elements, 0-d.
+            axis: 0: the sums of the columns, ``[columns]``. 1: the sums of the rows, ``[rows]``.
+                None: the sum of all elements, 0-d.
 
         Returns:
             A tensor or array, float64 or int64.
@@ -450,7 +452,7 @@ class SparseMatrix(Rows, Growing):
         memory_bytes: int = 256 << 20,
         progress: Progress = None,
     ) -> SparseMatrix:
-        """The same matrix in another layout, in bounded memory.
+        """Converts the matrix to another layout, in bounded memory.
 
         Args:
             layout: ``"csr"``, ``"csc"`` or ``"coo"``.
@@ -509,7 +511,7 @@ class SparseMatrix(Rows, Growing):
 
 
 def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
-    """A matrix in memory of the arrays that its layout has."""
+    """Creates a matrix in memory from the component arrays of its layout."""
     return SparseMatrix._of_native(_inputs.of_parts(layout, parts, shape))
 
 

@@ -41,10 +41,10 @@ class TensorDictBase(TensorLike):
     """A tree of tensors: the methods that TensorDict and LazyStackedTensorDict share.
 
     Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
-    ``_`` change this TensorDict and return it; all others return a new one, which shares the
-    tensors where torch's function of the same name would.
+    ``_`` change this TensorDict and return it. Other methods return a new one, which shares tensors
+    if torch's function of the same name shares memory.
 
-    The methods that torch.Tensor has, too, are in `TensorLike`.
+    Methods that torch.Tensor has as well are in `TensorLike`.
     """
 
     __slots__ = ()
@@ -69,9 +69,9 @@ class TensorDictBase(TensorLike):
     def __getitem__(self, key: Any) -> Any:
         """Returns the entry of a key or path of keys, or rows of an index.
 
-        A key gives a tensor, a node, or the plain value of an entry that is not a tensor. Any other
-        index (int, slice, list, bool or int tensor, ``...``, None, or a tuple of these) selects
-        rows of the batch dimensions of every tensor.
+        A key returns a tensor, a node, or the plain value of an entry that is not a tensor. Any
+        other index (int, slice, list, bool or int tensor, ``...``, None, or a tuple of these)
+        selects rows along the batch dimensions of every tensor.
 
         Raises:
             KeyError: If there is no such key.
@@ -85,7 +85,7 @@ class TensorDictBase(TensorLike):
         return indexing.item(self, key)
 
     def __getitems__(self, index: Any) -> Self:
-        """Returns the rows of a list of positions at once: the hook of torch's DataLoader."""
+        """Returns the rows at a list of positions. torch's DataLoader calls it."""
         return self._rows(index)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -352,7 +352,7 @@ class TensorDictBase(TensorLike):
             include_nested: Also return the paths of keys below nodes, as tuples; they precede
                 the node's own key.
             leaves_only: Omit nodes and values that are not tensors.
-            is_leaf: Decides by class which entries are leaves. Default: tensors.
+            is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
             sort: Sort the keys alphabetically.
 
         Example:
@@ -373,8 +373,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             include_nested: Also the entries below nodes, under tuples of keys.
-            leaves_only: Leave out nodes and values that are not tensors.
-            is_leaf: Decides by class which entries are leaves. Default: tensors.
+            leaves_only: Omit nodes and values that are not tensors.
+            is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
             sort: Sort the keys alphabetically.
 
         Example:
@@ -395,8 +395,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             include_nested: Also the entries below nodes, under tuples of keys.
-            leaves_only: Leave out nodes and values that are not tensors.
-            is_leaf: Decides by class which entries are leaves. Default: tensors.
+            leaves_only: Omit nodes and values that are not tensors.
+            is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
             sort: Sort the keys alphabetically.
 
         Example:
@@ -500,8 +500,9 @@ class TensorDictBase(TensorLike):
             inplace: Write into the tensors of keys that exist.
             non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
             keys_to_update: Only these keys.
-            is_leaf: Decides by class which entries replace a node instead of being merged into it.
-            update_batch_size: Take over the batch size of the other TensorDict.
+            is_leaf: Called with an entry's class; returns whether the entry replaces a node instead
+                of being merged into it.
+            update_batch_size: Set the batch size to that of the other TensorDict.
             ignore_lock: Change this TensorDict even if it is locked.
             **kwargs: More entries.
 
@@ -576,7 +577,7 @@ class TensorDictBase(TensorLike):
             input_dict_or_td: The entries; keys may be paths.
             idx: An index of the batch dimensions.
             clone: Accepted; the values are always copied.
-            non_blocking: Accepted; copies wait.
+            non_blocking: Accepted, but copies are synchronous.
             keys_to_update: Only these keys.
 
         Returns:
@@ -592,7 +593,7 @@ class TensorDictBase(TensorLike):
         return _mapping.update_at_(self, input_dict_or_td, idx, keys_to_update)
 
     def copy_(self, tensordict: Any, non_blocking: bool = False) -> Self:
-        """Writes the values of another TensorDict into these tensors: `update_`.
+        """Writes the values of another TensorDict into these tensors, like `update_`.
 
         Args:
             tensordict: A TensorDict or dict with keys of this one; see `update_`.
@@ -611,7 +612,7 @@ class TensorDictBase(TensorLike):
         return self.update_(tensordict, non_blocking=non_blocking)
 
     def copy_at_(self, tensordict: Any, idx: Any, non_blocking: bool = False) -> Self:
-        """Writes the values of another TensorDict into rows of this one: `update_at_`.
+        """Writes the values of another TensorDict into rows of this one, like `update_at_`.
 
         Args:
             tensordict: A TensorDict or dict with keys of this one.
@@ -725,7 +726,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             *key_sets: Each a list of keys, or a dict from key to new key.
-            inplace: The last TensorDict is this one, without the entries that the others took.
+            inplace: Delete the selected entries from this TensorDict, and return it as the last
+                one.
             default: Value of a key that does not exist.
             strict: If false, ignore keys that do not exist.
             reproduce_struct: Keep all nodes in each TensorDict, also those that become empty.
@@ -782,7 +784,7 @@ class TensorDictBase(TensorLike):
         Args:
             old_key: A key that exists.
             new_key: The new key; nodes on the path are created.
-            safe: If true, refuse to replace an entry at `new_key`.
+            safe: If true, an existing entry at `new_key` is an error.
 
         Returns:
             This TensorDict.
@@ -819,9 +821,9 @@ class TensorDictBase(TensorLike):
         """Returns a TensorDict without nodes: ``{"a": {"b": t}}`` becomes ``{"a.b": t}``.
 
         Args:
-            separator: Between the keys of a path.
+            separator: The string between the keys of a path.
             inplace: Change this TensorDict instead.
-            is_leaf: Decides by class which nodes stay as they are.
+            is_leaf: Called with a node's class; returns whether the node is kept.
 
         Raises:
             KeyError: If two entries would have the same key.
@@ -835,10 +837,10 @@ class TensorDictBase(TensorLike):
     def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
         """Returns a TensorDict with nodes: ``{"a.b": t}`` becomes ``{"a": {"b": t}}``.
 
-        The keys of nodes below stay as they are.
+        The keys in nodes below do not change.
 
         Args:
-            separator: Between the keys of a path.
+            separator: The string between the keys of a path.
             inplace: Change this TensorDict instead.
 
         Raises:
@@ -934,7 +936,8 @@ class TensorDictBase(TensorLike):
             fn: Called with each tensor, and the tensors under the same key of `others`.
             *others: TensorDicts with the same keys.
             batch_size: Batch size of the result. Default: that of this TensorDict.
-            device: Device of the result, which is not moved. Default: that of this TensorDict.
+            device: The `device` attribute of the result; no tensor is moved. Default: that of this
+                TensorDict.
             names: Names of the dimensions. Default: those of this TensorDict, if the batch size is
                 the same.
             inplace: Replace the tensors of this TensorDict by the results.
@@ -943,7 +946,7 @@ class TensorDictBase(TensorLike):
                 `fn` returned nothing but None for the whole tree.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
-            is_leaf: Decides by class which entries `fn` is called with.
+            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
             out: A TensorDict to write the results into.
 
         Returns:
@@ -980,14 +983,14 @@ class TensorDictBase(TensorLike):
             names: Names of the dimensions of the result.
             inplace: Replace the tensors of this TensorDict by the results.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
-            filter_empty: Remove nodes without results; if None, return None for no result at all.
+            filter_empty: Remove nodes without results. If None, return None if there is no result.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
-            is_leaf: Decides by class which entries `fn` is called with.
+            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
             out: A TensorDict to write the results into.
 
         Returns:
-            As of `apply`.
+            As for `apply`.
 
         Example:
             >>> td.named_apply(lambda key, tensor: tensor + len(key), nested_keys=True)["b", "c"]
@@ -1004,7 +1007,7 @@ class TensorDictBase(TensorLike):
         Args:
             fn: Called with each tensor, and the tensors under the same key of `others`.
             *others: TensorDicts with the same keys.
-            **kwargs: Of `apply`.
+            **kwargs: Options of `apply`.
 
         Returns:
             This TensorDict.
@@ -1048,10 +1051,10 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def stack(cls, input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-        """Stacks TensorDicts along a new dimension: `tenfold.stack`.
+        """Stacks TensorDicts along a new dimension, like `tenfold.stack`.
 
         Args:
-            input: The TensorDicts: of one batch size and the same keys.
+            input: TensorDicts with the same batch size and keys.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
 
@@ -1059,7 +1062,7 @@ class TensorDictBase(TensorLike):
             A TensorDict with one batch dimension more.
 
         Raises:
-            RuntimeError: If keys, batch sizes or shapes differ, or there is none.
+            RuntimeError: If keys, batch sizes or shapes differ, or `input` is empty.
 
         Example:
             >>> TensorDict.stack([td, td]).batch_size
@@ -1071,19 +1074,19 @@ class TensorDictBase(TensorLike):
     def lazy_stack(
         cls, input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
     ) -> Any:
-        """Stacks TensorDicts without copying: `tenfold.lazy_stack`.
+        """Stacks TensorDicts without copying, like `tenfold.lazy_stack`.
 
         Args:
             input: The TensorDicts, of as many batch dimensions; keys and shapes may differ.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
-            **kwargs: Of `tenfold.lazy_stack`.
+            **kwargs: Options of `tenfold.lazy_stack`.
 
         Returns:
             A `LazyStackedTensorDict` over them.
 
         Raises:
-            RuntimeError: If there is none, or the numbers of batch dimensions differ.
+            RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
 
         Example:
             >>> TensorDict.lazy_stack([td, td]).batch_size
@@ -1095,19 +1098,19 @@ class TensorDictBase(TensorLike):
     def maybe_dense_stack(
         cls, input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
     ) -> Any:
-        """Stacks densely if keys and shapes allow it: `tenfold.maybe_dense_stack`.
+        """Stacks densely if keys and shapes allow it, like `tenfold.maybe_dense_stack`.
 
         Args:
             input: The TensorDicts, of as many batch dimensions; keys and shapes may differ.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
-            **kwargs: Of `tenfold.lazy_stack`.
+            **kwargs: Options of `tenfold.lazy_stack`.
 
         Returns:
             A TensorDict if keys and shapes allow it, otherwise a `LazyStackedTensorDict`.
 
         Raises:
-            RuntimeError: If there is none, or the numbers of batch dimensions differ.
+            RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
 
         Example:
             >>> type(TensorDict.maybe_dense_stack([td, td])).__name__
@@ -1117,18 +1120,18 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def cat(cls, input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-        """Concatenates TensorDicts along a batch dimension: `tenfold.cat`.
+        """Concatenates TensorDicts along a batch dimension, like `tenfold.cat`.
 
         Args:
-            input: The TensorDicts: of the same keys; batch sizes may differ along `dim` only.
+            input: TensorDicts with the same keys, whose batch sizes may differ along `dim` only.
             dim: The batch dimension; a negative one counts from the end.
             out: A TensorDict to write the result into.
 
         Returns:
-            A TensorDict with the rows of all.
+            A TensorDict with the rows of all inputs.
 
         Raises:
-            RuntimeError: If there is none, or no such batch dimension.
+            RuntimeError: If `input` is empty, or there is no such batch dimension.
             KeyError: If keys differ.
 
         Example:
@@ -1246,7 +1249,7 @@ class TensorDictBase(TensorLike):
     def to_dict(
         self, *, retain_none: bool = True, convert_tensors: bool = False, tolist_first: bool = False
     ) -> Any:
-        """Returns the tree as plain containers: dicts, or the list or tuple a node was saved from.
+        """Returns the tree as plain containers: dicts, or the container type that was saved.
 
         Args:
             retain_none: If false, omit entries that are None.
@@ -1270,7 +1273,7 @@ class TensorDictBase(TensorLike):
         """Returns lists, nested along the batch dimensions, of dicts.
 
         Args:
-            convert_nodes: If false, lists of TensorDicts.
+            convert_nodes: If false, the lists contain TensorDicts instead of dicts.
             convert_tensors: Convert tensors to numbers and lists of numbers.
             tolist_first: Convert nodes below with more batch dimensions to lists, too.
             as_linked_list: Accepted; the lists are plain lists.
@@ -1302,7 +1305,7 @@ class TensorDictBase(TensorLike):
             names: Names of the batch dimensions.
 
         Returns:
-            TensorDict: The tree; without a batch size it is [].
+            TensorDict: The tree. Its batch size is [] unless an option sets it.
 
         Raises:
             ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`.
@@ -1320,7 +1323,7 @@ class TensorDictBase(TensorLike):
 
         Args:
             input_dict: The entries.
-            **options: Of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
                 ``batch_dims``.
 
         Returns:
@@ -1348,14 +1351,14 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from a dict, named tuple, tuple or dataclass object.
 
         Args:
-            obj: The object; anything else is returned as it is, a list as NonTensorStack.
+            obj: The object; a list becomes a NonTensorStack; other objects are returned unchanged.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_dims: Infer the batch size, with at most this many dimensions.
             device: Move tensors to this device.
             batch_size: The batch size.
 
         Returns:
-            A TensorDict; for anything else, `obj`.
+            A TensorDict; for other objects, `obj`.
 
         Example:
             >>> TensorDict.from_any({"a": {"b": torch.ones(3)}})["a", "b"]
@@ -1375,7 +1378,7 @@ class TensorDictBase(TensorLike):
             TensorDict: An entry for each field.
 
         Raises:
-            TypeError: If it is not an object of a dataclass.
+            TypeError: If `dataclass` is not an object of a dataclass.
 
         Example:
             >>> import dataclasses
@@ -1391,14 +1394,14 @@ class TensorDictBase(TensorLike):
 
         Args:
             named_tuple: The named tuple.
-            **options: Of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
                 ``batch_dims``.
 
         Returns:
             TensorDict: An entry for each field.
 
         Raises:
-            AttributeError: If it is no named tuple.
+            AttributeError: If it is not a named tuple.
 
         Example:
             >>> from collections import namedtuple
@@ -1414,7 +1417,7 @@ class TensorDictBase(TensorLike):
 
         Args:
             obj: The tuple.
-            **options: Of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
                 ``batch_dims``.
 
         Returns:
@@ -1436,7 +1439,7 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, except for fields whose strides are no multiple of
+        The tensors share the array's memory, except for fields whose strides are not a multiple of
         their item size. String fields become plain values.
 
         Args:
@@ -1526,13 +1529,13 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from nested lists, tuples and dicts; `to_pytree` is the inverse.
 
         Args:
-            pytree: The containers; anything else is returned as it is.
+            pytree: The containers; other objects are returned unchanged.
             batch_size: The batch size.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_dims: Infer the batch size, with at most this many dimensions.
 
         Returns:
-            A TensorDict; for anything but containers, `pytree`.
+            A TensorDict; for other objects, `pytree`.
 
         Example:
             >>> TensorDict.from_pytree([torch.zeros(3), {"a": torch.ones(3)}]).to_pytree()
@@ -1718,7 +1721,9 @@ class TensorDictBase(TensorLike):
         preserve_module_state: bool = True,
         memo: Any = None,
     ) -> Self | Any:
-        """Puts these tensors into a module; as a context manager, until the end of the block.
+        """Sets the parameters and buffers of a module to these tensors.
+
+        As a context manager, restores the previous tensors at the end of the block.
 
         Args:
             module: A module with these parameters and buffers.
@@ -1748,7 +1753,7 @@ class TensorDictBase(TensorLike):
 
     @property
     def is_locked(self) -> bool:
-        """True if entries can be neither added, replaced nor deleted; assign to change it."""
+        """True if entries can be neither added, replaced nor deleted. It can be assigned."""
         return bool(self._locked)
 
     @is_locked.setter
@@ -1756,7 +1761,7 @@ class TensorDictBase(TensorLike):
         self.lock_() if locked else self.unlock_()
 
     def lock_(self) -> Self:
-        """Locks this and all nodes below; as a context manager, until the end of the block.
+        """Locks this node and all nodes below; as a context manager, until the end of the block.
 
         Example:
             >>> with td.lock_():
@@ -1767,10 +1772,10 @@ class TensorDictBase(TensorLike):
         return _locking.lock_(self)
 
     def unlock_(self) -> Self:
-        """Unlocks this and all nodes below; as a context manager, until the end of the block.
+        """Unlocks this node and all nodes below; as a context manager, until the end of the block.
 
         Raises:
-            RuntimeError: If it is a node of a locked TensorDict.
+            RuntimeError: If this is a node of a locked TensorDict.
         """
         return _locking.unlock_(self)
 
@@ -1786,12 +1791,12 @@ class TensorDictBase(TensorLike):
         Values that are not tensors are copied to each process.
 
         Raises:
-            RuntimeError: If it is memory-mapped: processes share its files already.
+            RuntimeError: If it is memory-mapped, because processes share its files already.
         """
         return _convert.share_memory_(self)
 
     def is_shared(self) -> bool:
-        """Returns True if it is locked and every tensor is in memory that processes share."""
+        """Returns whether it is locked and every tensor is in memory that processes share."""
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
@@ -1807,35 +1812,36 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Writes every tensor to a file and maps it into this TensorDict.
 
-        It is locked afterwards, and its device is the CPU. The files are those that tensordict
-        writes and opens.
+        This TensorDict is locked afterwards, and its device is the CPU. The files are those that
+        tensordict writes and opens.
 
         Args:
-            prefix: The folder. None: where the tree was saved before, otherwise anonymous memory
-                that processes share.
-            copy_existing: Copy tensors that are mapped from other files. If false they are an
-                error, which prevents copying a large file by accident.
-            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            prefix: The folder. None: the folder to which the tree was saved before, otherwise
+                anonymous memory that processes share.
+            copy_existing: Copy tensors that are mapped from other files. If false, such a tensor
+                is an error, which prevents copying a large file by accident.
+            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
-                returns or raises what this method would have.
+                returns the TensorDict, or raises the error.
             share_non_tensor: Accepted and ignored.
             existsok: If false, an existing file of a tensor is an error.
-            robust_key: False: use keys as file names unchanged, as tensordict before 0.14 did.
-            atomic: None: a new or empty folder appears whole by one rename, an existing one is
-                replaced whole, unless tensors are mapped from it: then only new tensors and
-                metadata are written, each by one rename. True: replace it whole in any case.
-                False: overwrite its files where they are, and remove none.
-            durable: Return only when all data is fsynced.
+            robust_key: If false, use keys as file names unchanged, as tensordict before 0.14 did.
+            atomic: None: a new or empty folder is created by one rename, and an existing one is
+                replaced as a whole. If tensors are mapped from it, only new tensors and metadata
+                are written, each by one rename. True: replace the folder as a whole in any case.
+                False: overwrite its files in place, and remove none.
+            durable: fsync before returning.
 
         Returns:
             This TensorDict, or a future of it.
 
         Raises:
             RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
-                a file exists and `existsok` is false; if the folder holds entries that no metadata
-                names and `atomic` is not False; if it leads through a symlink.
-            UnsupportedError: If a value is not JSON, or a tensor is not dense; names the key.
-            OSError: If the system failed. With `atomic` None or True the old tree is untouched.
+                a file exists and `existsok` is false; if the folder has entries that no metadata
+                names and `atomic` is not False; if a file of the tree is a symlink.
+            UnsupportedError: If a value is not JSON, or a tensor is not dense; the message names
+                the key.
+            OSError: If a system call failed. With `atomic` None or True the old tree is unchanged.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
@@ -1856,29 +1862,30 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Writes every tensor to a file and returns a TensorDict that maps the files.
 
-        This TensorDict stays as it is. Tensors that are already mapped from their place in
-        `prefix` are the same objects in both.
+        This TensorDict does not change. Tensors that are already mapped from their file in
+        `prefix` are the same objects in both TensorDicts.
 
         Args:
-            prefix: The folder, or a ``.tdz`` file. None: where the tree was saved before, or
-                anonymous memory.
+            prefix: The folder, or a ``.tdz`` file. None: the folder to which the tree was saved
+                before, otherwise anonymous memory.
             copy_existing: Copy tensors that are mapped from other files; if false, an error.
-            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
             existsok: If false, an existing file of a tensor is an error.
-            robust_key: False: use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` ends so.
+            robust_key: If false, use keys as file names unchanged.
+            archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` has
+                the suffix.
             compression: For archives: None or ``"deflate"``.
             atomic: How an existing folder is replaced; as for `memmap_`.
-            durable: Return only when all data is fsynced.
+            durable: fsync before returning.
 
         Returns:
-            The files, locked; an archive as `load_memmap` opens it.
+            A locked TensorDict over the files; an archive is opened as by `load_memmap`.
 
         Raises:
             ValueError: If `compression` is given without an archive.
-            RuntimeError, UnsupportedError, OSError: As `memmap_`.
+            RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
             >>> files = td.memmap("saved")
@@ -1907,26 +1914,26 @@ class TensorDictBase(TensorLike):
         """Creates files of zeros for tensors of the same shapes and dtypes, to be written into.
 
         No tensor is read, and new files are sparse: they take no disk space before they are
-        written into. One expanded example prepares a data set far larger than memory. Values that
-        are not tensors are copied.
+        written into. So expanding one example creates a data set that may exceed memory. Values
+        that are not tensors are copied.
 
         Args:
             prefix: As for `memmap`. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
             existsok: If false, an existing file of a tensor is an error.
-            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            robust_key: False: use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``. Default: if `prefix` ends so.
+            robust_key: If false, use keys as file names unchanged.
+            archive: Write one file, a ``.tdz``. Default: if `prefix` ends in it.
             atomic: How an existing folder is replaced; as for `memmap_`.
-            durable: Return only when all data is fsynced.
+            durable: fsync before returning.
 
         Returns:
-            The files, locked.
+            A locked TensorDict over the files.
 
         Raises:
-            RuntimeError, UnsupportedError, OSError: As `memmap_`.
+            RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
             >>> datum = TensorDict({"image": torch.zeros(3, 64, 64, dtype=torch.uint8)})
@@ -1955,27 +1962,27 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Saves the tree with `tenfold.save`: durable, with checksums, in any format.
 
-        If tensors are already mapped from `prefix`, it is `memmap` with ``durable=True``.
+        If tensors are already mapped from `prefix`, it calls `memmap` with ``durable=True``.
 
         Args:
-            prefix: The folder, or a file whose suffix, or ``format=``, names the format.
+            prefix: The folder or file. Its suffix, or ``format=``, selects the format.
             copy_existing: Copy tensors that are mapped from other files; if false, an error.
-            num_threads: Threads that write; 0: ``TENFOLD_NUM_THREADS``, or up to 8.
+            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            robust_key: False: use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``. Default: if `prefix` ends so.
+            robust_key: If false, use keys as file names unchanged.
+            archive: Write one file, a ``.tdz``. Default: if `prefix` ends in it.
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
-            durable: Return only when all data is fsynced.
+            durable: fsync before returning.
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree as it is on disk, locked. Writing into it does not reach the files, whose
+            The saved tree, opened and locked. Writes into it do not reach the files, because their
             checksums would become wrong; `memmap` returns a shared mapping.
 
         Raises:
-            RuntimeError, UnsupportedError, OSError: As `memmap_` and `tenfold.save`.
+            RuntimeError, UnsupportedError, OSError: As for `memmap_` and `tenfold.save`.
 
         Example:
             >>> td.save("run/ckpt").saved_path
@@ -2004,20 +2011,22 @@ class TensorDictBase(TensorLike):
 
         Args:
             prefix: The folder.
-            device: Copy tensors to this device; ``"meta"``: tensors without data, no file is
-                opened. None: tensors stay mapped.
+            device: Copy tensors to this device. ``"meta"``: create tensors without data, without
+                opening a file. None: tensors stay mapped.
             non_blocking: As for ``Tensor.to``.
-            out: A TensorDict to put the entries into; it loses entries that are not in the folder.
+            out: A TensorDict to put the entries into; its other entries are removed.
             robust_key: Accepted; both kinds of file names are read.
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
-            mode: None: writing into a tensor writes into its file, if the file is writable.
-                ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writes, or is an error.
-            num_threads: Ignored: mapping takes no time.
-            allow_pickle: None or False; nothing is ever unpickled.
-            framework: ``"torch"`` or ``"numpy"``: whose tensors they are, as for `tenfold.load`.
+            mode: None: ``"r+"`` if this user may write to the files, else ``"r"``. ``"r"``,
+                ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes into its
+                file.
+            num_threads: Ignored, because mapping is fast.
+            allow_pickle: Must be None or False: nothing is ever unpickled.
+            framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
 
         Returns:
-            An unlocked TensorDict. `memmap_` without arguments locks it and makes it `is_memmap`.
+            An unlocked TensorDict. `memmap_` without arguments locks it, so that `is_memmap` is
+            true.
 
         Raises:
             FileNotFoundError: If `prefix` does not exist.
@@ -2036,15 +2045,15 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def load(cls, prefix: PathLike, *arguments: Any, **options: Any) -> Self:
-        """Opens the tree in a folder: `load_memmap`.
+        """Opens the tree in a folder, like `load_memmap`.
 
         Args:
             prefix: The folder.
-            *arguments: Of `load_memmap`.
-            **options: Of `load_memmap`.
+            *arguments: Arguments of `load_memmap`.
+            **options: Options of `load_memmap`.
 
         Returns:
-            As of `load_memmap`.
+            As for `load_memmap`.
 
         Raises:
             FileNotFoundError, CorruptFileError, ValueError: As of `load_memmap`.
@@ -2066,8 +2075,8 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Replaces the entries of this TensorDict by those of a folder; see `load_memmap`.
 
-        Nodes that exist on both sides stay the same objects. If this TensorDict was `is_memmap`, it
-        is so again, unless `mode` prevents writing through.
+        Nodes with the same path remain the same objects. If `is_memmap` was true, it is true
+        again, unless `mode` prevents writing to the files.
 
         Args:
             prefix: The folder.
@@ -2079,8 +2088,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If it is locked, and not because it is mapped.
-            FileNotFoundError, CorruptFileError: As `load_memmap`.
+            RuntimeError: If this TensorDict is locked, unless only because it is mapped.
+            FileNotFoundError, CorruptFileError: As for `load_memmap`.
 
         Example:
             >>> _ = td.memmap("files")
@@ -2092,7 +2101,7 @@ class TensorDictBase(TensorLike):
         return made
 
     def memmap_refresh_(self, *, allow_pickle: bool | None = None) -> Self:
-        """Reads the folder again, with changes that another process made to its entries.
+        """Reads the metadata of the folder again, with changes that other processes made.
 
         Args:
             allow_pickle: None or False; nothing is ever unpickled.
@@ -2151,14 +2160,14 @@ class TensorDictBase(TensorLike):
             key: As for `make_memmap`.
             tensor: The tensor to copy.
             copy_data: If false, only its shape and dtype are used.
-            existsok: Reuse a file that exists but that no entry names.
+            existsok: Reuse an existing file that belongs to no entry.
             robust_key: As for `memmap`.
 
         Returns:
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As `make_memmap`; if the file exists and `existsok` is false.
+            RuntimeError: As for `make_memmap`; if the file exists and `existsok` is false.
 
         Example:
             >>> files = td.memmap("files")
@@ -2184,7 +2193,7 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As `make_memmap`; if the storage is mapped from another file, or none.
+            RuntimeError: As for `make_memmap`; if the storage is mapped from another file, or none.
 
         Example:
             >>> files = td.memmap("files")
@@ -2203,12 +2212,12 @@ class TensorDictBase(TensorLike):
 
     @property
     def saved_path(self) -> Path | None:
-        """The file, or the node's own folder, that this was written to or opened from.
+        """The file, or the node's folder, that this was written to or opened from.
 
         None for anonymous memory.
 
         Raises:
-            AttributeError: If it is not `is_memmap`.
+            AttributeError: If `is_memmap` is false.
         """
         return memmap.saved_path(self)
 
@@ -2229,36 +2238,36 @@ class TensorDictBase(TensorLike):
         return_early: bool = False, use_buffer: bool = False, share_memory: bool = False,
         pin_memory: bool = False, metadata: bool = False,
     ) -> Self:  # fmt: skip
-        """Copies all tensors into one block of memory, of which the result's tensors are views.
+        """Copies all tensors into one block of memory; the result's tensors are views of it.
 
-        Such a tree is pickled, sent and moved to another device as one block. It is locked;
-        unlocking it ends the consolidation. A tree that is consolidated already is returned as it
-        is.
+        Such a tree is pickled, sent and copied to another device as one block. It is locked;
+        unlocking it ends the consolidation. A tree that is consolidated already is returned
+        unchanged.
 
         Args:
-            filename: A file to hold the block, in tensordict's format; it appears whole or not at
-                all. Writing into the tensors of the result writes into the file.
-            num_threads: Threads that copy; 0: this one.
+            filename: A file for the block, in tensordict's format, which is created atomically.
+                Writing into the tensors of the result writes into the file.
+            num_threads: Number of threads that copy; 0: only the calling thread.
             device: Device of a block in memory. Default: that of the tree, otherwise the CPU.
             non_blocking: As for ``Tensor.to``.
-            inplace: Put the views into this TensorDict, and return it.
+            inplace: Replace the tensors of this TensorDict by the views, and return it.
             return_early: With `num_threads` above 1: return a future at once, whose ``result()`` is
                 the TensorDict.
-            use_buffer: With `filename`: the block is in memory; writing into the result does not
-                reach the file.
+            use_buffer: With `filename`: write the file, but keep the block in memory, so that
+                writes into the result do not reach the file.
             share_memory: Use memory that processes share.
             pin_memory: Use pinned memory.
-            metadata: Accepted; the structure of the tree is always kept with the block.
+            metadata: Accepted; the structure of the tree is always stored with the block.
 
         Returns:
             A new TensorDict, unless `inplace`.
 
         Raises:
             RuntimeError: If `filename` is given with a `device` other than the CPU.
-            NotImplementedError: If a tensor is unbatched, or nested other than jagged; if
+            NotImplementedError: If a tensor is unbatched, or nested but not jagged; if
                 `return_early` is given with `use_buffer` or `non_blocking`.
             UnsupportedError: If `filename` is given and tensordict could not read the tree back;
-                names the key. Nothing has been written.
+                the message names the key. Nothing has been written.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
@@ -2284,10 +2293,10 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_consolidated(cls, filename: PathLike) -> Self:
-        """Opens the tree in a file that `consolidate`, or tensordict's, wrote.
+        """Opens the tree in a file that `consolidate` of tenfold or tensordict wrote.
 
-        Its tensors are private views of the file: writing into them changes no file. It is locked
-        if the saved tree was.
+        Its tensors are private views of the file: writing into them does not change the file. The
+        tree is locked if the saved tree was locked.
 
         Args:
             filename: The file.
@@ -2297,7 +2306,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             FileNotFoundError: If the file does not exist.
-            CorruptFileError: If it is damaged, or has another format.
+            CorruptFileError: If the file is damaged, or has another format.
 
         Example:
             >>> _ = TensorDict({"a": torch.zeros(3)}, [3]).consolidate("one.bin")
@@ -2308,9 +2317,9 @@ class TensorDictBase(TensorLike):
         return made
 
     def is_consolidated(self) -> bool:
-        """Returns True if the tensors are views of the one block that `consolidate` created.
+        """Returns whether the tensors are views of the block that `consolidate` created.
 
-        False after the tree was unlocked or an entry was replaced; in-place writes do not matter.
+        False after the tree was unlocked or an entry was replaced, but not after in-place writes.
         """
         return consolidated.is_consolidated(self)
 
@@ -2318,7 +2327,7 @@ class TensorDictBase(TensorLike):
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The meaning of the columns of a data set: a JSON value stored with the root, or None."""
+        """The schema of a data set: a JSON value stored with the root, or None."""
         return _convert.schema(self)
 
     @schema.setter
@@ -2327,7 +2336,7 @@ class TensorDictBase(TensorLike):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The user's metadata of a root: safetensors' ``__metadata__``; assign a dict to change it.
+        """The user's metadata of a root, as in safetensors' ``__metadata__``. It can be assigned.
 
         Raises:
             TypeError: On assignment, if a key or value is not a str.
@@ -2383,7 +2392,7 @@ class TensorDictBase(TensorLike):
         _convert.add_state(self, state, metadata, prefix, keep_vars, flatten)
 
     def _moved_in_one_copy(self, device: Any, non_blocking: bool) -> Self:
-        """A consolidated tree on another device, moved as one block."""
+        """A consolidated tree on another device, to which it is copied as one block."""
         made: Self = consolidated.moved(self, device, non_blocking)
         return made
 

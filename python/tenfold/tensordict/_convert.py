@@ -418,9 +418,9 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
-    """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
+    """Converts the metadata of a state as if tensorclasses were TensorDicts with their fields.
 
-    A tensorclass names its class and all its values in one place; None means no entry.
+    The metadata of a tensorclass has its class and all its values; None means no entry.
     """
     made: dict[str, Any] = {}
     for name, about in metadata.items():
@@ -496,7 +496,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     kept = {key: entry for key, entry in entries.items() if _is_value(entry)}
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
-    # torch puts objects other than tensors into a tree, to describe what happens to each.
+    # torch also creates trees whose leaves are not tensors, to describe an operation on each leaf.
     shapes = _Shapes(tuple(getattr(value, "shape", ())) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 
@@ -657,8 +657,8 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A parameter may be replaced by a plain tensor (that has a graph) and come back: torch's own
-    # __setattr__ would refuse that.
+    # A parameter may be replaced by a plain tensor (with a graph) and restored later. torch's own
+    # __setattr__ would raise an error for that.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)
@@ -677,7 +677,7 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
-    """True for a tensor outside of autograd graphs and transforms (vmap)."""
+    """True for a tensor that is not part of an autograd graph or a transform (vmap)."""
     return not tensor.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
-    """True for the parts of a sparse or jagged tensor, which are returned as the tensor.
+    """True for a node of component tensors that is returned as a sparse or jagged tensor.
 
-    `open` does not convert sparse ones, because that would read all their indices.
+    `open` does not convert sparse tensors, because that would read all their indices.
     """
     if type(node) is not TensorDict or node._kind.name != "sparse":
         return False
@@ -66,17 +66,17 @@ def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
 class TensorDict(TensorDictBase):
     """A node of a tree: ordered keys, each naming a tensor, a value or another node.
 
-    All tensors of a node, and of the nodes below, begin with the dimensions `batch_size`; indexing
-    with anything but keys indexes those dimensions of every tensor.
+    The shapes of all tensors of a node, and of the nodes below, begin with `batch_size`. An index
+    that is not a key indexes these dimensions of every tensor.
 
     Args:
         source: The entries; nested dicts become nodes.
         batch_size: Leading dimensions that all tensors share. Default: none.
-        device: Where tensors are moved to; None leaves them where they are.
+        device: The device to which tensors are moved; None: they are not moved.
         names: A name, or None, for each batch dimension.
-        non_blocking: Accepted; copies between devices wait.
-        lock: Lock it when it is filled.
-        **kwargs: The entries, in the place of `source`.
+        non_blocking: Accepted; copies between devices are synchronous.
+        lock: Lock the TensorDict when it is filled.
+        **kwargs: The entries, instead of `source`.
 
     Raises:
         RuntimeError: If the shape of a tensor does not begin with `batch_size`.
@@ -251,14 +251,14 @@ class TensorDict(TensorDictBase):
         return value
 
     def _with_nested_key(self, error: KeyNotFoundError, key: str) -> KeyNotFoundError:
-        """The error, with the tuple to use if `key` looks like names joined by dots."""
+        """The error for a missing key, with the tuple to use if `key` is names joined by dots."""
         path = tuple(key.split("."))
         if len(path) == 1 or path[0] not in self._key_list():
             return error
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True for the stem of the file's name, if the file holds one value without a name."""
+        """True if the file stores one value without a name, and `key` is the stem of its name."""
         more, opened = self._kind.more, self._opened
         if more is None or more[4:5] != (True,) or opened is None:
             return False
@@ -288,7 +288,7 @@ class TensorDict(TensorDictBase):
         return self._items
 
     def _own(self) -> dict[str, Any]:
-        """The dict of entries, for a change."""
+        """The dict of entries, to be changed."""
         if self._locked:
             check_unlocked(self)
         disk = self._disk
@@ -485,7 +485,7 @@ class TensorDict(TensorDictBase):
     def _simplified(self) -> tuple[Any, ...]:
         disk = self._disk
         if disk is not None and not disk.changed:
-            # Entries that Python holds already may have been written to.
+            # Use the entries that Python has loaded, because they may have been written to.
             held = self._items.items()
             return (
                 "native",
@@ -553,11 +553,11 @@ def reopen(
         node = node_of(node)
         members = getattr(node, "tensordicts", None)
         node = node._entry(key) if members is None else members[int(key)]
-    return node_of(node)  # a tensorclass is created by the function named in its pickle
+    return node_of(node)  # the function named in the pickle creates the tensorclass around it
 
 
 register_classes(dense=TensorDict)
-arrays.on_torch(_convert.register)  # torch takes TensorDicts apart as pytrees
+arrays.on_torch(_convert.register)  # lets torch traverse TensorDicts as pytrees
 
 
 def _described(node: Any, shows_damaged: bool) -> dict[str, tuple[Any, ...]]:

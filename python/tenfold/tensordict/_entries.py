@@ -43,10 +43,10 @@ def is_path(key: object) -> bool:
 
 
 def path_of(key: Any) -> tuple[str, ...]:
-    """A key as a path of keys, nested tuples flattened.
+    """Converts a key to a path of keys, with nested tuples flattened.
 
     Raises:
-        KeyError: If it is neither a str nor a tuple of str.
+        KeyError: If the key is neither a str nor a tuple of str.
     """
     if isinstance(key, str):
         return (key,)
@@ -154,7 +154,7 @@ def _is_foreign(cls: type) -> bool:
 
 
 #: The kind of each class of entries.
-# Built-in types are present from the start, because torch.compile cannot iterate over their bases.
+# Built-in types are entered here, because torch.compile cannot iterate over their bases later.
 KINDS: dict[type, int] = _Kinds(
     {ValueRows: VALUE}
     | dict.fromkeys([bool, int, float, complex, str, bytes, list, tuple, dict, type(None)], LEAF)
@@ -184,7 +184,7 @@ def rewrapped(entry: Any, node: Any) -> Any:
 
 
 def written(out: Any, made: Made) -> Made:
-    """`out`, of the class of `made`, with its values written into the tensors."""
+    """Writes the values of `made` into the tensors of `out`; returns `out` as a class of `made`."""
     result: Made = out.update_(made)
     return result
 
@@ -259,7 +259,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 
 
 def _node_entry(key: str, value: Any, node: Any) -> Any:
-    """A node that becomes a child: its batch size, device and names follow its parent's."""
+    """Converts a node to a child: sets its batch size, device and names from its parent."""
     child = node_of(value)
     batch_size = node._batch_size
     if child._batch_size[: len(batch_size)] != batch_size:
@@ -297,7 +297,7 @@ def _holds_text(values: list[Any]) -> bool:
 def _array(value: Any) -> Any:
     """Converts `value` to a tensor; None if it is a plain value."""
     if arrays.torch_of(value) is not None:
-        torch = arrays.import_torch()  # now, because torch.compile cannot trace what it registers
+        torch = arrays.import_torch()  # now, because torch.compile cannot trace the registration
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             TENSORS.add(type(value))
         return value

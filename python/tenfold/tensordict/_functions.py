@@ -22,7 +22,7 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
         module: The module.
         as_module: Not supported: there is no TensorDictParams.
         lock: If false, the result is not locked.
-        **options: Of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
+        **options: Options of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
 
     Raises:
         NotImplementedError: If `as_module`.
@@ -36,12 +36,12 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
 
 @set_module("tenfold")
 def from_modules(*modules: Any, **options: Any) -> Any:
-    """Stacks the parameters of modules of one architecture: `TensorDict.from_modules`.
+    """Stacks the parameters of modules of one architecture, like `TensorDict.from_modules`.
 
     Args:
         *modules: The modules.
-        **options: Of `TensorDict.from_modules`: ``lock``, ``use_state_dict``, ``lazy_stack``,
-            ``expand_identical``.
+        **options: ``lock``, ``use_state_dict``, ``lazy_stack`` and ``expand_identical`` of
+            `TensorDict.from_modules`.
 
     Returns:
         TensorDict: With a batch dimension of the number of modules.
@@ -59,12 +59,12 @@ def from_modules(*modules: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def from_dict(d: Any, **options: Any) -> Any:
-    """Creates a TensorDict from nested dicts: `TensorDict.from_dict`.
+    """Creates a TensorDict from nested dicts, like `TensorDict.from_dict`.
 
     Args:
         d: The entries.
-        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-            ``batch_dims``.
+        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+            `TensorDict.from_dict`.
 
     Returns:
         TensorDict: The tree.
@@ -81,15 +81,15 @@ def from_dict(d: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def from_any(obj: Any, **options: Any) -> Any:
-    """Creates a TensorDict from a dict, named tuple, tuple or dataclass: `TensorDict.from_any`.
+    """Creates a TensorDict from a dict, (named) tuple or dataclass, like `TensorDict.from_any`.
 
     Args:
-        obj: The object; anything else is returned as it is, a list as NonTensorStack.
-        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-            ``batch_dims``.
+        obj: The object; a list becomes a NonTensorStack; other objects are returned unchanged.
+        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+            `TensorDict.from_dict`.
 
     Returns:
-        A TensorDict; for anything else, `obj`.
+        A TensorDict; for other objects, `obj`.
 
     Example:
         >>> tenfold.tensordict.from_any({"a": torch.zeros(3)})["a"]
@@ -100,14 +100,14 @@ def from_any(obj: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def from_pytree(pytree: Any, **options: Any) -> Any:
-    """Creates a TensorDict from nested lists, tuples and dicts: `TensorDict.from_pytree`.
+    """Creates a TensorDict from nested lists, tuples and dicts, like `TensorDict.from_pytree`.
 
     Args:
-        pytree: The containers; anything else is returned as it is.
-        **options: Of `TensorDict.from_pytree`: ``batch_size``, ``auto_batch_size``, ``batch_dims``.
+        pytree: The containers; other objects are returned unchanged.
+        **options: ``batch_size``, ``auto_batch_size``, ``batch_dims`` of `TensorDict.from_pytree`.
 
     Returns:
-        A TensorDict; for anything but containers, `pytree`.
+        A TensorDict; for other objects, `pytree`.
 
     Example:
         >>> tenfold.tensordict.from_pytree([torch.zeros(3)]).to_pytree()
@@ -118,18 +118,18 @@ def from_pytree(pytree: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def from_namedtuple(named_tuple: Any, **options: Any) -> Any:
-    """Creates a TensorDict from the fields of a named tuple: `TensorDict.from_namedtuple`.
+    """Creates a TensorDict from the fields of a named tuple, like `TensorDict.from_namedtuple`.
 
     Args:
         named_tuple: The named tuple.
-        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-            ``batch_dims``.
+        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+            `TensorDict.from_dict`.
 
     Returns:
         TensorDict: An entry for each field.
 
     Raises:
-        AttributeError: If it is no named tuple.
+        AttributeError: If it is not a named tuple.
 
     Example:
         >>> from collections import namedtuple
@@ -146,8 +146,8 @@ def from_tuple(obj: Any, **options: Any) -> Any:
 
     Args:
         obj: The tuple.
-        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-            ``batch_dims``.
+        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+            `TensorDict.from_dict`.
 
     Returns:
         TensorDict: An entry for each item.
@@ -161,11 +161,11 @@ def from_tuple(obj: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def from_struct_array(struct_array: Any, **options: Any) -> Any:
-    """Creates a TensorDict from a NumPy structured array: `TensorDict.from_struct_array`.
+    """Creates a TensorDict from a NumPy structured array, like `TensorDict.from_struct_array`.
 
     Args:
         struct_array: The array; the tensors share its memory where strides allow it.
-        **options: Of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
+        **options: Options of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
 
     Returns:
         TensorDict: An entry for each field.
@@ -180,7 +180,7 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def fromkeys(keys: Any, value: Any = 0) -> Any:
-    """Creates a TensorDict with one value for every key: `TensorDict.fromkeys`.
+    """Creates a TensorDict with one value for every key, like `TensorDict.fromkeys`.
 
     Args:
         keys: The keys.
@@ -198,19 +198,19 @@ def fromkeys(keys: Any, value: Any = 0) -> Any:
 
 @set_module("tenfold")
 def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
-    """Opens a folder or archive of `TensorDict.memmap`, whose arguments it takes.
+    """Opens a folder or archive of `TensorDict.memmap`, like `TensorDict.load_memmap`.
 
     Args:
         prefix: The folder or ``.tdz`` archive.
         *args: As for `TensorDict.load_memmap`.
-        **options: As there.
+        **options: As for `TensorDict.load_memmap`.
 
     Returns:
         TensorDict: A TensorDict, or an object of the tensorclass, over the mapped files. Writes
             reach the files.
 
     Raises:
-        FileNotFoundError, CorruptFileError, UnsupportedError: As `tenfold.load`.
+        FileNotFoundError, CorruptFileError, UnsupportedError: As for `tenfold.load`.
         ValueError: For a file of another format.
 
     Example:
@@ -223,10 +223,10 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def is_leaf_nontensor(cls: type) -> bool:
-    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are not tensors, too.
+    """An argument for ``keys(is_leaf=...)``: tensors and values that are not tensors are leaves.
 
     Returns:
-        bool: True for all entries but nodes and tensorclasses.
+        bool: True for classes of entries except nodes and tensorclasses.
 
     Example:
         >>> is_leaf = tenfold.tensordict.is_leaf_nontensor
@@ -238,10 +238,10 @@ def is_leaf_nontensor(cls: type) -> bool:
 
 @set_module("tenfold")
 def default_is_leaf(cls: type) -> bool:
-    """For ``keys(is_leaf=...)``: tensors are leaves.
+    """An argument for ``keys(is_leaf=...)``: only tensors are leaves.
 
     Returns:
-        bool: True for tensors.
+        bool: True for classes of tensors.
 
     Example:
         >>> tenfold.tensordict.default_is_leaf(torch.Tensor)

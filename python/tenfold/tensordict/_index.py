@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
     """`index` as a tuple of int, slice, None and arrays, without `...`.
 
-    It then also applies to tensors with more dimensions. Raises IndexError for too many dimensions,
-    and RuntimeError, as tensordict does, where there is no dimension to index.
+    So it also applies to tensors with more dimensions. Raises IndexError for too many dimensions,
+    and RuntimeError, as tensordict does, if there is no dimension to index.
     """
     parts = index if isinstance(index, tuple) else (index,)
     if len(parts) == 1 and type(parts[0]) in _BASIC:
@@ -220,14 +220,15 @@ class IndexPlan:
     """One index of a stack.
 
     Attributes:
-        at_stack: Its part for the stack dimension: an int, an array, or a slice (the full slice if
+        at_stack: The part for the stack dimension: an int, an array, or a slice (the full slice if
             the index has no part for that dimension).
-        inner: Its parts for the members' dimensions, empty if they take all.
-        place: For a slice, the stack dimension in the result; for an array, where the
-            arrays' dimensions begin.
-        moves: The arrays' dimensions would be elsewhere in the members' result.
-        arrays_ndim: The dimensions that the arrays make together, 0 without arrays.
-        is_alone: The part for the stack dimension is the only array.
+        inner: The parts for the members' dimensions; empty if each selects all.
+        place: For a slice, the stack dimension in the result; for an array, the first of the
+            dimensions that result from arrays.
+        moves: True if these dimensions have another position in the results of the members.
+        arrays_ndim: The number of dimensions that result from all arrays together; 0 without
+            arrays.
+        is_alone: True if the part for the stack dimension is the only array.
     """
 
     __slots__ = (

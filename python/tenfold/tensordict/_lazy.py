@@ -1,4 +1,4 @@
-"""`LazyStackedTensorDict`: TensorDicts side by side, stacked on access."""
+"""`LazyStackedTensorDict`: several TensorDicts that are stacked on access."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 class LazyStackedTensorDict(TensorDictBase):
     """A stack of TensorDicts that keeps its members, whose keys and shapes may differ.
 
-    Entries are stacked when they are read, and unbound when they are written. Its keys are those
-    that all members have. A folder stores each member in a subfolder: ``0/``, ``1/``, ...
+    Entries are stacked when they are read, and unbound when they are written. The keys of the stack
+    are those that all members have. A folder stores each member in a subfolder: ``0/``, ``1/``, ...
 
     Args:
-        *tensordicts: The members, of one batch size.
+        *tensordicts: The members, with the same batch size.
         stack_dim: The new batch dimension.
-        stack_dim_name: Its name.
+        stack_dim_name: The name of the new dimension.
 
     Raises:
         RuntimeError: If there is no member, or their numbers of batch dimensions differ.
@@ -96,7 +96,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @classmethod
     def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Self:
-        """A stack of members that fit."""
+        """Creates a stack of members that need not be checked."""
         self = cls.__new__(cls)
         self._use(members, stack_dim, name)
         return self
@@ -142,7 +142,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def is_locked(self) -> bool:
-        """True if it was locked, or all members are; assign to change it."""
+        """True if the stack was locked, or all members are locked. It can be assigned."""
         if self._locked:
             return True
         return bool(self._read) and all(node.is_locked for node in self._nodes())
@@ -153,7 +153,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def _items(self) -> dict[str, Any]:
-        """The members that were read, by the names of their folders."""
+        """The members that Python has loaded, by the names of their folders."""
         return {str(i): member for i, member in enumerate(self._read or ())}
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
@@ -165,11 +165,11 @@ class LazyStackedTensorDict(TensorDictBase):
         """Inserts a TensorDict at `index`.
 
         Args:
-            index: Its position, as of ``list.insert``.
+            index: The position, as for ``list.insert``.
             tensordict: A TensorDict of the batch size of the members.
 
         Raises:
-            TypeError: If it is no TensorDict.
+            TypeError: If it is not a TensorDict.
             ValueError: If its batch size differs.
             RuntimeError: If the stack is locked.
 
@@ -198,7 +198,7 @@ class LazyStackedTensorDict(TensorDictBase):
             tensordict: A TensorDict of the batch size of the members.
 
         Raises:
-            TypeError: If it is no TensorDict.
+            TypeError: If it is not a TensorDict.
             ValueError: If its batch size differs.
             RuntimeError: If the stack is locked.
 
@@ -217,7 +217,7 @@ class LazyStackedTensorDict(TensorDictBase):
             tensordicts: TensorDicts of the batch size of the members.
 
         Raises:
-            TypeError: If it is no TensorDict.
+            TypeError: If it is not a TensorDict.
             ValueError: If its batch size differs.
             RuntimeError: If the stack is locked.
 
@@ -259,10 +259,10 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def batch_size(self) -> Any:
-        """The batch size of the members with the length of the stack; -1 where they differ.
+        """The batch size of the members and the length of the stack; -1 if lengths differ.
 
         Raises:
-            RuntimeError: On assignment of another one: the members would not follow.
+            RuntimeError: On assignment of another batch size, which the members would not have.
         """
         from tenfold._interop import arrays
 
@@ -475,7 +475,7 @@ class LazyStackedTensorDict(TensorDictBase):
     # --- methods that involve every member -------------------------------------------------------
 
     def get(self, key: Any, default: Any = None, **how: Any) -> Any:
-        """The entries of the members, stacked; `default` where a member has none.
+        """Returns the stacked entries of the members; `default` for a member without the entry.
 
         Args:
             key: A str or a tuple of str.
@@ -516,12 +516,12 @@ class LazyStackedTensorDict(TensorDictBase):
         )
 
     def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
-        """Sets every entry; of a stack like this one, member by member. See `TensorDict.update`.
+        """Sets entries; from a stack of the same length, member by member. See `TensorDict.update`.
 
         Args:
             input_dict_or_td: A dict, TensorDict or stack.
-            *args: Of `TensorDict.update`.
-            **options: Of `TensorDict.update`.
+            *args: Arguments of `TensorDict.update`.
+            **options: Options of `TensorDict.update`.
 
         Returns:
             This stack.
@@ -546,8 +546,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             input_dict_or_td: A dict, TensorDict or stack.
-            *args: Of `TensorDict.update`.
-            **options: Of `TensorDict.update`.
+            *args: Arguments of `TensorDict.update`.
+            **options: Options of `TensorDict.update`.
 
         Returns:
             This stack.
@@ -581,7 +581,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             recurse: Copy the tensors; if false, only the nodes are new and tensors are shared.
-            **kwargs: Of ``torch.clone``: ``memory_format=``.
+            **kwargs: Options of ``torch.clone``: ``memory_format=``.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -608,11 +608,11 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """Returns a stack of members without entries; with options a TensorDict of its batch size.
+        """Returns a stack of empty members; with options, an empty TensorDict of its batch size.
 
         Args:
             recurse: Keep the nodes below, emptied too.
-            **options: Of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
+            **options: Options of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -675,7 +675,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return super().rename_key_(old_key, new_key, safe)
         check_unlocked(self)
         self._mark_changed()
-        # One TensorDict may be several members: stack[[0, 0]].
+        # The same TensorDict may be several members, as in stack[[0, 0]].
         for node in {id(node): node for node in self._nodes()}.values():
             node.rename_key_(old_key, new_key, safe)
         return self
@@ -691,9 +691,9 @@ class LazyStackedTensorDict(TensorDictBase):
         """Returns a stack of the members without nodes.
 
         Args:
-            separator: Between the keys of a path.
+            separator: The string between the keys of a path.
             inplace: Change the members of this stack instead.
-            is_leaf: Decides by class which nodes stay as they are.
+            is_leaf: Called with a node's class; returns whether the node is kept.
 
         Raises:
             RuntimeError: If the members have different keys.
@@ -711,7 +711,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """Returns a stack of the members with nodes.
 
         Args:
-            separator: Between the keys of a path.
+            separator: The string between the keys of a path.
             inplace: Change the members of this stack instead.
 
         Raises:
@@ -741,7 +741,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def filter_non_tensor_data(self) -> Self:
-        """The members' tensors only."""
+        """Returns a stack of the members' tensors only."""
         return self._map(lambda node: node.filter_non_tensor_data())
 
     def filter_empty_(self) -> Self:
@@ -998,7 +998,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             *order: All batch dimensions, in the new order.
-            dims: The same as one sequence instead.
+            dims: The order as one sequence instead.
 
         Raises:
             ValueError: If a dimension is missing or occurs twice.
@@ -1075,7 +1075,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
 
     def repeat(self, *repeats: Any, inplace: bool = False) -> Self:
-        """Copies all rows; along the stack dimension it repeats the members.
+        """Repeats all rows; along the stack dimension, the members are repeated.
 
         Args:
             *repeats: A number for each batch dimension.

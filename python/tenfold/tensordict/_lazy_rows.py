@@ -1,6 +1,6 @@
-"""Batch dimensions of a lazy stack. The result is a lazy stack where that is possible.
+"""Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
 
-Each function takes the stack and implements the method of LazyStackedTensorDict of its name.
+Each function implements the method of LazyStackedTensorDict with the same name.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def chosen(stack: Any, rows: Any, at: int) -> Any:
 
 
 def joined(stacks: list[Any], dim: int) -> Any:
-    """`cat` of stacks."""
+    """Implements `cat` for stacks."""
     first = stacks[0]
     at = first.stack_dim
     if dim == at:

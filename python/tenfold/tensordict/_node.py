@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NodeInfo(NamedTuple):
-    """A node as the engine's binding returns and takes it (python/src/node.cpp), field by field."""
+    """The fields of a node, as the engine's binding returns and accepts them (node.cpp)."""
 
     kind: str
     int_keys: bool | dict[str, Any]
@@ -36,11 +36,11 @@ class NodeKind(NamedTuple):
     """Properties that only some nodes have.
 
     Attributes:
-        name: The container type that it was saved from.
-        int_keys: True if its keys were integers, or a dict of keys that were not str, by their
-            str().
+        name: The container type that was saved.
+        int_keys: True if all keys were integers; otherwise a dict of the keys that were not str, by
+            their str(), or False.
         class_name: The name of its tensorclass.
-        schema: Root only: its schema, JSON.
+        schema: Root only: its schema, as JSON.
         metadata: Root only: the user's metadata.
         more: Layout, shape and is_coalesced of a sparse tensor, a module's versions (JSON), and
             whether it is the root of a value without a name.
@@ -69,10 +69,10 @@ class Disk:
 
     Attributes:
         node: The engine's handle.
-        opened: The file or folder that it is part of; None for a tree in the engine's memory.
+        opened: The file or folder of which it is a part; None for a tree in the engine's memory.
         keys_above: The path of keys from its root.
-        whole: True once Python's dict of entries holds every key, in order.
-        changed: True once an entry was set or deleted: the entries of `node` are out of date then.
+        whole: True once Python's dict of entries has every key, in order.
+        changed: True once an entry was set or deleted, so that `node` is out of date.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
@@ -119,14 +119,14 @@ class Opened:
     """One opened file or folder.
 
     Attributes:
-        path: Absolute, as text.
+        path: The absolute path, as a str.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
-        format: As requested; empty: by content.
+        format: The requested format; empty: by content.
         identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
-        keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
-        changed: True once an entry was set or deleted: the file is out of date then.
+        keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.
+        changed: True once an entry was set or deleted, so that the file is out of date.
         closed: True after the `with` block of its root.
     """
 
@@ -181,15 +181,15 @@ _missed: set[str] = set()
 
 
 def register_class(cls: type, name: str = "") -> None:
-    """Makes `cls` the class of what is saved as `name`, by default its own ``str(cls)``.
+    """Registers `cls` for saved objects with the class name `name`, by default ``str(cls)``.
 
-    If several classes have one name, the last wins.
+    If several classes are registered under one name, the last one is used.
     """
     _classes[name or str(cls)] = cls
 
 
 def registered_class(name: str) -> type | None:
-    """The tensorclass that files call `name`, as ``<class 'module.Name'>``."""
+    """The tensorclass that is registered as `name`, such as ``<class 'module.Name'>``."""
     return _classes.get(name)
 
 
@@ -212,7 +212,7 @@ def with_class(node: Any) -> Any:
         _missed.add(kind.class_name)
         warnings.warn(
             f"tensorclass {kind.class_name}: it is not defined here: expected a class of that "
-            "name, found none; its fields come as a TensorDict",
+            "name, found none; its fields are returned as a TensorDict",
             UserWarning,
             stacklevel=2,
         )
@@ -220,9 +220,9 @@ def with_class(node: Any) -> Any:
 
 
 def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
-    """A lazy stack; where its members are of one tensorclass, an object of that class over it.
+    """Wraps a lazy stack in an object of the tensorclass of its members, if they have one.
 
-    `rebuild`: it is a new object, whose ``__post_init__`` runs, and not an existing one.
+    With `rebuild` it is a new object, whose ``__post_init__`` is called.
     """
     classes = {type(member) for member in stack.tensordicts}
     cls: Any = classes.pop() if len(classes) == 1 else None
@@ -233,7 +233,7 @@ def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
 
 
 def opened_stack(stack: Any) -> Any:
-    """As `stacked`, for a stack on disk, whose members are read only if the first has a class."""
+    """Like `stack_with_class`, for a stack on disk; reads members only if the first has a class."""
     node = stack._disk.node
     keys = node.keys()
     first: Any = node.get(keys[0], "r", stack._disk.tied())[0].info() if keys else ("tensordict",)

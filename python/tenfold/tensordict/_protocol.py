@@ -47,7 +47,7 @@ def register_classes(**classes: type) -> None:
 
 
 def dense() -> type[TensorDict]:
-    """The class TensorDict, for modules that it is built on and that cannot import it."""
+    """The class TensorDict, for modules that cannot import it, because it imports them."""
     found: type[TensorDict] = _classes["dense"]
     return found
 
@@ -66,7 +66,7 @@ class Primitives:
     functions of `_ops` build on these operations, and TensorDictBase on the functions.
     """
 
-    if not TYPE_CHECKING:  # the classes have slots or properties for the annotations below
+    if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties
         __slots__ = ()
 
     if TYPE_CHECKING:
@@ -98,27 +98,27 @@ class Primitives:
             ...
 
         def _key_list(self) -> list[str]:
-            """The keys in order, reading nothing."""
+            """The keys in order, without reading entries."""
             ...
 
         def _has(self, key: str) -> bool:
-            """True if there is an entry of that one key."""
+            """True if this node has an entry under that key."""
             ...
 
         def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
-            """(key, "tensor" | "value" | "node", node or description), reading no tensor.
+            """Yields (key, "tensor" | "value" | "node", node or description), reading no tensor.
 
-            With `shows_damaged` an entry that cannot be read is "damaged" or "refused" instead of
-            an error.
+            With `shows_damaged`, the kind of an entry that cannot be read is "damaged" or
+            "refused"; otherwise such an entry raises an error.
             """
             ...
 
         def _put(self, key: str, entry: Any) -> None:
-            """Sets one entry that fits. Raises RuntimeError if the node is locked."""
+            """Sets one entry of a checked shape. Raises RuntimeError if the node is locked."""
             ...
 
         def _put_locked(self, key: str, entry: Any) -> None:
-            """Sets one entry that fits, even if the node is locked."""
+            """Sets one entry of a checked shape, even if the node is locked."""
             ...
 
         def _held(self) -> Iterable[Any]:
@@ -163,14 +163,14 @@ class Primitives:
             ...
 
         def _info(self) -> Any:
-            """The NodeInfo that the engine takes."""
+            """The NodeInfo of this node, for the engine."""
             ...
 
         def _simplified(self) -> tuple[Any, ...]:
-            """The result of `tenfold._interop.objects.simplify` for it."""
+            """The result of `tenfold._interop.objects.simplify` for this node."""
             ...
 
-        # Methods of TensorDictBase that those of TensorLike call.
+        # Methods of TensorDictBase that methods of TensorLike call.
         def update(self, input_dict_or_td: Any = None) -> Self: ...
         def update_(self, input_dict_or_td: Any = None) -> Self: ...
         def filter_empty_(self) -> Self: ...

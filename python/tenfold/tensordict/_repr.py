@@ -27,7 +27,7 @@ def text(td: TensorDictBase) -> str:
 
 
 def html(td: TensorDictBase) -> str:
-    """The same as nested lists, for notebooks; at most 200 entries."""
+    """The repr as nested HTML lists, for notebooks; at most 200 entries."""
     from html import escape
 
     budget = [_MAX_HTML_ENTRIES]
@@ -161,7 +161,7 @@ def _flat(entry: Entry) -> str:
 
 
 def _rendered(entry: Entry, indent: str, used: int, tail: int) -> str:
-    """One line if it fits between `used` columns before and `tail` after it, else one an entry."""
+    """One line, if it fits with `used` columns before and `tail` after, else a line per entry."""
     flat = _flat(entry)
     if isinstance(entry, str) or not entry[1] or used + len(flat) + tail <= _WIDTH:
         return flat

@@ -1,4 +1,4 @@
-"""`TensorLike`: what a TensorDict shares with torch.Tensor, from shapes to arithmetic."""
+"""`TensorLike`: the methods that TensorDict has in common with torch.Tensor."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class TensorLike(Primitives):
     """The methods of a tensor, each applied to every tensor of the tree.
 
-    Dimensions in arguments count batch dimensions only; negative ones count from the end of the
-    batch size. Results share memory where torch's method of the same name does. Methods whose names
-    end in ``_`` change the tensors in place and return this TensorDict.
+    Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
+    batch size. Results share memory if those of torch's method of the same name do. Methods whose
+    names end in ``_`` change the tensors in place and return this TensorDict.
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class TensorLike(Primitives):
     def batch_size(self) -> torch.Size:
         """The leading dimensions that all tensors share; a plain tuple without torch.
 
-        Assign another one to change it; nodes below with fewer dimensions follow.
+        It can be assigned; nodes below with fewer batch dimensions then get the new batch size.
 
         Raises:
             RuntimeError: On assignment, if the shape of a tensor does not begin with it.
@@ -59,7 +59,7 @@ class TensorLike(Primitives):
         """Sets the longest batch size that all tensors share.
 
         Args:
-            batch_dims: The maximal number of dimensions.
+            batch_dims: The maximum number of dimensions.
             keep_compliant_size: Keep the batch size of nodes that have enough dimensions.
 
         Returns:
@@ -122,7 +122,7 @@ class TensorLike(Primitives):
 
     @property
     def names(self) -> list[str | None]:
-        """A name, or None, for each batch dimension; assign a list, or None, to change them.
+        """A name, or None, for each batch dimension. It can be assigned a list or None.
 
         Raises:
             ValueError: On assignment, if a name occurs twice or the number of names is not the
@@ -192,7 +192,7 @@ class TensorLike(Primitives):
         """The device of the tensors if one was set, else None; a str without torch.
 
         Raises:
-            UnsupportedError: If the file names a device that this torch does not know.
+            UnsupportedError: If the file has a device that this torch does not support.
         """
         device: torch.device | None = _shape.device(self)
         return device
@@ -202,7 +202,7 @@ class TensorLike(Primitives):
         raise RuntimeError("device: expected td.to(device), found an assignment")
 
     def clear_device_(self) -> Self:
-        """Removes the device of this and all nodes below; no tensor moves."""
+        """Removes the device of this node and all nodes below; no tensor is moved."""
         return _shape.clear_device_(self)
 
     def auto_device_(self) -> Self:
@@ -261,7 +261,7 @@ class TensorLike(Primitives):
         return _shape.expand_as(self, other)
 
     def broadcast_to(self, shape: Sequence[int]) -> Self:
-        """Expands to a shape: `expand`.
+        """Expands to a shape, like `expand`.
 
         Args:
             shape: The new batch size; -1 keeps a length.
@@ -306,7 +306,7 @@ class TensorLike(Primitives):
         shape: Sequence[int] | None = None,
         size: Sequence[int] | None = None,
     ) -> Self:
-        """Returns another batch size of as many rows, as a view where strides allow it.
+        """Returns a TensorDict with another batch size of as many rows, as a view if possible.
 
         Args:
             *sizes: The new batch size; one length may be -1.
@@ -401,7 +401,7 @@ class TensorLike(Primitives):
         return _shape.transpose(self, dim0, dim1)
 
     def swapaxes(self, axis0: int, axis1: int) -> Self:
-        """Swaps two batch dimensions: `transpose`.
+        """Swaps two batch dimensions, like `transpose`.
 
         Args:
             axis0: A batch dimension.
@@ -420,7 +420,7 @@ class TensorLike(Primitives):
         return self.transpose(axis0, axis1)
 
     def swapdims(self, axis0: int, axis1: int) -> Self:
-        """Swaps two batch dimensions: `transpose`.
+        """Swaps two batch dimensions, like `transpose`.
 
         Args:
             axis0: A batch dimension.
@@ -439,7 +439,7 @@ class TensorLike(Primitives):
         return self.transpose(axis0, axis1)
 
     def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
-        """Moves batch dimensions to other positions: ``torch.movedim``.
+        """Moves batch dimensions to other positions, like ``torch.movedim``.
 
         Args:
             source: One batch dimension, or several.
@@ -458,7 +458,7 @@ class TensorLike(Primitives):
         return _shape.movedim(self, source, destination)
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
-        """Moves batch dimensions to other positions: `movedim`.
+        """Moves batch dimensions to other positions, like `movedim`.
 
         Args:
             source: One batch dimension, or several.
@@ -507,15 +507,15 @@ class TensorLike(Primitives):
         return _shape.squeeze(self, dim)
 
     def atleast_1d(self) -> Self:
-        """Returns at least one batch dimension: ``torch.atleast_1d``."""
+        """Returns a view with at least one batch dimension, like ``torch.atleast_1d``."""
         return self if self._batch_size else self.reshape(1)
 
     def atleast_2d(self) -> Self:
-        """Returns at least two batch dimensions: ``torch.atleast_2d``."""
+        """Returns a view with at least two batch dimensions, like ``torch.atleast_2d``."""
         return _shape.atleast_2d(self)
 
     def atleast_3d(self) -> Self:
-        """Returns at least three batch dimensions: ``torch.atleast_3d``."""
+        """Returns a view with at least three batch dimensions, like ``torch.atleast_3d``."""
         return _shape.atleast_3d(self)
 
     def is_contiguous(self) -> bool:
@@ -557,7 +557,7 @@ class TensorLike(Primitives):
         return _shape.split(self, split_size, dim)
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """Returns at most `chunks` consecutive parts of a batch dimension: ``torch.chunk``.
+        """Returns at most `chunks` consecutive parts of a batch dimension, like ``torch.chunk``.
 
         Args:
             chunks: The number of parts; fewer if there are fewer rows.
@@ -576,7 +576,7 @@ class TensorLike(Primitives):
     def tensor_split(
         self, indices_or_sections: int | Sequence[int] | torch.Tensor, dim: int = 0
     ) -> tuple[Self, ...]:
-        """Returns parts of a batch dimension by number or offsets: ``torch.tensor_split``.
+        """Returns parts of a batch dimension by number or offsets, like ``torch.tensor_split``.
 
         Args:
             indices_or_sections: The number of parts, whose lengths differ by at most 1; or the row
@@ -614,7 +614,7 @@ class TensorLike(Primitives):
         self, dim: int, index: torch.Tensor, out: TensorDictBase | None = None, *,
         inplace: bool = False,
     ) -> Self:  # fmt: skip
-        """Gathers rows along a batch dimension: ``torch.gather``.
+        """Gathers rows along a batch dimension, like ``torch.gather``.
 
         Args:
             dim: The batch dimension.
@@ -636,7 +636,7 @@ class TensorLike(Primitives):
         return _shape.gather(self, dim, index, out, inplace=inplace)
 
     def repeat(self, *repeats: int | Sequence[int], inplace: bool = False) -> Self:
-        """Copies all rows along each batch dimension: ``torch.Tensor.repeat``.
+        """Copies all rows along each batch dimension, like ``torch.Tensor.repeat``.
 
         Args:
             *repeats: A number for each batch dimension.
@@ -656,10 +656,11 @@ class TensorLike(Primitives):
         return _shape.repeat(self, *repeats, inplace=inplace)
 
     def tile(self, dims: int | Sequence[int]) -> Self:
-        """Copies all rows: ``torch.tile``.
+        """Copies all rows, like ``torch.tile``.
 
         Args:
-            dims: A number for each batch dimension, the last one last; missing ones are 1.
+            dims: A number for each batch dimension. If there are fewer numbers, they apply to the
+                last dimensions.
 
         Returns:
             A copy with the rows repeated.
@@ -678,7 +679,7 @@ class TensorLike(Primitives):
         output_size: int | None = None,
         inplace: bool = False,
     ) -> Self:
-        """Repeats each row, its copies adjacent: ``torch.repeat_interleave``.
+        """Repeats each row; copies of a row are adjacent, like ``torch.repeat_interleave``.
 
         Args:
             repeats: The number of copies; an int, or a tensor with one for each row.
@@ -701,7 +702,7 @@ class TensorLike(Primitives):
         )
 
     def flip(self, dims: int | Sequence[int]) -> Self:
-        """Reverses the order of rows along batch dimensions: ``torch.flip``.
+        """Reverses the order of rows along batch dimensions, like ``torch.flip``.
 
         Args:
             dims: One batch dimension, or several.
@@ -719,11 +720,11 @@ class TensorLike(Primitives):
         return _shape.flip(self, dims)
 
     def fliplr(self) -> Self:
-        """Reverses the second batch dimension: `flip`."""
+        """Reverses the second batch dimension, like `flip`."""
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """Reverses the first batch dimension: `flip`."""
+        """Reverses the first batch dimension, like `flip`."""
         return self.flip(0)
 
     def roll(
@@ -733,7 +734,7 @@ class TensorLike(Primitives):
         *,
         inplace: bool = False,
     ) -> Self:
-        """Shifts rows along batch dimensions, wrapping around: ``torch.roll``.
+        """Shifts rows along batch dimensions, wrapping around, like ``torch.roll``.
 
         Args:
             shifts: Positions to shift by, one for each of `dims`.
@@ -753,10 +754,11 @@ class TensorLike(Primitives):
         return _shape.roll(self, shifts, dims, inplace=inplace)
 
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:
-        """Rotates by `k` times 90 degrees in the plane of two batch dimensions: ``torch.rot90``.
+        """Rotates by `k` times 90 degrees in the plane of two dimensions, like ``torch.rot90``.
 
         Args:
-            k: How many times; a negative number rotates from the second dimension to the first.
+            k: Number of rotations; a negative number rotates from the second dimension to the
+                first.
             dims: The two batch dimensions.
 
         Returns:
@@ -906,13 +908,13 @@ class TensorLike(Primitives):
     # "intersection" to drop them; by default different keys are a KeyError.
 
     def add(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
-        """Adds `other`, times `alpha`: ``torch.add``.
+        """Adds `other`, times `alpha`, like ``torch.add``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             alpha: A factor of `other`.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. Default: they are an error.
+                such keys. Default: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -947,14 +949,14 @@ class TensorLike(Primitives):
         return pointwise.scaled_(self, "add", other, alpha)
 
     def sub(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
-        """Subtracts `other`, times `alpha`: ``torch.sub``.
+        """Subtracts `other`, times `alpha`, like ``torch.sub``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
                 keys.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -996,7 +998,7 @@ class TensorLike(Primitives):
                 keys.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1008,13 +1010,13 @@ class TensorLike(Primitives):
         return pointwise.rsub(self, other, alpha, default)
 
     def mul(self, other: Operand, *, default: Any = None) -> Self:
-        """Multiplies by `other`: ``torch.mul``.
+        """Multiplies by `other`, like ``torch.mul``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
                 keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -1048,13 +1050,13 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "mul", other)
 
     def div(self, other: Operand, *, default: Any = None) -> Self:
-        """Divides by `other`: ``torch.div``.
+        """Divides by `other`, like ``torch.div``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
                 keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -1088,13 +1090,13 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "div", other)
 
     def pow(self, other: Operand, *, default: Any = None) -> Self:
-        """Raises to the power `other`: ``torch.pow``.
+        """Raises to the power `other`, like ``torch.pow``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
                 keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -1128,12 +1130,12 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "pow", other)
 
     def maximum(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the greater value: ``torch.maximum``.
+        """Returns the greater value, like ``torch.maximum``.
 
         Args:
             other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1163,12 +1165,12 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op_(self, "maximum", other)
 
     def minimum(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the smaller value: ``torch.minimum``.
+        """Returns the smaller value, like ``torch.minimum``.
 
         Args:
             other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1198,13 +1200,13 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op_(self, "minimum", other)
 
     def clamp_max(self, other: Operand, *, default: Any = None) -> Self:
-        """Limits values to at most `other`: ``torch.clamp_max``.
+        """Limits values to at most `other`, like ``torch.clamp_max``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
                 keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -1238,13 +1240,13 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "clamp_max", other)
 
     def clamp_min(self, other: Operand, *, default: Any = None) -> Self:
-        """Limits values to at least `other`: ``torch.clamp_min``.
+        """Limits values to at least `other`, like ``torch.clamp_min``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
                 keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict with the same keys.
@@ -1278,12 +1280,12 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "clamp_min", other)
 
     def bitwise_and(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the bitwise AND with `other`: ``torch.bitwise_and``.
+        """Returns the bitwise AND with `other`, like ``torch.bitwise_and``.
 
         Args:
             other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1295,12 +1297,12 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op(self, "bitwise_and", other, default)
 
     def logical_and(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the logical AND with `other`: ``torch.logical_and``.
+        """Returns the logical AND with `other`, like ``torch.logical_and``.
 
         Args:
             other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. None: they are an error.
+                such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1312,7 +1314,7 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op(self, "logical_and", other, default)
 
     def mod(self, other: Operand) -> Self:
-        """Returns the remainder of a division, with the sign of `other`: ``torch.remainder``.
+        """Returns the remainder of a division, with the sign of `other`, like ``torch.remainder``.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
@@ -1331,7 +1333,7 @@ class TensorLike(Primitives):
         self, min: Operand | None = None, max: Operand | None = None, *,
         out: TensorDictBase | None = None,
     ) -> Self:  # fmt: skip
-        """Limits every value to two bounds: ``torch.clamp``.
+        """Limits every value to two bounds, like ``torch.clamp``.
 
         Args:
             min: Lower bound: a number, a tensor or a TensorDict. Default: none.
@@ -1351,7 +1353,7 @@ class TensorLike(Primitives):
         return pointwise.clamp(self, min, max, out=out)
 
     def addcmul(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
-        """Returns ``td + value * other1 * other2``: ``torch.addcmul``.
+        """Returns ``td + value * other1 * other2``, like ``torch.addcmul``.
 
         Args:
             other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
@@ -1392,7 +1394,7 @@ class TensorLike(Primitives):
         return self.update_(self.addcmul(other1, other2, value=value))
 
     def addcdiv(self, other1: Operand, other2: Operand, value: float = 1) -> Self:
-        """Returns ``td + value * other1 / other2``: ``torch.addcdiv``.
+        """Returns ``td + value * other1 / other2``, like ``torch.addcdiv``.
 
         Args:
             other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
@@ -1431,11 +1433,11 @@ class TensorLike(Primitives):
         return self.update_(self.addcdiv(other1, other2, value=value))
 
     def lerp(self, end: Operand, weight: Operand) -> Self:
-        """Returns ``td + weight * (end - td)``: ``torch.lerp``.
+        """Returns ``td + weight * (end - td)``, like ``torch.lerp``.
 
         Args:
             end: The values at weight 1: a number, a tensor or a TensorDict of the same keys.
-            weight: A number, a tensor or a TensorDict; 0 gives this TensorDict, 1 gives `end`.
+            weight: A number, a tensor or a TensorDict; 0 returns this TensorDict, 1 returns `end`.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
@@ -1466,7 +1468,7 @@ class TensorLike(Primitives):
         return self.update_(self.lerp(end, weight))
 
     def abs(self) -> Self:
-        """Returns the absolute value of every value: ``torch.abs``."""
+        """Returns the absolute value of every value, like ``torch.abs``."""
         return pointwise.unary(self, "abs")
 
     def abs_(self) -> Self:
@@ -1474,7 +1476,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "abs")
 
     def acos(self) -> Self:
-        """Returns the arc cosine of every value: ``torch.acos``."""
+        """Returns the arc cosine of every value, like ``torch.acos``."""
         return pointwise.unary(self, "acos")
 
     def acos_(self) -> Self:
@@ -1482,7 +1484,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "acos")
 
     def asin(self) -> Self:
-        """Returns the arc sine of every value: ``torch.asin``."""
+        """Returns the arc sine of every value, like ``torch.asin``."""
         return pointwise.unary(self, "asin")
 
     def asin_(self) -> Self:
@@ -1490,7 +1492,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "asin")
 
     def atan(self) -> Self:
-        """Returns the arc tangent of every value: ``torch.atan``."""
+        """Returns the arc tangent of every value, like ``torch.atan``."""
         return pointwise.unary(self, "atan")
 
     def atan_(self) -> Self:
@@ -1498,7 +1500,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "atan")
 
     def ceil(self) -> Self:
-        """Returns the ceiling of every value: ``torch.ceil``."""
+        """Returns the ceiling of every value, like ``torch.ceil``."""
         return pointwise.unary(self, "ceil")
 
     def ceil_(self) -> Self:
@@ -1506,7 +1508,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "ceil")
 
     def cos(self) -> Self:
-        """Returns the cosine of every value: ``torch.cos``."""
+        """Returns the cosine of every value, like ``torch.cos``."""
         return pointwise.unary(self, "cos")
 
     def cos_(self) -> Self:
@@ -1514,7 +1516,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "cos")
 
     def cosh(self) -> Self:
-        """Returns the hyperbolic cosine of every value: ``torch.cosh``."""
+        """Returns the hyperbolic cosine of every value, like ``torch.cosh``."""
         return pointwise.unary(self, "cosh")
 
     def cosh_(self) -> Self:
@@ -1522,7 +1524,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "cosh")
 
     def erf(self) -> Self:
-        """Returns the error function of every value: ``torch.erf``."""
+        """Returns the error function of every value, like ``torch.erf``."""
         return pointwise.unary(self, "erf")
 
     def erf_(self) -> Self:
@@ -1530,7 +1532,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "erf")
 
     def erfc(self) -> Self:
-        """Returns the complementary error function of every value: ``torch.erfc``."""
+        """Returns the complementary error function of every value, like ``torch.erfc``."""
         return pointwise.unary(self, "erfc")
 
     def erfc_(self) -> Self:
@@ -1538,7 +1540,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "erfc")
 
     def exp(self) -> Self:
-        """Returns the exponential of every value: ``torch.exp``."""
+        """Returns the exponential of every value, like ``torch.exp``."""
         return pointwise.unary(self, "exp")
 
     def exp_(self) -> Self:
@@ -1546,7 +1548,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "exp")
 
     def expm1(self) -> Self:
-        """Returns ``exp(x) - 1`` of every value: ``torch.expm1``."""
+        """Returns ``exp(x) - 1`` of every value, like ``torch.expm1``."""
         return pointwise.unary(self, "expm1")
 
     def expm1_(self) -> Self:
@@ -1554,7 +1556,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "expm1")
 
     def floor(self) -> Self:
-        """Returns the floor of every value: ``torch.floor``."""
+        """Returns the floor of every value, like ``torch.floor``."""
         return pointwise.unary(self, "floor")
 
     def floor_(self) -> Self:
@@ -1562,7 +1564,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "floor")
 
     def frac(self) -> Self:
-        """Returns the fractional part of every value: ``torch.frac``."""
+        """Returns the fractional part of every value, like ``torch.frac``."""
         return pointwise.unary(self, "frac")
 
     def frac_(self) -> Self:
@@ -1570,7 +1572,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "frac")
 
     def lgamma(self) -> Self:
-        """Returns ``log(|gamma(x)|)`` of every value: ``torch.lgamma``."""
+        """Returns ``log(|gamma(x)|)`` of every value, like ``torch.lgamma``."""
         return pointwise.unary(self, "lgamma")
 
     def lgamma_(self) -> Self:
@@ -1578,7 +1580,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "lgamma")
 
     def log(self) -> Self:
-        """Returns the natural logarithm of every value: ``torch.log``."""
+        """Returns the natural logarithm of every value, like ``torch.log``."""
         return pointwise.unary(self, "log")
 
     def log_(self) -> Self:
@@ -1586,7 +1588,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "log")
 
     def log10(self) -> Self:
-        """Returns the logarithm to base 10 of every value: ``torch.log10``."""
+        """Returns the logarithm to base 10 of every value, like ``torch.log10``."""
         return pointwise.unary(self, "log10")
 
     def log10_(self) -> Self:
@@ -1594,7 +1596,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "log10")
 
     def log1p(self) -> Self:
-        """Returns ``log(1 + x)`` of every value: ``torch.log1p``."""
+        """Returns ``log(1 + x)`` of every value, like ``torch.log1p``."""
         return pointwise.unary(self, "log1p")
 
     def log1p_(self) -> Self:
@@ -1602,7 +1604,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "log1p")
 
     def log2(self) -> Self:
-        """Returns the logarithm to base 2 of every value: ``torch.log2``."""
+        """Returns the logarithm to base 2 of every value, like ``torch.log2``."""
         return pointwise.unary(self, "log2")
 
     def log2_(self) -> Self:
@@ -1610,7 +1612,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "log2")
 
     def neg(self) -> Self:
-        """Returns the negative of every value: ``torch.neg``."""
+        """Returns the negative of every value, like ``torch.neg``."""
         return pointwise.unary(self, "neg")
 
     def neg_(self) -> Self:
@@ -1618,7 +1620,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "neg")
 
     def reciprocal(self) -> Self:
-        """Returns the reciprocal of every value: ``torch.reciprocal``."""
+        """Returns the reciprocal of every value, like ``torch.reciprocal``."""
         return pointwise.unary(self, "reciprocal")
 
     def reciprocal_(self) -> Self:
@@ -1626,7 +1628,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "reciprocal")
 
     def round(self) -> Self:
-        """Returns the nearest integer of every value: ``torch.round``."""
+        """Returns the nearest integer of every value, like ``torch.round``."""
         return pointwise.unary(self, "round")
 
     def round_(self) -> Self:
@@ -1634,7 +1636,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "round")
 
     def sigmoid(self) -> Self:
-        """Returns the sigmoid of every value: ``torch.sigmoid``."""
+        """Returns the sigmoid of every value, like ``torch.sigmoid``."""
         return pointwise.unary(self, "sigmoid")
 
     def sigmoid_(self) -> Self:
@@ -1642,7 +1644,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "sigmoid")
 
     def sign(self) -> Self:
-        """Returns the sign of every value: ``torch.sign``."""
+        """Returns the sign of every value, like ``torch.sign``."""
         return pointwise.unary(self, "sign")
 
     def sign_(self) -> Self:
@@ -1650,7 +1652,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "sign")
 
     def sin(self) -> Self:
-        """Returns the sine of every value: ``torch.sin``."""
+        """Returns the sine of every value, like ``torch.sin``."""
         return pointwise.unary(self, "sin")
 
     def sin_(self) -> Self:
@@ -1658,7 +1660,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "sin")
 
     def sinh(self) -> Self:
-        """Returns the hyperbolic sine of every value: ``torch.sinh``."""
+        """Returns the hyperbolic sine of every value, like ``torch.sinh``."""
         return pointwise.unary(self, "sinh")
 
     def sinh_(self) -> Self:
@@ -1666,7 +1668,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "sinh")
 
     def sqrt(self) -> Self:
-        """Returns the square root of every value: ``torch.sqrt``."""
+        """Returns the square root of every value, like ``torch.sqrt``."""
         return pointwise.unary(self, "sqrt")
 
     def sqrt_(self) -> Self:
@@ -1674,7 +1676,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "sqrt")
 
     def tan(self) -> Self:
-        """Returns the tangent of every value: ``torch.tan``."""
+        """Returns the tangent of every value, like ``torch.tan``."""
         return pointwise.unary(self, "tan")
 
     def tan_(self) -> Self:
@@ -1682,7 +1684,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "tan")
 
     def tanh(self) -> Self:
-        """Returns the hyperbolic tangent of every value: ``torch.tanh``."""
+        """Returns the hyperbolic tangent of every value, like ``torch.tanh``."""
         return pointwise.unary(self, "tanh")
 
     def tanh_(self) -> Self:
@@ -1690,7 +1692,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "tanh")
 
     def trunc(self) -> Self:
-        """Returns the integer part of every value: ``torch.trunc``."""
+        """Returns the integer part of every value, like ``torch.trunc``."""
         return pointwise.unary(self, "trunc")
 
     def trunc_(self) -> Self:
@@ -1698,23 +1700,23 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "trunc")
 
     def isfinite(self) -> Self:
-        """Returns bool tensors that are true where values are finite: ``torch.isfinite``."""
+        """Returns bool tensors that are true where values are finite, like ``torch.isfinite``."""
         return pointwise.unary(self, "isfinite")
 
     def isnan(self) -> Self:
-        """Returns bool tensors that are true where values are NaN: ``torch.isnan``."""
+        """Returns bool tensors that are true where values are NaN, like ``torch.isnan``."""
         return pointwise.unary(self, "isnan")
 
     def isneginf(self) -> Self:
-        """Returns bool tensors that are true at negative infinity: ``torch.isneginf``."""
+        """Returns bool tensors that are true at negative infinity, like ``torch.isneginf``."""
         return pointwise.unary(self, "isneginf")
 
     def isposinf(self) -> Self:
-        """Returns bool tensors that are true at positive infinity: ``torch.isposinf``."""
+        """Returns bool tensors that are true at positive infinity, like ``torch.isposinf``."""
         return pointwise.unary(self, "isposinf")
 
     def isreal(self) -> Self:
-        """Returns bool tensors that are true where values are real: ``torch.isreal``."""
+        """Returns bool tensors that are true where values are real, like ``torch.isreal``."""
         return pointwise.unary(self, "isreal")
 
     # --- operators -------------------------------------------------------------------------------
@@ -1784,7 +1786,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Sums the values of every tensor: ``torch.sum``.
+        """Sums the values of every tensor, like ``torch.sum``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1811,7 +1813,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the mean: ``torch.mean``.
+        """Returns the mean, like ``torch.mean``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1833,7 +1835,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the mean without NaN: ``torch.nanmean``.
+        """Returns the mean without NaN, like ``torch.nanmean``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1855,7 +1857,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the sum without NaN: ``torch.nansum``.
+        """Returns the sum without NaN, like ``torch.nansum``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1877,7 +1879,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the product: ``torch.prod``.
+        """Returns the product, like ``torch.prod``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1899,7 +1901,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         correction: int = 1, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the standard deviation: ``torch.std``.
+        """Returns the standard deviation, like ``torch.std``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1922,7 +1924,7 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         correction: int = 1, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the variance: ``torch.var``.
+        """Returns the variance, like ``torch.var``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
@@ -1945,14 +1947,14 @@ class TensorLike(Primitives):
         self, q: float | torch.Tensor, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         interpolation: str = "linear", reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the `q`-th quantile: ``torch.quantile``.
+        """Returns the `q`-th quantile, like ``torch.quantile``.
 
         Args:
             q: A number from 0 to 1, or a tensor of them, which adds a leading dimension.
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
-            interpolation: Between two values: "linear", "lower", "higher", "midpoint" or "nearest".
+            interpolation: Between values: "linear", "lower", "higher", "midpoint" or "nearest".
             reduce: If true, reduce all entries together and return one tensor.
 
         Raises:
@@ -1968,7 +1970,7 @@ class TensorLike(Primitives):
         self, dim: int = NOTHING, keepdim: bool = False, *,
         reduce: bool | None = None, return_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the greatest values: of all, or along a batch dimension with their indices.
+        """Returns the greatest of all values, or those along a batch dimension, with their indices.
 
         Args:
             dim: The batch dimension. Default: all values.
@@ -2006,7 +2008,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` comes without `dim`.
+            ValueError: If `keepdim` is given without `dim`.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).min()["a"]
@@ -2026,7 +2028,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` comes without `dim`.
+            ValueError: If `keepdim` is given without `dim`.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amax(0)["a"]
@@ -2046,7 +2048,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` comes without `dim`.
+            ValueError: If `keepdim` is given without `dim`.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amin(0)["a"]
@@ -2110,7 +2112,7 @@ class TensorLike(Primitives):
         return reductions.logsumexp(self, dim, keepdim, out=out)
 
     def softmax(self, dim: int, dtype: torch.dtype | None = None) -> Self:
-        """Returns the softmax along a batch dimension: ``torch.softmax``.
+        """Returns the softmax along a batch dimension, like ``torch.softmax``.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -2194,7 +2196,7 @@ class TensorLike(Primitives):
         """Returns the TensorDict in main memory: `to` with its keywords.
 
         Args:
-            **kwargs: Of `to`: ``non_blocking``.
+            **kwargs: Options of `to`: ``non_blocking``.
 
         Example:
             >>> td.cpu().device
@@ -2207,7 +2209,7 @@ class TensorLike(Primitives):
 
         Args:
             device: The GPU; None: the current one.
-            **kwargs: Of `to`: ``non_blocking``.
+            **kwargs: Options of `to`: ``non_blocking``.
 
         Raises:
             RuntimeError: If torch finds no such GPU.
@@ -2355,7 +2357,7 @@ class TensorLike(Primitives):
         return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
 
     def new_zeros(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns zeros like every tensor, with another batch size: ``Tensor.new_zeros``.
+        """Returns zeros like every tensor, with another batch size, like ``Tensor.new_zeros``.
 
         Args:
             *size: The batch size.
@@ -2372,7 +2374,7 @@ class TensorLike(Primitives):
 
         Args:
             *size: The batch size.
-            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+            **options: Options of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
 
         Example:
             >>> td.new_ones(2, dtype=torch.int64)["a"]
@@ -2385,7 +2387,7 @@ class TensorLike(Primitives):
 
         Args:
             *size: The batch size.
-            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+            **options: Options of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
 
         Example:
             >>> td.new_empty(2)["a"].shape
@@ -2466,14 +2468,14 @@ class TensorLike(Primitives):
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
-        """`expand`; with `shared_below`, one value in a node below stays one value."""
+        """Implements `expand`. With `shared_below`, a single value in a node below stays single."""
         return _shape.expanded(self, wanted, shared_below=shared_below)
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:
         return _shape.reshaped(self, wanted, method)
 
     def _chosen(self, rows: Any, at: int) -> Self:
-        """The rows at these positions along a batch dimension, copied."""
+        """A copy of the rows at these positions along a batch dimension."""
         return _shape.chosen(self, rows, at)
 
     def _compared(self, op: Callable[[Any, Any], Any], other: Any) -> Self:
@@ -2497,14 +2499,14 @@ class TensorLike(Primitives):
         return pointwise.ternary(self, op, first, second)
 
     # --- casts -----------------------------------------------------------------------------------
-    # They are last, because in the class their names hide those of the built-in types.
+    # These methods are last, because in the class their names hide the built-in types.
 
     def bfloat16(self, *, cast_filter: CastFilter | None = None) -> Self:
         """Casts every tensor to bfloat16.
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2520,7 +2522,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2536,7 +2538,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2552,7 +2554,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2568,7 +2570,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2584,7 +2586,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2600,7 +2602,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2616,7 +2618,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2632,7 +2634,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2648,7 +2650,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2664,7 +2666,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2680,7 +2682,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2696,7 +2698,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2712,7 +2714,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2728,7 +2730,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2744,7 +2746,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2760,7 +2762,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2776,7 +2778,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2792,7 +2794,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.
@@ -2808,7 +2810,7 @@ class TensorLike(Primitives):
 
         Args:
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
-                all are.
+                all tensors are cast.
 
         Returns:
             A TensorDict of this dtype; tensors that have it are shared.

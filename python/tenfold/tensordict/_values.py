@@ -83,7 +83,7 @@ class ValueRows:
             if type(plan.at_stack) is slice:
                 made.append(plan.place)
             elif type(plan.at_stack) is not int and plan.place not in made:
-                # The dimensions that arrays produce together: once, however many dimensions they
+                # Arrays produce their dimensions together, once, however many dimensions they
                 # index.
                 made.extend(range(plan.place, plan.place + plan.arrays_ndim))
         return tuple(made)
@@ -100,9 +100,9 @@ class ValueRows:
         return self.unbind(at)[0]
 
     def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
-        """Without several dimensions of length 1.
+        """Removes several dimensions of length 1.
 
-        A stack of one value becomes that value; the other dimensions are reshaped away.
+        A stack of one value becomes that value; other dimensions are removed by a reshape.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -193,14 +193,14 @@ def _regrouped(
     found = flattened_dims(old, new)
     if found is not None:
         first, last = found
-        # The rows of all of these dimensions are stacked along one.
+        # The rows of all merged dimensions are stacked along one dimension.
         kept = [dim for dim in stacked if not first <= dim <= last]
         return (first, *[dim if dim < first else dim - (last - first) for dim in kept])
     found = flattened_dims(new, old)
     if found is not None:
         first, last = found
-        # Split along each of the dimensions except the last, and stack along that. Dimensions of
-        # length 1 may be dropped.
+        # Split along each of the dimensions except the last one, and stack along the last one.
+        # Dimensions of length 1 may be dropped.
         count = last - first if last >= first else len(new) - len(old)
         stacked = tuple(dim for dim in stacked if not first <= dim < first - count)
         kept = [dim if dim < first else dim + count for dim in stacked]
@@ -233,7 +233,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size of the TensorDict that it is part of, or a larger one."""
+        """The batch size of the TensorDict that contains it, or a larger one."""
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -247,7 +247,7 @@ class _Values:
         return len(self._batch_size)
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """This entry of a node whose batch dimensions `change` changes into `batch_size`."""
+        """This entry after `change` changed the batch dimensions of its node to `batch_size`."""
         return self._with(change(self._rows()))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
@@ -264,7 +264,7 @@ class _Values:
         return NonTensorStack._of(values, rows, self.device)
 
     def _valued(self, change: Callable[[Any], Any]) -> Any:
-        """This entry of a node whose tensors change."""
+        """This entry after the tensors of its node have changed."""
         return self
 
     @classmethod
@@ -342,8 +342,8 @@ class NonTensorData(_Values):
 
     Args:
         data: Any value; only JSON values can be saved.
-        batch_size: That of the TensorDict it is part of.
-        device: Kept, without meaning for the value.
+        batch_size: The batch size of the TensorDict that contains it.
+        device: Stored as an attribute; the value is not moved.
 
     Example:
         >>> td = TensorDict({"name": "run"}, batch_size=[2])
@@ -502,10 +502,11 @@ class NonTensorStack(_Values):
         """Creates a stack of nested lists.
 
         Args:
-            values: The lists; those of equal length all through a level are dimensions.
+            values: The lists. A level of nesting whose lists all have the same length is a
+                dimension.
 
         Returns:
-            NonTensorStack: Of as many dimensions as levels have lists of equal length.
+            NonTensorStack: A stack with one dimension for each such level.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -558,7 +559,7 @@ class NonTensorStack(_Values):
         """The value that all rows share.
 
         Raises:
-            AttributeError: If they do not.
+            AttributeError: If rows have different values.
         """
         values = _flattened(self.tolist(), len(self._batch_size))
         if not values or any(value != values[0] for value in values):
@@ -706,13 +707,13 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 @set_module("tenfold")
 def is_non_tensor(value: Any) -> bool:
-    """True for NonTensorData and NonTensorStack, of which it may be an object or the class.
+    """True for NonTensorData and NonTensorStack, and for their objects.
 
     Args:
         value: Any object or class.
 
     Returns:
-        bool: False for tensors and anything else.
+        bool: False for tensors and all other objects.
 
     Example:
         >>> tenfold.tensordict.is_non_tensor(td.set_non_tensor("name", "run").get("name"))
@@ -723,7 +724,7 @@ def is_non_tensor(value: Any) -> bool:
 
 
 def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int, ...]]:
-    """The values of several entries, the positions of each, and the structure of all."""
+    """The values of several entries, the positions in each, and their common structure."""
     values: list[Any] = []
     places = []
     for part in parts:
@@ -799,10 +800,10 @@ def _regular_shape(values: list[Any]) -> tuple[int, ...]:
 
 @set_module("tenfold")
 class UnbatchedTensor:
-    """Marks a tensor as exempt from the batch size of the TensorDict it is put into.
+    """Marks a tensor as exempt from the batch size of the TensorDict that contains it.
 
-    The bytes of a table's strings are one such tensor: indexing the table leaves it whole. A folder
-    keeps such tensors in its sub-folder ``%values``, which tensordict opens separately.
+    An example is the bytes of all strings of a table: indexing the table does not change them. A
+    folder stores such tensors in its sub-folder ``%values``, which tensordict opens separately.
 
     Args:
         data: A tensor or an array of any shape.
@@ -830,15 +831,15 @@ class UnbatchedTensor:
         return self.data
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """This entry of a node whose batch dimensions `change` changes: the same."""
+        """This entry after the batch dimensions of its node have changed: itself."""
         return self
 
     def _valued(self, change: Callable[[Any], Any]) -> UnbatchedTensor:
-        """`change(tensor)`, as unbatched as this."""
+        """An unbatched entry of `change(tensor)`."""
         return UnbatchedTensor(change(self.data))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """The entries of the parts of a node: each has the complete tensor."""
+        """The entries of the parts of a node, each with the complete tensor."""
         return [self] * len(shapes)
 
     @property

@@ -144,7 +144,7 @@ def test_flipped_bit_raises_corrupt_file_error(tmp_path, format) -> None:
 
 
 class Gate:
-    """Lets saves wait, or fail, where they would write."""
+    """Makes saves wait or fail at the point where they would write."""
 
     def __init__(self, monkeypatch) -> None:
         self.open = threading.Event()

@@ -119,7 +119,7 @@ def test_failed_write_task_leaves_no_data(rows, tmp_path) -> None:
 
 
 def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None:
-    """A task that is run again leaves a second part, which the manifest does not list."""
+    """A repeated task leaves a second part, which the manifest does not list."""
     import types
 
     from ray.data.block import BlockAccessor

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def rows(first: int, count: int) -> TensorDict:
-    """Rows whose entries all follow from one number, so that a torn row is detected."""
+    """Returns rows whose entries all follow from one number, so that a torn row is detected."""
     number = torch.arange(first, first + count)
     return TensorDict(
         {
@@ -49,7 +49,7 @@ def rows(first: int, count: int) -> TensorDict:
 
 
 def numbers(batch: TensorDict) -> list[int]:
-    """The numbers of these rows; fails if a row is torn."""
+    """Returns the numbers of these rows. Fails if a row is torn."""
     number = batch["action"]
     assert torch.equal(batch["observation"], number[:, None].float().expand(-1, 3))
     assert torch.equal(batch["next", "observation"], number[:, None].float() + 1)

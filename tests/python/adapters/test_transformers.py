@@ -39,7 +39,7 @@ def flip(path: Path, offset: int | None = None) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A training that was never interrupted: its folder, and the losses by step."""
+    """Runs a training without interruption. Returns its folder and the losses by step."""
     folder = tmp_path_factory.mktemp("whole")
     trainer, losses = make(folder)
     trainer.train()

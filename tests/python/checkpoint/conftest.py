@@ -70,13 +70,13 @@ def groups(tmp_path_factory):
 
 @pytest.fixture
 def run(groups, tmp_path):
-    """Runs a function on that many ranks."""
+    """Returns a function that runs a function of ranks_program.py on a number of ranks."""
     return lambda name, size=2: groups(size).run(tmp_path, name)
 
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """The same on separate processes, for functions in which a rank exits."""
+    """Like `run`, with new processes, for functions in which a rank exits."""
 
     def run(name, size=2):
         ranks = Ranks(tmp_path / "store", size)
@@ -90,7 +90,7 @@ def run_apart(tmp_path):
 
 @pytest.fixture
 def errors(run):
-    """The messages of the errors. Fails unless all ranks raised one of that type."""
+    """Returns the messages of the errors. Fails unless every rank raised an error of the type."""
 
     def errors(name, kind, size=2):
         found = run(name, size)

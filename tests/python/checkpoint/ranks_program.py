@@ -19,7 +19,7 @@ import tenfold
 
 
 def training(seed=0):
-    """The same on all ranks, except for the random numbers."""
+    """Returns a state that is the same on all ranks, except for the state of the random numbers."""
     torch.manual_seed(seed)
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -163,7 +163,7 @@ def unsupported_on_one_rank(folder, rank):
 
 
 class Failing:
-    """A mock of the native manager, one of whose calls fails on one rank."""
+    """A mock of the native manager in which one call fails on one rank."""
 
     def __init__(self, native, name, error):
         self._native, self._name, self._error = native, name, error

@@ -71,7 +71,7 @@ def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model
                 losses.write(json.dumps([step, loss.item().hex()]) + "\n")
                 losses.flush()
                 state["epoch"] = loader.epoch
-                # Ranks must agree on it.
+                # All ranks must have the same value.
                 manager.save(step, state, metrics={"loss": loss.item() if size == 1 else step})
                 if step == num_steps:
                     break

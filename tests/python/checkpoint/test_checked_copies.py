@@ -32,7 +32,7 @@ def objects(value=0.0):
 
 @pytest.fixture
 def large(monkeypatch):
-    """Makes every step count as large."""
+    """Makes the manager treat every step as a large one."""
     monkeypatch.setattr(_restoring, "FULL_CHECK_BYTES", 0)
 
 
@@ -85,7 +85,7 @@ def test_damaged_block_of_a_large_step_restores_the_previous_step(large, tmp_pat
     assert torch.equal(state["model"].weight, objects(1)["model"].weight)
     if format in ("safetensors", "memmap"):
         assert state["first"].num_loads == 2
-    # The step is remembered as damaged: pruning does not count it.
+    # The manager keeps a record of the damaged step, and pruning does not count it.
     assert "verified" not in {s.step: s.kept_by for s in manager.status()}[2]
 
 

@@ -50,7 +50,7 @@ def test_additional_ranks_get_distinct_random_numbers(run):
     restored = run("restore", size=3)
     assert [rank["draws"] for rank in restored[:2]] == [rank["draws"] for rank in saved]
     assert restored[2]["draws"] not in [rank["draws"] for rank in saved]
-    assert "begin anew" in restored[2]["warnings"][0]
+    assert "restart" in restored[2]["warnings"][0]
     assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
 
 
@@ -197,7 +197,7 @@ def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path):
 
 def test_stalled_rank_raises_on_the_others_after_the_timeout(run_apart, tmp_path):
     found = run_apart("standing_still")
-    assert "stood still for 0:00:02" in found[0]["raised"][1]
+    assert "hung for 0:00:02" in found[0]["raised"][1]
     assert steps_in(tmp_path) == [1]
 
 

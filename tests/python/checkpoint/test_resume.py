@@ -37,7 +37,7 @@ def losses(folder):
 
 
 def kill_delayed(process, folder, num_lines, delay_s):
-    """Kills it after it has written that many more lines. Returns False if it exited before."""
+    """Kills the program after `num_lines` more lines. Returns False if it exited before."""
     before = len(losses(folder))
     give_up = time.monotonic() + 300
     while len(losses(folder)) < before + num_lines and process.poll() is None:

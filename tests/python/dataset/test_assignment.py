@@ -13,7 +13,7 @@ from tenfold.dataset._stream import Assignment
 
 
 def all_numbers(assignment: Assignment, rows: list[int]) -> list[int]:
-    """The numbers that all workers of all ranks return, `rows` each."""
+    """Returns the numbers from all workers of all ranks, `rows` numbers from each."""
     return [
         number
         for rank in range(assignment.world_size)

@@ -42,7 +42,7 @@ def columns_of(rows: int) -> dict[str, torch.Tensor]:
 
 
 def train(rank: int, folder: Path) -> None:
-    """One process; saves the gradients of every window, and the rows of a stream."""
+    """Runs in each process: saves the gradients of every window, and the rows of a stream."""
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE
     )
@@ -56,7 +56,7 @@ def train(rank: int, folder: Path) -> None:
 
 
 def gradients_of(rank: int, path: Path, batch_size: int, steps: int) -> list[list[torch.Tensor]]:
-    """As docs/datasets.md does it."""
+    """Accumulates gradients as docs/datasets.md does."""
     model = nn.parallel.DistributedDataParallel(make_model())
     loader = tenfold.BatchLoader(
         path, batch_size, shuffle=True, seed=3, rank=rank, world_size=WORLD_SIZE
@@ -77,7 +77,7 @@ def gradients_of(rank: int, path: Path, batch_size: int, steps: int) -> list[lis
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of two processes, which are started once, because starting takes long."""
+    """Returns the files of two processes, started once for all tests, as starting takes seconds."""
     folder = tmp_path_factory.mktemp("distributed")
     for rows, _, _ in CASES:
         td = tenfold.TensorDict(columns_of(rows), batch_size=[rows])

@@ -73,7 +73,7 @@ DEMO_COLUMNS += ["distance", "flight", "carrier", "tailnum", "origin", "dest"]
 
 
 def flight(generator: random.Random) -> dict[str, object]:
-    """A made-up record of the data package; every 20th lacks what a cancelled flight lacks."""
+    """Returns an invented flight. About 1 of 20 is cancelled and lacks some of the fields."""
     hour, delay = generator.randrange(5, 24), generator.randrange(-10, 60)
     arrival = delay + generator.randrange(-10, 10)
     values = [generator.randrange(1, 13), generator.randrange(1, 29), hour * 100, hour * 100 + 5]
@@ -110,7 +110,7 @@ def test_demo_runs_on_synthetic_flights(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(400)
 def test_two_workers_ingest_two_ranks_train_and_one_goes_on(tmp_path: Path) -> None:
-    """All of examples/with_ray.py but Ray, which `make test-ray` tests."""
+    """Tests examples/with_ray.py without Ray; `make test-ray` tests it with Ray."""
     output = run(
         *(sys.executable, EXAMPLES / "with_ray.py", "--without-ray", "--folder", tmp_path),
         OMP_NUM_THREADS="1",

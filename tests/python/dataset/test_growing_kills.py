@@ -46,7 +46,7 @@ while True:
 
 
 def check(ds: Dataset, kind: str) -> list[int]:
-    """The ids of the rows; fails if a row is torn."""
+    """Returns the ids of the rows. Fails if a row is torn."""
     batch = ds[:]
     ids = batch["id"]
     expected = (ids[:, None] * 3 + torch.arange(500)).to(torch.int32)
@@ -57,7 +57,7 @@ def check(ds: Dataset, kind: str) -> list[int]:
 
 
 class Fork:
-    """A writer; a fork, because torch takes seconds to be imported."""
+    """A writer in a forked process, because a new process takes seconds to import torch."""
 
     def __init__(self, path: Path, kind: str, start: int) -> None:
         read, write = os.pipe()
@@ -76,7 +76,7 @@ class Fork:
         assert self.stdout.readline() == "ready\n"
 
     def kill(self) -> list[str]:
-        """Its output."""
+        """Returns the output of the writer."""
         os.kill(self.pid, signal.SIGKILL)
         printed = self.stdout.read().split()
         os.waitpid(self.pid, 0)
@@ -103,7 +103,7 @@ def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
                 tenfold.create(path, {**schema, "text": "string"})
             else:
                 tenfold.create(path, schema, capacity=capacity)
-        # Each writer takes over what the previous one left.
+        # Each writer continues with the files that the previous writer left.
         writer = Fork(path, kind, end)
         time.sleep(generator.uniform(0.002, 0.08))
         printed = writer.kill()

@@ -29,7 +29,7 @@ def plain(value: Any) -> Any:
 
 
 def values(ds: tenfold.Dataset, name: str = "x") -> list[Any]:
-    """A column, None where it has no value."""
+    """Returns the values of a column, with None for missing values."""
     return [None if not row.get(name + ".valid", True) else plain(row[name]) for row in ds]
 
 

@@ -18,7 +18,7 @@ import torch
 import tenfold
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
-# Each has distinct rows, to identify the one that was ingested last.
+# Each source has distinct rows, which identify the source that was ingested last.
 SOURCES = 3
 
 
@@ -50,7 +50,7 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
 
 
 def killed_after(seconds: float, sources: list[Path], target: Path, start: int) -> int:
-    """How many ingests were done when it was killed, those before `start` included."""
+    """Returns the number of ingests done before the kill, those before `start` included."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -68,7 +68,7 @@ def killed_after(seconds: float, sources: list[Path], target: Path, start: int) 
 
 
 def source_in(target: Path) -> int:
-    """The source of the data set; fails if a row is wrong."""
+    """Returns the source that the data set has the rows of. Fails if a row is wrong."""
     assert tenfold.verify(target).ok
     batch = tenfold.Dataset(target)[:]
     source = int(batch["source"][0])

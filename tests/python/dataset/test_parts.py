@@ -1,4 +1,4 @@
-"""Data sets of parts, as Python and the command line see them."""
+"""Data sets of parts, read by Python and by the command line."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_create_parts_makes_an_empty_dataset(tmp_path) -> None:
     assert tenfold.verify(tmp_path / "ds").ok
     with pytest.raises(FileExistsError):
         tenfold.create_parts(tmp_path / "ds", SCHEMA)
-    # A writer of its own.
+    # Ingest can write a part too.
     tenfold.ingest(rows(9, 12), tmp_path / "ds" / "mine", schema=SCHEMA)
     assert tenfold.commit_parts(tmp_path / "ds", ["mine"])["i"].tolist() == list(range(12))
 
@@ -312,7 +312,7 @@ def write_forever(path: Path, start: int, report: int) -> None:
 
 
 def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None:
-    """As the driver of `tenfold.ray`: it stages parts under a lease, moves and commits them."""
+    """Does what the driver of `tenfold.ray` does: stages parts under a lease, and commits them."""
     path = tmp_path / "ds"
     ds = make(tmp_path, [3, 2], 2)
     staging = path / ".ray-1.tenfold-staging"

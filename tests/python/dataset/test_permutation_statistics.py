@@ -38,7 +38,7 @@ def by_numpy(size: int, seed: int, epoch: int) -> Order:
 
 
 def by_affine_map(size: int, seed: int, epoch: int) -> Order:
-    """A bad shuffle, for the control of the tests themselves."""
+    """A bad shuffle, which the tests must detect: it checks the tests themselves."""
     rng = np.random.default_rng([size, seed, epoch])
     factor = 2 * int(rng.integers(1 << 20)) + 1
     while np.gcd(factor, size) != 1:
@@ -101,7 +101,7 @@ def p_value(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
 
 
 def unlike_numpy(shuffle: Shuffle, size: int, count: int) -> dict[str, float]:
-    """The statistics that distinguish the two, and their p-values."""
+    """Returns the statistics that distinguish two samples of orders, and their p-values."""
     found = sample(shuffle, size, count)
     expected = sample(by_numpy, size, count)
     unlike = {}

@@ -63,7 +63,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(source: Any, path: Path, **options: Any) -> Any:
-    """Type and values of the column "x", and what was promoted; or the row that is wrong."""
+    """Returns the type and values of column "x" and its promotions, or the row with the error."""
     try:
         ds = tenfold.ingest(source, path, durable=False, **options)
     except ValueError as error:

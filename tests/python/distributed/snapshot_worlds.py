@@ -71,7 +71,7 @@ WHOLE = {
 
 
 def state_of(rank: int, size: int, dims: tuple[int, int] = (0, 1), fill: bool = True) -> StateDict:
-    """Each kind of entry: of this rank, of all ranks, and of parts."""
+    """Returns each kind of entry: of this rank only, of all ranks, and in parts."""
     mesh = init_device_mesh("cpu", (size,))
     whole = {key: value if fill else torch.zeros_like(value) for key, value in WHOLE.items()}
     return StateDict(
@@ -496,7 +496,7 @@ def check_full_disk_on_one_rank_keeps_the_old_snapshot() -> None:
     def take(rank: int, size: int) -> None:
         Snapshot.take(path, {"state": StateDict(version=1)}, durable=False)
         if rank == 1:
-            # The system itself refuses to write beyond a limit.
+            # The kernel refuses writes beyond a limit.
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
         state = {"state": StateDict(x=torch.ones(1000), version=2)}
@@ -510,7 +510,7 @@ def check_full_disk_on_one_rank_keeps_the_old_snapshot() -> None:
 
 
 def check_tables_of_single_ranks_are_restored_on_any_rank() -> None:
-    """Each rank has whole tables of its own, as recommenders have."""
+    """Each rank has its own whole tables, as in recommender models."""
     path = FOLDER / "tables"
 
     def table(owner: int, fill: bool) -> Any:
@@ -532,7 +532,7 @@ def check_tables_of_single_ranks_are_restored_on_any_rank() -> None:
         Snapshot(path).restore({"state": state})
         for shard in state[f"t{wanted}"].local_shards():
             assert torch.equal(shard.tensor, numbered(torch.float32, 4, 2) + wanted)
-        # A rank gets all of its own tables, requested or not; other ranks' only if requested.
+        # A rank gets all of its own tables, and a table of another rank only if requested.
         assert sorted(state) == ["all", "t0", "t1"], sorted(state)
         empty = StateDict()
         Snapshot(path).restore({"state": empty})

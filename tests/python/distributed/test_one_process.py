@@ -26,7 +26,7 @@ def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: An
 
 
 def failure(call: Any, *args: Any, **kwargs: Any) -> BaseException:
-    """The error of the only rank."""
+    """Returns the error of the only rank."""
     with pytest.raises(dcp.api.CheckpointException) as caught:
         call(*args, **kwargs)
     error: BaseException = caught.value.failures[0][0]
@@ -82,7 +82,7 @@ def test_values_are_stored_as_plain_data_and_never_unpickled(tmp_path: Path) -> 
 
 
 class Pickling(dcp.DefaultSavePlanner):
-    """A planner that makes bytes of values itself."""
+    """A planner that converts values to bytes itself."""
 
     def transform_object(self, write_item: Any, object: Any) -> Any:
         return super().transform_object(write_item, object)
@@ -159,7 +159,7 @@ def test_the_metadata_of_a_save_are_those_of_torch(tmp_path: Path) -> None:
 
 
 class Doubling(SavePlanner):
-    """A planner of a user's own."""
+    """A planner that a user wrote."""
 
     def lookup_object(self, index: Any) -> Any:
         return 2 * super().lookup_object(index)

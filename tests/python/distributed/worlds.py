@@ -106,7 +106,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
 
 
 def failure_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> CheckpointException:
-    """The exception with which a call of torch.distributed.checkpoint fails."""
+    """Returns the exception that a call of torch.distributed.checkpoint raises."""
     try:
         call(*args, **kwargs)
     except CheckpointException as error:  # a BaseException
@@ -168,7 +168,7 @@ LOADED: dict[str, list[Any]] = {
 
 
 def spread(tensor: torch.Tensor, mesh: Any, placements: list[Any]) -> DTensor:
-    """As distribute_tensor, but without sending: every rank has it all, and gloo lacks dtypes."""
+    """Like distribute_tensor, but sends nothing, as every rank has it all and gloo lacks dtypes."""
     local = tensor
     for dim, placement in enumerate(placements):
         if isinstance(placement, Shard):
@@ -216,7 +216,7 @@ WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
 # If set, a rank is killed in every phase of every layout, else in a sample of them.
 EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
-# Seconds until a rank is said to hang. A background process imports torch anew, which takes minutes
+# Seconds until a rank counts as hung. A background process imports torch anew: it takes minutes
 # on a busy machine at low priority.
 PATIENCE = 1200 if EVERY_FAULT else 180
 LAYOUTS = ("safetensors", "folder", "shards", "torch")
@@ -513,14 +513,17 @@ def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) 
 def expect_after(
     phase: str, path: Path, layout: str, state: Callable[[int], dict[str, Any]]
 ) -> None:
-    """A version is whole: the old one, if it ended before publishing; the next save replaces it."""
+    """Checks that the version is complete, and the next save too.
+
+    It is the old version if the rank died before publishing.
+    """
     assert tenfold.verify(path).ok
     assert tenfold.load(path)["version"] == (2 if phase == "after publishing" else 1), phase
     expect_new(path, layout, state)
 
 
 class DyingWriter(StorageWriter):
-    """Its rank ends in the middle of a call."""
+    """Ends its rank in the middle of a call."""
 
     def __init__(self, path: Path, layout: str, phase: str, dies: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -595,7 +598,7 @@ def check_a_rank_that_dies_leaves_a_whole_version() -> None:
 
 
 def saved_in_another_process(writer: StorageWriter, state: dict[str, Any]) -> None:
-    """As `dcp.save`, in the processes that torch starts for it, one for each rank."""
+    """Like `dcp.save`, in the processes that torch starts for saves, one for each rank."""
     # torch's stager does not copy views.
     copies = {
         key: distribute_tensor(value.full_tensor(), value.device_mesh, value.placements)
@@ -673,7 +676,7 @@ def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
 
 
 class FullDiskWriter(StorageWriter):
-    """Its rank cannot write beyond 16 bytes of a file."""
+    """On its rank, writes to a file beyond 16 bytes fail."""
 
     def __init__(self, path: Path, layout: str, is_full: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -682,7 +685,7 @@ class FullDiskWriter(StorageWriter):
     def write_data(self, plan: Any, planner: Any) -> Any:
         if not self._is_full:
             return super().write_data(plan, planner)
-        # The kernel refuses it; Python ignores the signal.
+        # The kernel refuses the write with an error, because Python ignores SIGXFSZ.
         resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
         try:
             return super().write_data(plan, planner)
@@ -750,7 +753,7 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
     path = FOLDER / "wrong.safetensors"
 
     class NotChecked(SavePlanner):
-        """Without the checks of torch's planner, as other planners may be."""
+        """A planner without the checks of torch's planner, which other planners may lack too."""
 
         def create_global_plan(self, all_plans: Any) -> Any:
             from torch.distributed.checkpoint.default_planner import create_default_global_save_plan

@@ -1,4 +1,4 @@
-"""Keys of every type find their values, and nothing else does."""
+"""Lookups find the values of keys of every type, and nothing for other keys."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_get_many_accepts_keys_of_any_length_and_type(tmp_path, key_type):
 
 
 def _look_up_batches(words, num_batches):
-    """Batches that follow each other, which two threads look up."""
+    """Looks up many batches without a pause, so that the library's helper thread is in use."""
     rng = random.Random(num_batches)
     for _ in range(num_batches):
         asked = [rng.randrange(1200) for _ in range(rng.randrange(300))]
@@ -135,7 +135,7 @@ def test_get_many_accepts_packed_keys(words):
     assert values[:, 0].tolist() == [5.0, 999.0, 0.0]
     assert found.tolist() == [True, True, False]
     packed["offsets"] = torch.tensor([0, 6, 17, 16])
-    with pytest.raises(ValueError, match="numbers that rise from 0 to 16"):
+    with pytest.raises(ValueError, match="ascending offsets from 0 to 16"):
         words.get_many(packed)
     with pytest.raises(TypeError, match='"offsets": expected int64'):
         words.get_many({"values": packed["values"]})

@@ -1,4 +1,4 @@
-"""Keys are added and values changed, while others read."""
+"""Keys are added and values changed while other handles and processes read."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_extend_of_many_items_is_atomic(path):
             (("n5", torch.zeros(3)), "every key once"),
             (("k7", torch.zeros(3)), "not there yet"),
             ((7, torch.zeros(3)), "item 9000: key 7: expected str"),
-            (("x", torch.zeros(4)), "of the items from 8960 on: "),
+            (("x", torch.zeros(4)), "items from 8960: "),
             ("x", "item 9000: expected a pair"),
         ]:
             with pytest.raises(ValueError, match=what):
@@ -143,7 +143,7 @@ def test_update_of_many_items_is_atomic(path):
 
         with pytest.raises(KeyError, match="extend"):
             d.update(pairs(("fresh", torch.zeros(3))))
-        with pytest.raises(ValueError, match="of the items from 11776 on: "):
+        with pytest.raises(ValueError, match="items from 11776: "):
             d.update(pairs(("n0", torch.zeros(4))))
         assert d["n7"].tolist() == d["n8999"].tolist() == [0.0] * 3
         d.update(pairs(("n0", torch.ones(3))))
@@ -165,7 +165,7 @@ def _raising(pairs):
 
 
 def _own_bytes():
-    """Memory of this process, without pages of files, which the system keeps while it has room."""
+    """Returns the memory of this process without pages of files, as the system may drop these."""
     status = open("/proc/self/status").read()  # noqa: SIM115
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 

@@ -16,7 +16,7 @@ nn = torch.nn
 
 @tenfold.register_mapper("test.StateMapperNet")
 class StateMapperNet(nn.Module):
-    """The network of the second example of the question that this answers."""
+    """The network of the second example of the published page (test_published_examples.py)."""
 
     def __init__(self, input_dim, output_dim, hidden_dim=64):
         super().__init__()

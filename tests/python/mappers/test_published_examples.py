@@ -69,7 +69,7 @@ def test_only_the_parameters_of_a_network_are_saved(tmp_path):
     x = torch.rand(3, 100)
     assert loaded_state_mapper(x).equal(state_mapper(x))
 
-    # And without knowing the sizes when loading.
+    # Loading needs no sizes.
     tenfold.register_mapper("page.StateMapperNet")(StateMapperNet)
     config = {"input_dim": 100, "output_dim": 50}
     mapper = tenfold.ModuleStateMapper("page.StateMapperNet", config, state_mapper)
@@ -86,7 +86,7 @@ def test_hierarchy_is_saved_as_json_and_looked_up(tmp_path, monkeypatch):
     loaded_mapper = HierarchicalStateMapper({})
     loaded_mapper.load("hierarchy.json")
 
-    # Its __call__ is `pass`; tenfold's returns values.
+    # The __call__ of the published class is `pass`; that of tenfold returns values.
     assert loaded_mapper(["level1/a", ("level1", "b"), "level2/c"]).tolist() == [1, 2, 3]
     with pytest.raises(KeyError, match=r"no state 'level2/d'.*nearest level .*level2"):
         loaded_mapper("level2/d")

@@ -1,4 +1,4 @@
-"""Files that changed under a mapped tree cause errors that say what was expected, not crashes."""
+"""Files changed under a mapped tree cause errors that name the expectation, not crashes."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Shuffled batches of rows, by threads of the engine."""
+"""Shuffled batches of rows, which threads of the library prepare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are streamed to disk, and rows that are added while others read."""
+"""Rows that are streamed to disk, and rows that are added while other processes read."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import tenfold
 
 @tenfold.tensorclass
 class Sample:
-    """Defined in a module, so that it can be pickled."""
+    """A class at the top level of a module, so that its objects can be pickled."""
 
     x: torch.Tensor
     label: str = "none"
@@ -25,7 +25,7 @@ def sample(rows=4, **fields):
 
 @functools.cache
 def classes(lib):
-    """The classes of a library, by name."""
+    """Returns the test classes made by a library, by name."""
 
     @lib.tensorclass
     class Plain:
@@ -116,7 +116,7 @@ def classes(lib):
 
 
 def plain(lib):
-    """An object with every kind of field."""
+    """Returns an object with every kind of field."""
     cls = classes(lib).Plain
     inner = cls(torch.ones(4, 2), label="inner", batch_size=[4])
     return cls(torch.arange(12.0).reshape(4, 3), inner=inner, info={"a": [1, 2]}, batch_size=[4])

@@ -1,4 +1,4 @@
-"""Puts classes.py, and the comparison with tensordict, where the tests find them."""
+"""Adds the folders of classes.py and of the comparison with tensordict to sys.path."""
 
 import pathlib
 import sys
@@ -7,6 +7,6 @@ import pytest
 
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).parent
-# Append it last: this folder has a conftest.py, too.
+# Appended, not prepended, as this folder also has a conftest.py, which must not be found first.
 sys.path.append(str(HERE))
 sys.path.append(str(HERE.parent / "upstream" / "semantics"))

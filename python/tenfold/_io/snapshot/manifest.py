@@ -38,7 +38,7 @@ class SnapshotMetadata:
 
 @set_module("tenfold")
 class SnapshotEntry(SimpleNamespace):
-    """One entry of the manifest: ``type`` and the members that go with it (``shape``, ...)."""
+    """One entry of the manifest: ``type`` and the members of that type (``shape``, ...)."""
 
     def get_value(self) -> Any:
         """Returns the value of an entry of type int, str, bool, bytes or float."""
@@ -109,7 +109,7 @@ def read_manifest(path: Any) -> dict[str, Any]:
 
 
 def key_of(node: Any, piece: str) -> str:
-    """The key of `node` whose encoding in paths is `text`."""
+    """The key of `node` whose encoding in paths is `piece`."""
     keys: list[str] = node.keys()
     for key in keys:
         if escape(key) == piece:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Groups(NamedTuple):
-    """The ranks of a process group, for calls of the program and for those of threads.
+    """The ranks of a process group, with separate groups for the program and for threads.
 
     Attributes:
         calls: For `take` and `restore`.
@@ -47,8 +47,8 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 def groups_of(pg: Any) -> Groups:
     """The groups of a process group (None: the default one), created at the first call.
 
-    The first call is collective. Uses separate gloo groups: an error of one rank is raised on the
-    others, and a missing rank is an error after a timeout.
+    The first call is collective. It creates separate gloo groups, with which an error of one rank
+    is raised on the others, and a missing rank raises an error after a timeout.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -97,7 +97,7 @@ class Separated:
         self.shards: list[Described] = []
         self.replicated: list[str] = []
         self._escape = escape
-        # Few programs have such tensors; a state is walked for them only there.
+        # Few programs have such tensors; the states of others need not be traversed.
         self.states: dict[str, Any] = self._walk(states, ()) if has_classes() else states
 
     def _walk(self, value: Any, keys: tuple[str, ...]) -> Any:
@@ -167,6 +167,7 @@ def write(
             )
             ranks.run("take: publish", publish)
         finally:
-            # An error keeps this frame: without it the hidden folder would stay as long.
+            # The traceback of an error keeps this frame alive. Release the writers now, so that the
+            # hidden folder is removed.
             writers.clear()
             parts.clear()

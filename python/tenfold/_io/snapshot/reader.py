@@ -19,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Host memory for tensors of another device at a time, unless the budget is smaller.
+# Maximum size in bytes of the host memory through which tensors of other devices are loaded,
+# unless the budget is smaller.
 _GROUP_BYTES = 64 << 20
 
 
@@ -54,7 +55,7 @@ def _is_contiguous(tensor: Any) -> bool:
 
 
 class StateReader:
-    """Rebuilds the state below one node, reading into the tensors of `target` where they fit.
+    """Rebuilds the state below one node, and reads into the tensors of `target` if they fit.
 
     While the containers are built, tensors are only collected; `read` fills all of them at once.
     """
@@ -132,7 +133,7 @@ class StateReader:
         return into
 
     def read(self) -> None:
-        """Fills the collected tensors, without a second copy of any in main memory."""
+        """Fills the collected tensors, without a second copy of a tensor in main memory."""
         direct = [job for job in self._jobs if _is_direct("tensor", job[1])]
         others = [job for job in self._jobs if not _is_direct("tensor", job[1])]
         fill(direct)
@@ -189,7 +190,7 @@ def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
 
 
 def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
-    """The same for a tensor that cannot be filled directly, with a buffer of that size."""
+    """Fills a tensor that cannot be filled directly, through a buffer of `budget_bytes`."""
     _fill_tile(item, tensor.detach(), dtype, 0, budget_bytes)
 
 
@@ -228,7 +229,7 @@ def empty_like(tensor: Any) -> Any:
 
 
 def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
-    """Adds the versions of a module's layers (``_metadata``), which ``load_state_dict`` uses."""
+    """Sets ``_metadata``, the versions of a module's layers, which ``load_state_dict`` uses."""
     state = OrderedDict(made)
     *_, more = node.info()
     if more is not None and more[3] is not None:
@@ -256,7 +257,7 @@ def _contained(node: Any) -> Any:
 
 
 def _meta_tensor(node: Any, path: str) -> Any:
-    """Creates the only kind of opaque node that is supported; others are of unknown classes."""
+    """Creates a tensor of the meta device, the only supported kind of opaque node."""
     made = _contained(node)
     if isinstance(made, Opaque):
         raise UnsupportedError(

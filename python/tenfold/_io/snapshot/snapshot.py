@@ -92,31 +92,31 @@ class Snapshot:
         Tensors are written from where they are; those that share their bytes are stored once.
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
-        if one of them fails, all raise. Each rank has its own entries. Replicated ones are written
-        once, the work spread over the ranks. Each rank writes its
-        part of a DTensor or ShardedTensor.
+        if one of them fails, all raise. Each rank has its own entries. Replicated entries are
+        written once, distributed over the ranks. Each rank writes its part of a DTensor or
+        ShardedTensor.
 
         Args:
             path: The folder, that of rank 0. An existing snapshot is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
             pg: The process group of all ranks that call this. None: the default one.
-            replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
-                of which any number of ranks may restore. States of DistributedDataParallel,
+            replicated: Globs over paths (``"model/**"``) of entries that are the same on all ranks,
+                which any number of ranks may restore. States of DistributedDataParallel,
                 and DTensors that no mesh dimension shards, need not be named.
             storage_options: Accepted as None or ``{}``: folders have none.
-            durable: Return only when the data is on the device.
+            durable: fsync before returning.
             progress: As for `save`.
 
         Returns:
             Snapshot: The one at `path`.
 
         Raises:
-            TypeError: If something in `app_state` has no state.
-            RuntimeError: If there is more than one `RNGState`; if a rank has ended, or does not
+            TypeError: If an object in `app_state` has no ``state_dict()`` or ``load_state_dict()``.
+            RuntimeError: If there is more than one `RNGState`, or a rank has ended or does not
                 answer.
             ValueError: If a replicated entry has another dtype, shape or value on some ranks, or
-                shards overlap or leave elements out.
-            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+                shards overlap or omit elements.
+            UnsupportedError: If an entry cannot be stored; the message names its key. Nothing has
                 been written.
             OSError: If a system call failed. The previous version is unchanged.
 
@@ -141,9 +141,9 @@ class Snapshot:
         *,
         durable: bool = True,
     ) -> PendingSnapshot:
-        """As `take`, but copies the tensors and writes in the background.
+        """Takes a snapshot in the background, from a copy of the state.
 
-        Copies the state before it returns: later changes of the tensors are not in the
+        Copies the state before it returns, so later changes of the tensors are not in the
         snapshot. The copy takes as much memory as the state.
 
         Args:
@@ -158,8 +158,8 @@ class Snapshot:
             PendingSnapshot: ``wait()`` returns the snapshot, or raises the exception of the save.
 
         Raises:
-            TypeError, RuntimeError, UnsupportedError: As `take`, for what is found before the state
-                is copied.
+            TypeError, RuntimeError, UnsupportedError: As for `take`, if the error occurs before the
+                state is copied.
 
         Example:
             >>> pending = Snapshot.async_take("run/snapshot", {"model": model})
@@ -195,9 +195,9 @@ class Snapshot:
 
         Raises:
             TypeError, RuntimeError: As for `take`.
-            KeyError: If the snapshot lacks one of the names; if this rank is none of those that
-                took it, and an entry is neither replicated nor sharded. Nothing has changed.
-            CorruptFileError: If the bytes break the promises of the format.
+            KeyError: If the snapshot lacks one of the names, or an entry belongs to other ranks
+                only, because it is neither replicated nor sharded. Nothing has changed.
+            CorruptFileError: If the bytes violate the format.
 
         Example:
             >>> _ = Snapshot.take("run/snapshot", {"model": model})
@@ -223,8 +223,8 @@ class Snapshot:
             begin,
             lambda _: [[key, isinstance(value, RNGState)] for key, value in app_state.items()],
         )
-        # State dicts may be collective: all ranks come to them in one order. Random numbers are
-        # last, so that restoring others draws none.
+        # State dicts may be collective, so all ranks process them in the same order. Random states
+        # are restored last, because restoring other objects may draw numbers.
         is_random: dict[str, bool] = {}
         for key, random in (pair for pairs in sent for pair in pairs):
             is_random[key] = is_random.get(key, False) or random
@@ -244,7 +244,7 @@ class Snapshot:
         """Reads one entry.
 
         Args:
-            path: As `get_manifest` lists it: ``"0/model/weight"``, the rank first.
+            path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first.
             obj_out: A tensor that is filled; None: a new one.
             memory_budget_bytes: Maximum size of temporary memory.
 
@@ -253,7 +253,7 @@ class Snapshot:
 
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
-            ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
+            ValueError: If `obj_out` has another shape, or a dtype that cannot hold the values.
 
         Example:
             >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
@@ -307,7 +307,7 @@ class Snapshot:
 
         Raises:
             KeyError: If the snapshot has no such key; it is a RuntimeError, too.
-            CorruptFileError: If the bytes break the promises of the format.
+            CorruptFileError: If the bytes violate the format.
 
         Example:
             >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
@@ -333,11 +333,11 @@ class Snapshot:
         return self._document
 
     def _rank_node(self, rank: int | None = None) -> tuple[int, Any]:
-        """The rank whose entries this process sees, and the engine's node of them."""
+        """The rank whose entries this process reads, and the engine's node of these entries."""
         if rank is None:
             rank = rank_of(self.pg)
         node = _core.open_snapshot(self.path, rank)
-        # One that took no part sees the containers of rank 0.
+        # A rank that did not exist when the snapshot was taken reads the containers of rank 0.
         return (rank if rank < self._metadata()["world_size"] else 0), node
 
     def _rank_state(self, rank: str) -> dict[str, Any]:
@@ -385,7 +385,7 @@ class PendingSnapshot:
 
     def _run(self) -> None:
         try:
-            # All ranks write their snapshots in one order.
+            # All ranks must write their snapshots in the same order.
             for thread in self._before:
                 thread.join()
             self._before.clear()
@@ -396,7 +396,7 @@ class PendingSnapshot:
             self._work = None  # the copies are no longer needed
 
     def wait(self) -> Snapshot:
-        """Waits until it is written.
+        """Waits until the snapshot is written, and returns it.
 
         Raises:
             Exception: The exception of `Snapshot.take`; then there is no new snapshot.
@@ -407,7 +407,7 @@ class PendingSnapshot:
         return Snapshot(self.path, self.pg)
 
     def done(self) -> bool:
-        """True when `wait` would not wait."""
+        """True if `wait` would return immediately."""
         return not self._thread.is_alive()
 
 
@@ -452,7 +452,7 @@ def _request(
     )
     if sent[0]["path"] != where:
         warnings.warn(
-            f"{where}: rank {ranks.rank}: expected the path of rank 0, found another; "
+            f"{where}: rank {ranks.rank}: expected the path of rank 0, found another path; "
             f"the snapshot is {sent[0]['path']}",
             stacklevel=3,
         )
@@ -469,7 +469,7 @@ def _copy(tensor: Any) -> Any:
 def _refuse_options(storage_options: dict[str, Any] | None) -> None:
     if storage_options:
         raise UnsupportedError(
-            "snapshot: storage_options: expected none, as a folder has none, found "
+            "snapshot: storage_options: expected none, because folders have no options, found "
             f"{sorted(storage_options)}"
         )
 

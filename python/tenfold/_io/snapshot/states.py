@@ -123,7 +123,7 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 
 
 def _plain(state: Any) -> Any:
-    """The state with tensordict's member "__device" as text, from which it makes a device again."""
+    """The state with tensordict's member "__device" as a str, which tensordict converts back."""
     if type(state) not in (dict, OrderedDict):
         return state
     made = type(state)(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.options import IngestOptions
 
     class Stream(NamedTuple):
-        """An object with ``__arrow_c_stream__``, with an estimate of its size in bytes.
+        """An object with ``__arrow_c_stream__``, and an estimate of its size in bytes.
 
-        ``num_rows`` is a lower bound of its rows; 0 if unknown.
+        ``num_rows`` is a lower bound of the number of its rows; 0 if unknown.
         """
 
         batches: Any
@@ -48,10 +48,10 @@ _BATCH_BYTES = 16 << 20
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
-    """The file of that name, or the matches of the glob, sorted.
+    """Returns the file of that name, or the sorted matches of a glob.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If there is no such file.
     """
     name = os.fspath(source)
     if os.path.exists(name):
@@ -115,8 +115,8 @@ def pyarrow(where: str) -> Any:
         import pyarrow
     except ImportError:
         raise UnsupportedError(
-            f"{where}: this source is read by pyarrow: expected it to be installed, found it is "
-            "not; pip install tenfold[arrow]"
+            f"{where}: pyarrow reads this source: expected the package pyarrow, which is not "
+            "installed; pip install tenfold[arrow]"
         ) from None
     return pyarrow
 
@@ -209,7 +209,7 @@ def streams_of_files(
     pa = pyarrow(files[0])
     if kind == "arrow":
         return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file))]
-    # The footer of the first file is that of all groups.
+    # All groups of columns of the first file share one footer, which is read once.
     first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
 
     def opener(names: list[str] | None) -> Callable[[str], OpenedFile]:
@@ -242,7 +242,7 @@ def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], Opene
                     yield batch.cast(first.schema)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
                     raise ValueError(
-                        f"{file}: schema: expected the types of {files[0]}, found others: {error}"
+                        f"{file}: schema: expected the types of {files[0]}, found: {error}"
                     ) from None
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
@@ -294,7 +294,8 @@ def run_files(
 ) -> dict[str, Any]:
     """Passes the record batches of files to the engine.
 
-    The rows to omit are known only when all streams have been read; then they are read again.
+    If columns are decoded in groups, the rows to omit are known only when all groups have been
+    read. Then all of them are read again.
     """
     streams = streams_of_files(files, kind, options, num_threads)
     again = []
@@ -311,9 +312,9 @@ def run(
     Raises the exceptions of the source's iterators unchanged.
 
     Args:
-        streams: Streams of some columns each.
+        streams: Streams, each with some of the columns.
         options: Options of the call of `ingest`.
-        again: The same streams, opened again, if rows may be omitted from several of them.
+        again: The same streams, opened a second time, if rows may be omitted from several of them.
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]

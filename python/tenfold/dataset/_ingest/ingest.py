@@ -63,50 +63,50 @@ def ingest(
             ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst``,
             ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow and npy files. Or an iterable of
             dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a
-            tensor or array (the column
-            ``"value"``) or a tuple of them (``"0"``, ``"1"``, ...), a TensorDict, a table of
-            pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
-            ``"<column>.valid"`` is the validity of a column.
+            tensor or array (the column ``"value"``) or a tuple of them (the columns ``"0"``,
+            ``"1"``, ...), a TensorDict, a table of pandas, polars or pyarrow, or a Hugging Face
+            data set. A bool tensor ``"<column>.valid"`` is the validity of a column.
         path: Target folder. An existing data set is replaced when the new one is complete.
-        schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict column
-            -> ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
-            Other columns of the data are omitted and reported.
+        schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict from
+            column to ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
+            Other columns of the data are omitted and listed in the report.
         columns: Only these, in this order, by (dotted) names; the name of a record selects all of
             its columns.
         format: The format of all files, regardless of their names: ``"jsonl"``, ``"json"``,
-            ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: by
-            their names.
-        na_values: CSV and TSV: unquoted fields equal to one of these are missing values, like
-            empty ones: ``["NA", "-"]``.
-        separator: CSV and TSV: the character between fields, such as ``";"``. None: the one that
-            a first line ``sep=;`` names, otherwise a comma, for TSV a tab; then a header with more
-            semicolons, tabs, ``|`` or commas than separators is an error.
-        on_error: Handling of rows that are malformed or do not fit: ``"raise"``; ``"skip"``, with
-            one warning; ``"collect"``, as ``ds.bad_rows``. With the last two, Python rows are
-            judged by the rows before them.
-        batch_rows: Greatest number of rows in memory per thread. None: some MiB.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+            ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: the name
+            of each file determines it.
+        na_values: For CSV and TSV: unquoted fields equal to one of these strings are missing
+            values, like empty fields: ``["NA", "-"]``.
+        separator: For CSV and TSV: the character between fields, such as ``";"``. None: the
+            character that a first line ``sep=;`` names, otherwise a comma, for TSV a tab. With
+            None, a header with more semicolons, tabs, ``|`` or commas than separators is an error.
+        on_error: Handling of rows that are malformed or do not fit: ``"raise"`` an error;
+            ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. With the last
+            two, a Python row is bad if it conflicts with the types of the rows before it.
+        batch_rows: Greatest number of rows in memory per thread. None: some MiB of rows.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
         progress: As for `tenfold.save`.
         overwrite: If false, an existing `path` is an error.
         durable: fsync before returning. If false, a power failure soon afterwards may lose the data
             set and the previous one.
-        part: ``(index, count)``: one of `count` calls, on as many hosts or processes, which write a
-            data set together. `source` is a list of files, or globs, the same in all calls: sorted
-            by name, they are divided into `count` ranges, and this call reads range `index`. It
-            needs a `schema`. `tenfold.commit_parts` makes the parts a data set.
+        part: ``(index, count)``: this call is one of `count` calls, on any hosts or processes,
+            which write a data set together. `source` must be the same list of files or globs in all
+            calls. The files are sorted by name and divided into `count` ranges; this call reads
+            range `index`, from 0. A `schema` is required. `tenfold.commit_parts` then creates the
+            data set from the parts.
 
     Returns:
-        Dataset: The new data set, with `report` and `bad_rows`; with `part`, that part.
+        Dataset: The new data set, or with `part` the new part, with `report` and `bad_rows`.
 
     Raises:
         CorruptFileError: For a malformed row; the message names file, line, row and column.
         ValueError: For a value that does not fit, a header with duplicates, a header that
-            seems to have another separator, a column of the schema that no row has, rows of which
-            none has a key.
+            seems to have another separator, a column of the schema that no row has, or rows without
+            any key.
         KeyError: For one of `columns` that the data does not have.
         FileNotFoundError: For a missing source, or a glob without a match.
-        FileExistsError: If `path` is not a data set, or `overwrite` is false; if the data set has
-            this part already.
+        FileExistsError: If `path` exists and is not a data set or `overwrite` is false, or if the
+            data set has this part already.
         UnsupportedError: For sources of another kind.
 
     Example:
@@ -130,7 +130,7 @@ def ingest(
     if part is not None:
         if wanted is None:
             raise ValueError(
-                "ingest: part: expected a schema, as all parts have the same; found none"
+                "ingest: part: expected a schema, because all parts must have the same; found none"
             )
         source, path = part_of(source, path, part)
         if not source:
@@ -184,17 +184,17 @@ def infer_schema(
     """The schema that `ingest` would infer from the whole of `source`.
 
     Args:
-        source: As for `ingest`. Iterators, which can be read only once, are a ValueError.
+        source: As for `ingest`. An iterator, which can be read only once, raises a ValueError.
         format: As for `ingest`.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
         na_values: As for `ingest`.
-        separator: As of `ingest`.
+        separator: As for `ingest`.
 
     Returns:
         Schema: The columns; `ingest` takes it as ``schema``.
 
     Raises:
-        ValueError: For an iterator, for `na_values` and `separator` where no file is CSV or TSV,
+        ValueError: For an iterator, for `na_values` and `separator` if no file is CSV or TSV, or
             for a header that seems to have another separator.
         FileNotFoundError: For a missing source.
 

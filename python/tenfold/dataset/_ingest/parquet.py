@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._ingest.options import IngestOptions
 
-# Memory of a column that is being decoded, if its pages have the usual size, and maximum for all
-# columns decoded together.
+# Memory in bytes for decoding one column whose pages have the usual size, and maximum for all
+# columns that are decoded together.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Buffers for reading from the file: maximum for all columns, and minimum for each.
+# Buffers in bytes for reading from the file: maximum for all columns, and minimum for each.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
 # Maximum rows, and approximate bytes, of a record batch.
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 4 << 20
-# Rows sampled to estimate the lengths of dictionary strings.
+# Number of rows that are sampled to estimate the lengths of dictionary strings.
 _FIRST_ROWS = 64
 
 
@@ -40,7 +40,7 @@ class OpenedFile(NamedTuple):
         schema: Schema of the columns in the batches.
         num_bytes: Estimated size of the batches in bytes.
         batches: All batches, in order.
-        num_rows: Rows of all batches, 0 if the file does not record them.
+        num_rows: Number of rows of all batches; 0 if the file does not record it.
     """
 
     names: list[str]
@@ -65,10 +65,10 @@ class _Size(NamedTuple):
 
 
 class ParquetFooter:
-    """The footer of a file. All groups share it, because that of a wide file is large.
+    """The footer of a file. All groups of columns share it, because it is large for a wide file.
 
     Raises:
-        ArrowInvalid: For a file that is no Parquet file.
+        ArrowInvalid: For a file that is not a Parquet file.
     """
 
     def __init__(self, file: str) -> None:
@@ -80,12 +80,12 @@ class ParquetFooter:
         self._sizes = _sizes(self._metadata)
 
     def groups(self, options: IngestOptions) -> list[list[str] | None]:
-        """Groups of columns to decode together, in the order of the file; None: all columns.
+        """Groups of columns to decode together, in the order of the file; [None] for all columns.
 
-        Requested and other columns never share a group, so the others are not decoded.
+        No group has both requested and other columns, so that the others are not decoded.
         """
         names = self._schema.names
-        # pyarrow interprets names as paths.
+        # pyarrow interprets a name with dots as a path, so such names cannot be selected.
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]
@@ -145,8 +145,8 @@ class ParquetFooter:
         if not any(map(_has_categories, types)):
             yield from read()
             return
-        # Each row group has its own dictionary, and pyarrow does not unify those in lists and
-        # structs.
+        # Each row group has its own dictionary, and pyarrow does not unify dictionaries in lists
+        # and structs.
         for group in range(self._metadata.num_row_groups):
             yield from read(row_groups=[group])
 
@@ -179,7 +179,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if not groups:
         return {}
-    # Examining the columns of all row groups would take long for large files.
+    # Examine only the largest row group: examining all of them would take long for large files.
     largest = max(groups, key=lambda group: group.total_byte_size)
     share = sum(group.total_byte_size for group in groups) / max(largest.total_byte_size, 1)
     sizes: dict[str, _Size] = {}
@@ -191,7 +191,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
         is_shared = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
         sizes[name] = _Size(
             before.stored + int(size * share),
-            # The page as stored, and as values.
+            # The stored page and the decoded page.
             before.decoding + min(2 * size, _COLUMN_BYTES),
             before.is_shared or is_shared,
         )
@@ -199,7 +199,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yields the same batches; decodes each while the engine writes the previous one."""
+    """Yields the batches of an iterator; decodes each while the engine writes the previous one."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "tenfold-decode") as pool:

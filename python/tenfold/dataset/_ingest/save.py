@@ -44,7 +44,8 @@ def save_rows(
         return target
     if not overwrite and exists(target):
         raise FileExistsError(f"{target}: expected nothing, found a file or folder")
-    # Rows are written once, before their number and the widths of their columns are known.
+    # Write a temporary folder first: the number of rows and the lengths of ragged columns are known
+    # only after all rows were written.
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=f".{target.name}.rows-", dir=parent)

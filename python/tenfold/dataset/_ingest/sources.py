@@ -1,8 +1,8 @@
 """Sources of `tenfold.ingest` other than text files.
 
 A source is passed to the engine in one of two forms: as a stream of Arrow's record batches
-(`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). Files of Parquet and
-of Arrow are read by pyarrow, which is imported for them alone.
+(`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). pyarrow reads Parquet
+and Arrow files; it is imported only for them.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ def ingest_source(
 
     Args:
         source: An iterable of dicts; a dict of columns of equal length; a tensor or array, or a
-            tuple of them; a TensorDict; a table,
-            record batch reader or data set with ``__arrow_c_stream__`` (pyarrow, polars, pandas,
-            DuckDB, Hugging Face); Parquet, Arrow, npy or npz files (a path, a glob, a list).
+            tuple of them; a TensorDict; a table, record batch reader or data set with
+            ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB, Hugging Face); Parquet, Arrow,
+            npy or npz files (a path, a glob, a list).
         path: Target folder. An existing one is replaced if tenfold wrote it.
-        schema: A `Schema`: the columns that are wanted, and their types. None: inferred.
+        schema: A `Schema`: the requested columns and their types. None: inferred.
         columns: Names of columns or records; only these.
         format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content.
         on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
-        batch_rows: Rows held in memory together.
+        batch_rows: Maximum number of rows in memory.
         num_threads: Threads of pyarrow's decoding; None: its default.
-        progress: As in `tenfold.save`.
-        overwrite: False: FileExistsError if something is at `path`.
-        durable: Wait until every byte is on the device.
+        progress: As for `tenfold.save`.
+        overwrite: If false, an existing `path` is a FileExistsError.
+        durable: fsync before returning.
 
     Returns:
         The data set, opened; its `report` lists promoted columns, ignored names and omitted rows.
 
     Raises:
-        ValueError: For a row that does not fit, columns of different lengths, and the like.
+        ValueError: For a row that does not fit, or columns of different lengths.
         CorruptFileError: For damaged files.
-        UnsupportedError: For a source, or a type in it, that no column holds.
+        UnsupportedError: For a source, or a type in it, that a data set cannot store.
         KeyError: For one of `columns` that the source does not have.
-        FileNotFoundError: For a path that is not there.
+        FileNotFoundError: For a missing file.
     """
     from tenfold.dataset._ingest.ingest import opened
 
@@ -94,12 +94,12 @@ def infer_source_schema(
     """The schema that `ingest_source` would infer from the whole source.
 
     Raises:
-        ValueError: For an iterator, a generator or a reader, which could be read only once.
+        ValueError: For an iterator, a generator or a reader, because it can be read only once.
     """
     if isinstance(source, Iterator) or arrow.is_read_once(source):
         raise ValueError(
             f"infer_schema: expected a source that can be read twice, found a "
-            f"{type(source).__name__}; ingest it, and see the schema of the data set"
+            f"{type(source).__name__}; ingest it, and use the schema of the data set"
         )
     options = _options_of(source, None, None, None, "raise", 0, True, True, None)
     return Schema.from_json(_run(source, options, num_threads, format)["schema"])
@@ -154,7 +154,7 @@ def _run(
     if stream is not None:
         return arrow.run([stream], options)
     if isinstance(source, tuple) and source and any(is_array(item) for item in source):
-        # For torch's TensorDataset; tensordict's from_tuple uses the same names.
+        # The columns "0", "1", ... of torch's TensorDataset, as tensordict's from_tuple names them.
         columns = {str(number): item for number, item in enumerate(source)}
         return tables.run_columns(columns, None, options)
     if values.is_tensordict(source):

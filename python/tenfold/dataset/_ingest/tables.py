@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Maximum rows, and approximate bytes, of the columns passed to the engine at a time.
+# Maximum rows, and approximate bytes, of the columns that are passed to the engine at a time.
 _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
 # Rows of a list sampled to estimate the size of rows.
@@ -52,7 +52,7 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
         total = len(rows)
     except TypeError:
         total = 0
-    # torch's map-style data sets need not raise IndexError at their end.
+    # Iterate up to the length: torch's map-style data sets need not raise IndexError at their end.
     if total and not hasattr(type(rows), "__iter__"):
         ingest.add_rows((rows[i] for i in range(total)), total)
     else:
@@ -62,11 +62,11 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
 
 
 def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
-    """Ingests a `Dataset`; columns keep their types, unless functions change them."""
+    """Ingests a `Dataset`; columns keep their types, unless functions of `map` change them."""
     if source._maps:
         return run_rows(source, options)
     leaves = dict(source.schema._leaves())
-    # NaN does not distinguish a value from a missing one.
+    # In float columns, NaN may be a value or a missing value, so pass the validity as well.
     flags = [
         f"{name}.valid"
         for name, column in leaves.items()
@@ -103,12 +103,12 @@ def run_columns(
         elif length != num_rows:
             expected = f"{num_rows} rows" + (f" as {'.'.join(first)!r}" if first else "")
             raise ValueError(
-                f"{options.where}: column {'.'.join(keys)!r}: all columns of a table have as many "
-                f"rows: expected {expected}, found {length}"
+                f"{options.where}: column {'.'.join(keys)!r}: all columns of a table must have the "
+                f"same number of rows: expected {expected}, found {length}"
             )
     count = num_rows or 0
     has_lists = any(not _is_array(values) for values in flat.values())
-    # Rows that do not fit are left out one by one.
+    # Add the rows one by one, to omit those that do not fit.
     if has_lists and options.on_error != "raise":
         return run_rows(_Rows(flat, count), options)
     ingest = _rows_ingest(options)
@@ -143,7 +143,7 @@ def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, 
 
 
 class _Nullable:
-    """A column whose values are None where its validity is false."""
+    """A column whose items are None where its validity is false."""
 
     def __init__(self, values: Any, valid: Any) -> None:
         self._values = values
@@ -157,7 +157,7 @@ class _Nullable:
 
 
 def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> None:
-    """Converts columns ``"<column>.valid"`` to nulls of the column, as in batches of data sets."""
+    """Converts columns ``"<column>.valid"``, as in batches of data sets, to nulls of the column."""
     names = None
     if options.schema is not None:
         names = frozenset(name for name, _ in Schema.from_json(options.schema)._leaves())
@@ -208,7 +208,7 @@ def _column(values: Any, name: str) -> Any:
             if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
                 return list(values)
             raise ValueError(
-                f"column {name!r}: expected a list, tensor or array with a row an element, found "
+                f"column {name!r}: expected a list, tensor or array with an item per row, found "
                 f"{type(values).__name__}"
             )
         shape = values.shape
@@ -254,7 +254,10 @@ class _Rows:
 
 
 def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
-    """Its entries, and the number of rows. Values are constant, or have one item per row."""
+    """The entries of a TensorDict as columns, and the number of rows.
+
+    A value that is not a tensor is constant, or has one item per row.
+    """
     batch_size = tuple(source.batch_size)
     if not batch_size:
         raise ValueError(

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     OnError = Literal["raise", "skip", "collect"]
 
-# Rows per chunk: enough that one call of torch per column is cheap.
+# Rows per chunk: enough to make the cost of one call of torch per column negligible.
 _CHUNK_ROWS = 256
 _PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
 
 
 def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
-    """The paths, if any of them is a text file, which the engine reads; otherwise None.
+    """Returns the paths if any of them is a text file, which the engine reads, else None.
 
     Args:
         source: Anything.
@@ -49,10 +49,10 @@ def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
 
 
 def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | None:
-    """Checks that the format is known, or None.
+    """Checks that the format is one of `known`, or None.
 
     Raises:
-        ValueError: For another.
+        ValueError: For another format.
     """
     if format is None or (isinstance(format, str) and format in known):
         return format
@@ -61,11 +61,11 @@ def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | Non
 
 
 def checked_separator(where: str, separator: Any) -> str:
-    """The separator of CSV fields as the engine takes it; "" for None.
+    """Checks the separator of CSV fields and returns it; "" for None.
 
     Raises:
         TypeError: For another type.
-        ValueError: For an empty string; the engine checks the others.
+        ValueError: For an empty string; the engine checks other strings.
     """
     if separator is None:
         return ""
@@ -80,7 +80,7 @@ def _is_text(file: PathLike) -> bool:
     name = os.fspath(file)
     if _core.is_ingestible(name) or name.lower().endswith(_PACKED):
         return True
-    # For "logs/a.*", only the files themselves determine the format.
+    # A glob such as "logs/a.*" does not determine the format, so check its matches.
     is_pattern = glob.has_magic(name) and not os.path.exists(name)
     return is_pattern and any(_is_text(match) for match in glob.glob(name, recursive=True))
 
@@ -93,11 +93,11 @@ class TextStream:
         schema: Schema of their rows.
         on_error: Handling of bad rows.
         format: Format of all files, one of `TEXT_FORMATS`; None: by their names.
-        framework: The framework of tensors in rows; None: decided at each chunk.
-        separator: Between CSV fields; "" for None of `ingest`.
+        framework: The framework of tensors in rows; None: determined for each chunk.
+        separator: The character between CSV fields; "" if `ingest` would get None.
 
     Attributes:
-        num_records: Records of all files, once a pass has reached the end; until then None.
+        num_records: Number of records of all files; None until a pass has reached the end.
         bad_rows: With ``on_error="collect"``: the bad records and their errors.
     """
 
@@ -125,7 +125,7 @@ class TextStream:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> TextStream:
-        """The inverse of `state`."""
+        """Creates the object from the result of `state`."""
         made = cls.__new__(cls)
         made.__dict__.update(state)
         return made
@@ -133,9 +133,9 @@ class TextStream:
     def rows(
         self, numbers: Iterator[int], shuffle: bool, buffer: int, seed: int, epoch: int
     ) -> Iterator[tuple[int, Any]]:
-        """The records with the given ascending numbers, as ``(place, row)``.
+        """Yields the records with the given ascending numbers, as ``(place, row)``.
 
-        The place counts the requested numbers from 1, including those of bad rows.
+        The place is the position in the requested numbers, from 1, including those of bad rows.
         """
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
         files = [self._files[i] for i in order]

@@ -1,6 +1,6 @@
-"""Converts values that the engine's reader of rows (python/src/row_reader.cpp) does not know.
+"""Converts values that the engine's reader of rows (python/src/row_reader.cpp) does not convert.
 
-The reader walks dicts, lists, numbers, text, bytes and arrays of numbers by itself.
+The reader converts dicts, lists, numbers, strings, bytes and arrays of numbers itself.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def simple(value: Any) -> object:
 
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
-# Units of numpy that are stored unchanged, and their names here.
+# Units of numpy that are stored unchanged, with their names in a schema.
 _NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 _LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
 
 
 def time_count(value: Any) -> tuple[int | None, str, bool]:
-    """A moment or a span of time as a count, its unit, and whether the count is that of UTC.
+    """Converts a time stamp or duration to a count, its unit, and whether the count is in UTC.
 
-    Moments count from 1970-01-01, times of day from midnight. Python's are in microseconds, its
+    Time stamps count from 1970-01-01, times of day from midnight. Python's are in microseconds, its
     dates in days, pandas' in nanoseconds; numpy's in their own unit, or the next smaller one of
-    days, s, ms, us, ns. No count: "not a time".
+    days, s, ms, us, ns. The count is None for NaT (not a time).
 
     Raises:
-        ValueError: For what has no count.
+        ValueError: For a value that cannot be converted to a count.
     """
     if type(value).__module__ == "numpy":
         return _numpy_count(value)
@@ -124,12 +124,12 @@ def _entry(value: Any) -> Any:
 
 
 def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, Any]:
-    """A row with None where ``"<column>.valid"`` is false, as rows of data sets have it.
+    """Applies the keys ``"<column>.valid"``, which rows of data sets have: false means None.
 
     Args:
         row: The row; it is not changed.
         names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
-            bool tensors and arrays count, as a bool of Python's may be data.
+            bool tensors and arrays are validity, because a Python bool may be data.
         prefix: Prefix of the names in `row`.
 
     Returns:
@@ -151,7 +151,7 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 
 
 def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if a value is the validity of another column; arguments as for `with_nulls`."""
+    """True if a value is the validity of another column. Arguments are as for `with_nulls`."""
     base = key.removesuffix(".valid")
     if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
         return False
@@ -172,7 +172,7 @@ def is_tensordict(value: object) -> bool:
 
 
 def is_tensor_node(value: object) -> bool:
-    """The same, but also supports values that are nodes: NonTensorData and stacks of it."""
+    """True for the same nodes, except values that are nodes: NonTensorData and stacks of it."""
     names = {base.__name__ for base in type(value).__mro__}
     return is_tensordict(value) and not names & {
         "NonTensorData",
@@ -185,7 +185,7 @@ def json_text(value: object) -> str:
     """`value` as ``json.dumps`` writes it; arrays as lists.
 
     Raises:
-        TypeError: For what JSON lacks.
+        TypeError: For a type that JSON lacks.
     """
     return json.dumps(value, default=_json_value)
 

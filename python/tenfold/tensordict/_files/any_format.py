@@ -33,7 +33,7 @@ def save_node(
     overwrite: bool = True,
     progress: Progress = None,
 ) -> Path:
-    """`tenfold.save` of a tree of the engine."""
+    """Implements `tenfold.save` for a tree of the engine."""
     from pathlib import Path
 
     from tenfold._progress import Shown
@@ -58,7 +58,7 @@ def open_tree(
     format: str | None = None,
     framework: Framework = None,
 ) -> TensorDict:
-    """`tenfold.open`."""
+    """Implements `tenfold.open`."""
     path_argument("open(path)", path)
     opened = Opened(
         os.fsdecode(path), mode, format or "", keeps_parts=True, framework=decided(framework)

@@ -29,13 +29,13 @@ FORMAT = "tdz"
 
 @set_module("tenfold")
 def is_memmap_archive(path: PathLike) -> bool:
-    """True for a file that is a zip archive with a ``meta.json`` at its top.
+    """Returns whether a file is a zip archive with a ``meta.json`` at its top.
 
     Args:
-        path: A path; False if nothing exists there.
+        path: A path.
 
     Returns:
-        bool: False for folders, other files and nothing.
+        bool: False for folders, other files and missing paths.
 
     Example:
         >>> td.save("run/ckpt.tdz")
@@ -50,8 +50,9 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     """Recomputes the checksums of an archive that was written by a shared mapping or edited.
 
     tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
-    with mode ``"r+"`` is released; tensordict does not, nor does a killed program. If
-    the archive has the checksum of its structure as its comment, that is computed again, too.
+    with mode ``"r+"`` is released. Call this function after tensordict has written to the archive,
+    or a program was killed before. If the archive has the checksum of its structure as its comment,
+    that is recomputed, too.
 
     Args:
         path: The archive, which is changed in place.
@@ -61,7 +62,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
         Path: `path`.
 
     Raises:
-        ValueError: If it is not an archive.
+        ValueError: If `path` is not an archive.
         OSError: If it cannot be written.
 
     Example:
@@ -91,8 +92,8 @@ def pack_memmap(
         prefix: The folder.
         archive_path: The archive, outside the folder; an existing one is replaced atomically.
         compression: None or ``"stored"``: tensors are mapped in place when they are loaded.
-            ``"deflate"`` (or zipfile's constant): they are deflated where that makes them smaller,
-            and inflated on access.
+            ``"deflate"`` (or zipfile's constant): tensors that become smaller are deflated, and
+            inflated on access.
         compresslevel: 1 (fastest) to 12; None: 6.
         progress: As for `tenfold.save`.
 
@@ -102,7 +103,7 @@ def pack_memmap(
     Raises:
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, or if the
             compression is unknown.
-        UnsupportedError: If the compression is bzip2 or lzma; if the folder holds links.
+        UnsupportedError: If the compression is bzip2 or lzma, or the folder contains links.
 
     Example:
         >>> tenfold.pack_memmap("run/ckpt", "run/ckpt.tdz")
@@ -129,7 +130,8 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
         Path: `prefix`.
 
     Raises:
-        ValueError: If it is not an archive, or if the folder contains files of others.
+        ValueError: If `archive_path` is not an archive, or the folder contains files that its
+            metadata does not name.
         CorruptFileError: If a CRC-32 is wrong.
 
     Example:
@@ -169,7 +171,7 @@ def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
 
 
 def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> bool:
-    """Whether to write an archive, by `archive=` and the suffix; checks the combination."""
+    """Returns whether to write an archive, from `archive=` and the suffix; checks both."""
     wanted = archive
     if wanted is None:
         wanted = prefix is not None and os.fsdecode(prefix).endswith(SUFFIX)
@@ -186,7 +188,7 @@ def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> boo
 
 
 def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_threads: int) -> Any:
-    """`save` into an archive whose tensors are deflated; the archive, opened."""
+    """Saves an archive whose tensors are deflated, and opens it."""
     path = os.path.abspath(os.fsdecode(prefix))
     _core.write_memmap_archive(
         _core.tree(tree, path),
@@ -202,7 +204,7 @@ def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_thre
 
 
 def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:
-    """`memmap` and `memmap_like` into an archive; the archive, opened."""
+    """Implements `memmap` and `memmap_like` into an archive; returns the opened archive."""
     path = os.path.abspath(os.fsdecode(prefix))
     if os.path.isdir(path):
         raise ValueError(

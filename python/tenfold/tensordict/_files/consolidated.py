@@ -70,7 +70,7 @@ def is_consolidated(td: Any) -> bool:
 
 
 def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
-    """Warns about a file that is not written, like tensordict."""
+    """Warns, as tensordict does, that a file is not written."""
     reason = (
         "only the file it was consolidated into is rewritten"
         if has_file
@@ -105,7 +105,7 @@ class Block:
         storage: uint8 of one dimension, with all tensors.
         file: Path and identity of the file that it is mapped from; None in memory.
         entries: All tensors and values, to detect replacements.
-        shape: Batch sizes and names of all nodes, when the file was written.
+        shape: Batch sizes and names that all nodes had when the file was written.
     """
 
     __slots__ = ("entries", "file", "shape", "storage")
@@ -149,7 +149,7 @@ def shape_of(tree: Any) -> list[Any]:
 
 
 def file_id(path: str) -> tuple[int, int, int] | None:
-    """Detects whether a path still names the same file."""
+    """An identity with which a later call detects whether the path names another file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -187,7 +187,7 @@ def must_pin(
 
 
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
-    """`consolidate` of a consolidated tree: only a tree mapped from `filename` is changed."""
+    """Consolidates a consolidated tree again: changes it only if it is mapped from `filename`."""
     state = getattr(tree, "_consolidated", None)
     if filename is not None:
         path = os.path.realpath(os.fsdecode(filename))
@@ -239,7 +239,7 @@ def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
 
     def place(tensor: Any, dtype: Any, shape: Any) -> Place:
         nonlocal end
-        # Same as tensordict, except that complex128 is aligned so that torch can view it.
+        # The same positions as in tensordict, but complex128 is aligned so that torch can view it.
         align = max(8, tensor.element_size())
         start = -(-end // align) * align
         size = tensor.element_size() * tensor.numel()
@@ -295,7 +295,7 @@ def view_of(torch: Any, storage: Any, place: Any) -> Any:
 
 
 def _flat(places: list[Any]) -> list[Place]:
-    """The positions of single tensors, in the order of `planned`."""
+    """The positions of the tensors in the block, in the order of `planned`."""
     found = []
     for place in places:
         if isinstance(place, JaggedPlace):
@@ -357,7 +357,7 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
 
 
 def _set_device(made: Any, device: Any, options: Options) -> None:
-    """Sets the device to the CPU, because files are mapped there; in place if it differs."""
+    """Sets the device of the tree to the CPU, where files are mapped, if it differs."""
     was = None if made._device is None else str(made._device)
     if options.filename is not None:
         if not options.inplace or (was is not None and was != "cpu"):
@@ -382,7 +382,7 @@ def _filled(
     device: Any,
     options: Options,
 ) -> Any:
-    """A new block in memory, with copies of the tensors."""
+    """Creates a new block in memory, with copies of the tensors."""
     where = device if device is not None else tree.device
     on_cuda = where is not None and torch.device(where).type == "cuda"
     storage = torch.empty(size, dtype=torch.uint8, device=where, pin_memory=options.pin_memory)
@@ -435,7 +435,7 @@ def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
 
 
 def reduced(tree: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A pickle of one block, and of the tree with positions instead of tensors."""
+    """Pickles the block, and the tree with positions instead of tensors."""
     _, places, _ = planned(tree)
     left = iter(places)
     skeleton = tree._valued(lambda _: _as_tuple(next(left)))
@@ -467,7 +467,7 @@ def rebuilt(skeleton: Any, storage: Any, locked: bool) -> Any:
 
 
 def moved(tree: Any, device: Any, non_blocking: bool) -> Any:
-    """The tree on another device, moved as one block."""
+    """The tree on another device, to which it is copied as one block."""
     torch = need_torch("to")
     _, places, _ = planned(tree)
     storage = tree._consolidated.storage.to(device, non_blocking=non_blocking)

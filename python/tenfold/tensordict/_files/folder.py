@@ -67,7 +67,7 @@ def is_stack(node: Any) -> bool:
 
 
 def held(node: Any) -> dict[str, Any]:
-    """The entries that Python has loaded; of a stack: its members, "0", "1", ..."""
+    """The entries that Python has loaded; for a stack, its members under "0", "1", ..."""
     if is_stack(node):
         return {str(number): member for number, member in enumerate(node.tensordicts)}
     items: dict[str, Any] = node._items
@@ -142,9 +142,9 @@ def adopt(
 ) -> None:
     """Attaches the engine's node with the same keys to an existing Python node.
 
-    Nodes below that Python has loaded keep their identity, too. With `kept` (id of a node -> key ->
-    tensor) it is the node that was just written: the tensors in `kept` remain, and so do values
-    that are not tensors. The rest is read from the folder on access.
+    Nodes below that Python has loaded keep their identity, too. If `kept` is given (id of a node ->
+    key -> tensor), the node was just written: the tensors in `kept` and values that are not tensors
+    remain. Other entries are read from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})
@@ -172,7 +172,7 @@ def adopt(
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
     """Maps at least the first `budget` tensors of a tree; returns the unused budget.
 
-    The folder may then be replaced, or removed as temporary ones are, while the tree is in use.
+    The folder may then be replaced or removed, like a temporary folder, while the tree is in use.
     Entries that cannot be read raise an error on access.
     """
     node = node_of(tree)
@@ -196,7 +196,7 @@ def reopened(
     keys: tuple[str, ...],
     framework: Name | None = None,
 ) -> Any:
-    """Opens a pickled tree; refuses another one at the same path."""
+    """Opens a pickled tree; raises OSError if the path has another one now."""
     found = identity_of(path)
     if found is not None and found != identity:
         import errno
@@ -210,11 +210,11 @@ def reopened(
     map_now(made)
     if marked:
         lock(made)
-    return node_of(made)  # a tensorclass is created by the function named in its pickle
+    return node_of(made)  # the function named in the pickle creates the tensorclass around it
 
 
 def check_pickle(allow_pickle: Any) -> None:
-    """Refuses options that would unpickle data."""
+    """Raises an error for options that would unpickle data."""
     if allow_pickle is None or allow_pickle is False:
         return
     if allow_pickle is True:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make_from_shape(tree: Any, key: Any, shape: Any, dtype: Any, robust_key: Any) -> Any:
-    """`TensorDict.make_memmap`."""
+    """Implements `TensorDict.make_memmap`."""
     torch = arrays.import_torch()
     node, name = _place(tree, key, shape, robust_key)
     if dtype is None:
@@ -31,7 +31,7 @@ def make_from_shape(tree: Any, key: Any, shape: Any, dtype: Any, robust_key: Any
 def make_from_tensor(
     tree: Any, key: Any, tensor: Any, copy_data: bool, existsok: bool, robust_key: Any
 ) -> Any:
-    """`TensorDict.make_memmap_from_tensor`."""
+    """Implements `TensorDict.make_memmap_from_tensor`."""
     shape = tensor._nested_tensor_size() if tensor.is_nested else tensor.shape
     node, name = _place(tree, key, shape, robust_key)
     folder = folders.folder_of(node)
@@ -49,7 +49,7 @@ def make_from_tensor(
 def make_from_storage(
     tree: Any, key: Any, storage: Any, shape: Any, dtype: Any, robust_key: Any
 ) -> Any:
-    """`TensorDict.make_memmap_from_storage`."""
+    """Implements `TensorDict.make_memmap_from_storage`."""
     torch = arrays.import_torch()
     node, name = _place(tree, key, shape, robust_key)
     if dtype is None:
@@ -114,7 +114,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 
 
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
-    """Checks before a file is created."""
+    """Checks the arguments before a file is created."""
     torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         lengths: tuple[int, ...] = (len(shape),)
@@ -194,14 +194,14 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Tensors grow first, then each meta.json is replaced, so that concurrent readers see complete
-    rows. Trees that are open already keep their length until they are
-    refreshed. One writer at a time.
+    Files grow first, then each meta.json is replaced, so that concurrent readers see complete
+    rows. Trees that are open keep their length until they are refreshed. One process may append
+    at a time.
 
     Args:
         prefix: The folder.
         rows: A TensorDict of the same keys, dtypes and shapes except the first dimension.
-        allow_pickle: None or False; nothing is ever unpickled.
+        allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
         ValueError: If the rows do not fit; nothing has been written.
@@ -225,7 +225,7 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
 def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk; false if the tree has no folder.
 
-    Raises UnsupportedError if it is not JSON: then nothing has changed.
+    Raises UnsupportedError if the value is not JSON; nothing has changed then.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

@@ -26,8 +26,8 @@ _SHARED_MEMORY = "/dev/shm"
 class AnonymousFile:
     """An unnamed temporary file, freed when the last process closes it.
 
-    It is in memory if there is enough, otherwise in the folder for temporary files. It is empty
-    and takes no space until it is written.
+    It is in memory if there is enough, otherwise in the folder for temporary files. It takes no
+    space until it is written.
 
     Args:
         size_bytes: Number of bytes that will be written.
@@ -39,7 +39,7 @@ class AnonymousFile:
     __slots__ = ("_file", "path")
 
     def __init__(self, size_bytes: int) -> None:
-        # Open during the lifetime of this object.
+        # The file stays open during the lifetime of this object.
         file = tempfile.TemporaryFile(  # noqa: SIM115
             prefix="tenfold-", dir=_folder_for(size_bytes)
         )
@@ -53,8 +53,8 @@ class AnonymousFile:
 
     def __reduce__(self) -> NoReturn:
         raise RuntimeError(
-            "memory that processes share cannot be pickled: expected a process started or fed by "
-            "multiprocessing, or a tensor of a file; pass filename= or prefix="
+            "memory that processes share cannot be pickled: expected multiprocessing to send it, "
+            "or a tensor of a file; pass filename= or prefix="
         )
 
 
@@ -91,7 +91,7 @@ def map_file(
     handler: Any,
     identity: Any = None,
 ) -> tuple[Any, Any]:
-    """(plain tensor, MappedFile)."""
+    """Maps a part of a file. Returns a plain tensor and its MappedFile."""
     if not torch.Size(shape).numel():
         plain = torch.empty(torch.Size(shape), dtype=dtype)
         named = os.path.abspath(path) if handler is None else None
@@ -110,7 +110,7 @@ def _lengths_of(shape: Any) -> tuple[int, ...]:
 
 
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
-    """Creates the file with its final size; a tensor without elements has none."""
+    """Creates the file with its final size; a tensor without elements has no file."""
     path = os.path.abspath(filename)
     if os.path.islink(path):
         raise RuntimeError(
@@ -173,16 +173,17 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
 class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
 
-    Writing into it writes into the file. Without a file name the bytes are in memory that processes
-    share. Indexing with integers and slices, `unbind`, `split`, `chunk` and `detach` give
-    MemoryMappedTensors over the same bytes; all other operations give plain tensors, at no extra
-    cost.
+    Writing into the tensor writes into the file. Without a file name, the bytes are in memory that
+    processes share. Indexing with integers and slices, `unbind`, `split`, `chunk` and `detach`
+    return MemoryMappedTensors over the same bytes; all other operations return plain tensors, at no
+    extra cost.
 
-    It pickles as the file's path, so that no data is sent to another process. One
+    The tensor pickles as the file's path, so that no data is sent to another process. A tensor
     without a file name can be sent by `multiprocessing` only.
 
-    Make one by `from_tensor`, `from_filename`, `empty`, `zeros`, `ones`, `full` or their ``_like``
-    forms. Called itself it takes what they take.
+    Create one with `from_tensor`, `from_filename`, `empty`, `zeros`, `ones`, `full` or their
+    ``_like`` forms. The constructor accepts the arguments of `from_tensor`, `from_storage` and
+    `from_filename`.
 
     Args:
         source: A tensor, a storage, or the name of a file (with `dtype` and `shape`).
@@ -193,7 +194,7 @@ class MemoryMappedTensor(torch.Tensor):
         filename: A file that a tensor is copied to.
 
     Raises:
-        ValueError: If `device` is another one.
+        ValueError: If `device` is another device.
 
     Example:
         >>> x = MemoryMappedTensor.from_tensor(torch.zeros(2, 3), filename="x.memmap")
@@ -251,19 +252,19 @@ class MemoryMappedTensor(torch.Tensor):
         copy_data: bool = True,
         shape: Any = None,
     ) -> MemoryMappedTensor:
-        """A copy of a tensor in a file.
+        """Copies a tensor into a file.
 
         Args:
             input: Any dense tensor, or a strided nested one.
             filename: None: memory that processes share.
             existsok: Overwrite an existing file.
             copy_existing: Copy a tensor that is mapped from another file.
-            copy_data: False: only create the file, of zeros.
+            copy_data: If false, only create the file, filled with zeros.
             shape: Another shape; for a nested tensor an int64 tensor ``[n, k]`` of sizes.
 
         Returns:
-            MemoryMappedTensor: `input` itself if it is mapped from `filename`, or from a file
-            without a name and `filename` is None.
+            MemoryMappedTensor: The copy; `input` itself if it is mapped from `filename`, or if
+            `filename` is None and it is mapped from a file without a name.
 
         Raises:
             RuntimeError: If the file exists or is a symlink, if `input` requires grad, or if it is
@@ -317,7 +318,7 @@ class MemoryMappedTensor(torch.Tensor):
     def _made(
         cls, shape: Any, dtype: torch.dtype, filename: PathLike | None, existsok: bool
     ) -> MemoryMappedTensor:
-        """A new tensor of zeros, or over the content of an existing file."""
+        """Creates a tensor of zeros in a new file, or a tensor over an existing file."""
         sizes = shape if isinstance(shape, torch.Tensor) else None
         lengths = _lengths_of(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
@@ -346,24 +347,24 @@ class MemoryMappedTensor(torch.Tensor):
         index: Any = None,
         mode: str | None = None,
     ) -> MemoryMappedTensor:
-        """The tensor that a file of raw elements holds.
+        """Maps a file of raw elements as a tensor.
 
         Args:
-            filename: An existing file; a longer one than needed is fine.
+            filename: An existing file; it may be longer than needed.
             dtype: Element type.
             shape: Shape of the tensor; for a nested one an int64 tensor ``[n, k]`` of sizes.
             index: Applied to the result.
-            mode: ``"r"``: writes stay in memory. ``"r+"``: they reach the file. None: they do if
-                the file may be written.
+            mode: ``"r"``: writes stay in memory. ``"r+"``: writes reach the file. None: ``"r+"`` if
+                this user may write to the file, else ``"r"``.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
             FileNotFoundError: If there is no file.
-            CorruptFileError: If it is too short.
-            PermissionError: If `mode` is ``"r+"`` and it may not be written.
-            ValueError: If `mode` is another one.
+            CorruptFileError: If the file is too short.
+            PermissionError: If `mode` is ``"r+"`` and this user may not write to the file.
+            ValueError: If `mode` is unknown.
 
         Example:
             >>> MemoryMappedTensor.from_filename("x.memmap", torch.int64, (3,), mode="r")
@@ -390,15 +391,15 @@ class MemoryMappedTensor(torch.Tensor):
         index: Any = None,
         filename: PathLike | None = None,
     ) -> MemoryMappedTensor:
-        """A tensor over a storage, which is not copied.
+        """Creates a tensor over a storage, without a copy.
 
         Args:
-            storage: A storage, preferably one that torch mapped from a file, which knows its path.
+            storage: A storage, preferably one that torch mapped from a file, so that it has a path.
             shape: Shape of the tensor; None: one dimension.
-            dtype: None: that of a typed storage, int64 of an untyped one.
+            dtype: Element type. None: that of a typed storage, int64 for an untyped one.
             device: None or the CPU.
             index: Applied to the result.
-            filename: The file under the storage, if the storage does not name it.
+            filename: The file from which the storage is mapped, if the storage has no path.
 
         Returns:
             MemoryMappedTensor: Over the memory of `storage`.
@@ -436,7 +437,7 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def empty(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
-        """A tensor whose values are not set (zeros, in a new file).
+        """Creates a tensor whose values are not set (in a new file they are zeros).
 
         Args:
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
@@ -548,7 +549,7 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def empty_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
-        """Creates a tensor of the shape and dtype of another one: `empty`.
+        """Creates a tensor of the shape and dtype of another one, like `empty`.
 
         Args:
             input: A tensor, of which the shape and dtype count.
@@ -568,7 +569,7 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def zeros_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
-        """Creates zeros of the shape and dtype of another tensor: `zeros`.
+        """Creates zeros of the shape and dtype of another tensor, like `zeros`.
 
         Args:
             input: A tensor, of which the shape and dtype count.
@@ -588,7 +589,7 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def ones_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
-        """Creates ones of the shape and dtype of another tensor: `ones`.
+        """Creates ones of the shape and dtype of another tensor, like `ones`.
 
         Args:
             input: A tensor, of which the shape and dtype count.
@@ -610,7 +611,7 @@ class MemoryMappedTensor(torch.Tensor):
     def full_like(
         cls, input: Any, fill_value: Any, *, filename: PathLike | None = None
     ) -> MemoryMappedTensor:
-        """Creates a tensor of one value, of the shape and dtype of another one: `full`.
+        """Creates a tensor of one value, of the shape and dtype of another one, like `full`.
 
         Args:
             input: A tensor, of which the shape and dtype count.
@@ -638,7 +639,7 @@ class MemoryMappedTensor(torch.Tensor):
         """The absolute path of the file.
 
         Raises:
-            RuntimeError: If it has no name.
+            RuntimeError: If the file has no name.
         """
         path = None if self._file is None else self._file.path
         if path is None:
@@ -671,7 +672,7 @@ class MemoryMappedTensor(torch.Tensor):
         return tuple(MemoryMappedTensor._wrapped(part, self._file) for part in parts)
 
     def unbind(self, dim: int = 0) -> Any:
-        """Splits the tensor along a dimension: ``torch.Tensor.unbind``.
+        """Splits the tensor along a dimension, like ``torch.Tensor.unbind``.
 
         Args:
             dim: The dimension; a negative one counts from the end.
@@ -687,10 +688,10 @@ class MemoryMappedTensor(torch.Tensor):
         return self._views(super().unbind(dim))
 
     def split(self, split_size: Any, dim: int = 0) -> Any:
-        """Splits the tensor into parts of a size: ``torch.Tensor.split``.
+        """Splits the tensor into parts, like ``torch.Tensor.split``.
 
         Args:
-            split_size: Length of each part, the last may be shorter; or a list of lengths.
+            split_size: Length of each part (the last one may be shorter), or a list of lengths.
             dim: The dimension; a negative one counts from the end.
 
         Returns:
@@ -703,7 +704,7 @@ class MemoryMappedTensor(torch.Tensor):
         return self._views(super().split(split_size, dim))  # type: ignore[no-untyped-call]
 
     def chunk(self, chunks: int, dim: int = 0) -> Any:
-        """Splits the tensor into at most `chunks` parts: ``torch.Tensor.chunk``.
+        """Splits the tensor into at most `chunks` parts, like ``torch.Tensor.chunk``.
 
         Args:
             chunks: The number of parts.
@@ -719,13 +720,13 @@ class MemoryMappedTensor(torch.Tensor):
         return self._views(super().chunk(chunks, dim))
 
     def detach(self) -> Any:
-        """As `torch.Tensor.detach`; a MemoryMappedTensor, of which torch makes parameters."""
+        """Like `torch.Tensor.detach`; returns a MemoryMappedTensor, which a Parameter requires."""
         return MemoryMappedTensor._wrapped(super().detach(), self._file)
 
     # --- copies ----------------------------------------------------------------------------------
 
     def _layout(self) -> tuple[Any, ...]:
-        """(offset in bytes, dtype, shape or sizes, strides) of this view of its file."""
+        """Returns (offset in bytes, dtype, shape or sizes, strides) of this view of its file."""
         name = arrays.dtype_name(self.dtype)
         if self.is_nested:
             offset = self.untyped_storage().data_ptr() - self._file.base
@@ -781,7 +782,7 @@ def _is_mapped_from(tensor: MemoryMappedTensor, filename: PathLike | None) -> bo
     file = tensor._file
     if filename is None:
         return file.path is None
-    # Writes to a private copy are not in the file.
+    # The file does not contain writes to private pages.
     return bool(file.path == os.path.abspath(filename) and file.mode == "r+")
 
 

@@ -38,7 +38,7 @@ _noted_share_non_tensor = False
 
 
 def is_archive(prefix: PathLike | None, archive: bool | None, compression: str | None) -> bool:
-    """True to save a tree as one file instead of a folder."""
+    """Returns whether to save a tree as one file instead of a folder."""
     return archives.is_wanted(prefix, archive, compression)
 
 
@@ -112,14 +112,14 @@ def _note_share_non_tensor(share_non_tensor: bool) -> None:
     if share_non_tensor and not _noted_share_non_tensor:
         _noted_share_non_tensor = True
         warnings.warn(
-            "share_non_tensor is ignored: values that are not tensors are in the files, and other "
-            "processes see changes of them after memmap_refresh_()",
+            "share_non_tensor is ignored: values that are not tensors are stored in the files, and "
+            "other processes see changes of them after memmap_refresh_()",
             stacklevel=4,
         )
 
 
 def _run_early_or_now(run: Callable[[], Any], early: bool) -> Any:
-    """The result of `run()`, or a future of it."""
+    """Returns the result of `run()`, or a future of it."""
     if not early:
         return run()
     from concurrent.futures import ThreadPoolExecutor
@@ -173,7 +173,7 @@ def reduced(td: Any) -> Any:
     if disk is None or not isinstance(opened, folders.MemmapFolder) or opened.changed:
         reduced = td.__reduce__()
         return (_pickle.marked_memmap, reduced[:2]) if marked else reduced
-    # The path, not the data.
+    # Pickle the path, not the data.
     return _pickle.memmap_tree, (
         opened.path,
         opened.mode,
@@ -201,14 +201,14 @@ def as_view(td: T, made: T, index: Any = ...) -> T:
 
 
 def _begins_at_zero(part: Any) -> bool:
-    """The views of mapped trees for which tensordict's `is_memmap` is true, too."""
+    """True for indices whose views of mapped trees have `is_memmap` set in tensordict, too."""
     if isinstance(part, slice):
         return part.start is None or part.start == 0
     return part is None or part is Ellipsis or (isinstance(part, int) and part is not True)
 
 
 def _flush_own(node: Any) -> None:
-    """Tensors that were mapped separately, not by the engine's node."""
+    """Flushes the tensors that were mapped separately, not by the engine's node."""
     mapped = folders.mapped_class_if_imported()
     for value in folders.held(node).values():
         if type(value) is mapped and value._file is not None and value._file.path is not None:
@@ -216,9 +216,10 @@ def _flush_own(node: Any) -> None:
 
 
 def engine_mode(path: str, mode: str | None) -> str:
-    """The engine's mode for that of `load_memmap`, where None means r+ if permitted.
+    """The engine's mode for a mode of `load_memmap`.
 
-    That is a folder: an archive is opened for reading unless ``"r+"`` is requested.
+    None means ``"r+"`` for a folder that this user may write to. An archive is opened for reading
+    unless ``"r+"`` is requested.
     """
     if mode not in (None, "r", "c", "r+"):
         raise ValueError(f"mode: expected None, 'r', 'c' or 'r+', found {mode!r}")
@@ -275,7 +276,7 @@ def _keys_of_part(part: Any) -> tuple[str, ...]:
 
 
 def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, mode: Any) -> Any:
-    """`TensorDict.load_memmap`."""
+    """Implements `TensorDict.load_memmap`."""
     node = open_saved(prefix, mode, subpath)
     if out is not None:
         if device is not None and out.device is not None and str(device) != str(out.device):
@@ -309,7 +310,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
             node._device = str(to)
         disk = folders.disk_of(node)
         if disk is not None:
-            # The content in memory differs from the folder from now on.
+            # From now on, the content in memory differs from the folder.
             disk.opened.changed = True
 
 
@@ -318,7 +319,7 @@ def _replaced(tree: Any, change: Any) -> None:
 
 
 def _use_meta(torch: Any, tree: Any) -> None:
-    """Replaces tensors on disk, which are not opened, by tensors without data."""
+    """Replaces tensors on disk by tensors without data, without opening them."""
     node = folders.node_of(tree)
     if folders.is_stack(node):
         for member in node.tensordicts:
@@ -354,7 +355,7 @@ def _filled(out: Any, tree: Any) -> Any:
 
 
 def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
-    """`TensorDict.load_memmap_`: replaces the content of the tree by that of the folder."""
+    """Implements `TensorDict.load_memmap_`: replaces the content by that of the folder."""
     path = os.path.abspath(os.fsdecode(prefix))
     wanted = engine_mode(path, mode)
     node = folders.node_of(tree)

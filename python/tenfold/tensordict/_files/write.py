@@ -25,7 +25,7 @@ Options = namedtuple(
     "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
 )
 
-# Errors if no file can be created next to the target, or it cannot be renamed.
+# errno values that mean that no file can be created next to the target, or renamed to it.
 _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
 
@@ -35,7 +35,8 @@ class _Targets:
     Attributes:
         kept: id of a node -> key -> tensor, for tensors that are already mapped from their final
             file in the target.
-        there: Files of these tensors, as paths within the target; also of tensors not loaded yet.
+        there: Files of these tensors and of tensors that are not loaded yet, as paths within the
+            target.
         elsewhere: (key path, file) of the first tensor that is mapped from another file, or None.
     """
 
@@ -47,9 +48,9 @@ class _Targets:
         self._mapped = folders.mapped_class_if_imported()
 
     def visit(self, entry: Any, within: str, keys: tuple[str, ...], bare: bool = False) -> None:
-        """Inspects a node in the folder `within`: a path that ends with a slash, or empty.
+        """Inspects a node in the folder `within`, a path that ends with a slash, or empty.
 
-        `bare`: an element of a stack whose class is stored once, for the whole stack.
+        `bare` is true for an element of a stack whose class is stored once, for the whole stack.
         """
         node = folders.node_of(entry)
         if folders.is_stack(node):
@@ -71,7 +72,7 @@ class _Targets:
                 self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
 
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
-        """Tensors that are on disk only; nodes on disk are loaded."""
+        """Inspects tensors that are not loaded; loads the nodes that contain them."""
         disk = folders.disk_of(node)
         if disk is None or not isinstance(disk.opened, folders.MemmapFolder) or disk.mode != "r+":
             return
@@ -97,7 +98,7 @@ class _Targets:
         place = within + _core.encode_key(key) + ".memmap"
         exists = file.path == os.path.join(self.target, place) and file.mode == "r+"
         if exists and not _is_same_file(file):
-            return  # replaced since then: the tensor's content is in no file
+            return  # the file was replaced: no file contains the tensor's content
         if exists and _is_whole(tensor, file):
             self.kept.setdefault(id(node), {})[key] = tensor
             self.there.append(place)
@@ -136,7 +137,7 @@ def _is_same_file(file: Any) -> bool:
 
 
 def write(tree: Any, prefix: str, options: Options) -> Any:
-    """Writes `tree` to the folder `prefix`; `tree` itself, over the files, or a new tree."""
+    """Writes `tree` to the folder `prefix`. Returns `tree`, now over the files, or a new tree."""
     target = os.path.abspath(prefix)
     survey = find_targets(tree, target)
     if not options.copy_existing and not options.zeros:
@@ -228,7 +229,7 @@ def _text(error: OSError) -> str:
 
 
 def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
-    """Tensors that are already mapped from their final file are reused in the new tree."""
+    """Reuses tensors that are already mapped from their final file in the new tree."""
     source, target = folders.node_of(tree), folders.node_of(made)
     if not kept or folders.is_stack(source) != folders.is_stack(target):
         return
@@ -246,12 +247,12 @@ def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
 
 
 def write_anonymous(tree: Any, options: Options) -> Any:
-    """Like `write`, to shared memory: one unnamed file for all new tensors."""
+    """Like `write`, but to shared memory: one unnamed file for all new tensors."""
     mapped = folders.mapped_class()
     if mapped is None:
         raise ImportError("memmap without a prefix needs torch, which cannot be imported")
     tensors: dict[str, Any] = {}
-    order: list[Any] = []  # for each tensor: itself, or its name in `tensors`
+    order: list[Any] = []  # for each tensor: the tensor itself, or its name in `tensors`
 
     def collect(tensor: Any) -> Any:
         if not options.zeros and type(tensor) is mapped and _is_anonymous(tensor):

@@ -49,7 +49,7 @@ class Plan:
     def run(
         self, td: Any, others: Any, above: tuple[str, ...], batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """The result for one node; None if there is nothing in it."""
+        """The result for one node; None if the result has no entries."""
         items: dict[str, Any] = {}
         any_result = any_leaf = False
         nodes = [node_of(other) for other in others]

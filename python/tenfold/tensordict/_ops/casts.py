@@ -119,7 +119,7 @@ def dtype(td: Any) -> torch.dtype | None:
 
 
 def counted(td: Any, count_duplicates: bool) -> list[Any]:
-    """All tensors; those that share storage once unless `count_duplicates`."""
+    """All tensors. Unless `count_duplicates`, tensors that share storage occur once."""
     tensors = list(td._tensors())
     if not count_duplicates:
         tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
@@ -149,7 +149,7 @@ def _cloned(tensor: Any) -> Any:
 
 
 def _parsed_to(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """(device, dtype, batch_size, non_blocking) of the arguments of `to`."""
+    """Returns (device, dtype, batch_size, non_blocking) from the arguments of `to`."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     batch_size = kwargs.pop("batch_size", None)
     non_blocking = bool(kwargs.pop("non_blocking", False))

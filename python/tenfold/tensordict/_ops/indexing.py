@@ -96,12 +96,12 @@ def _rows_at(td: T, index: Any) -> T:
             try:
                 return td._each(_Selected(torch, one), shape, names)
             except (IndexError, RuntimeError):
-                pass  # negative indices, or some out of range: the next line distinguishes them
+                pass  # some indices are negative or out of range, which the next line distinguishes
         return td._each(lambda value: value[parts], shape, names)
 
 
 class _Selected:
-    """Rows of tensors by ``index_select``, twice as fast as indexing."""
+    """Selects rows of tensors by ``index_select``, twice as fast as indexing."""
 
     __slots__ = ("index", "select")
 

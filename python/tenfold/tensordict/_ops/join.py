@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 
 @set_module("tenfold")
-class ShapesDiffer(RuntimeError):  # noqa: N818 - it decides between two ways, users see its base
+class ShapesDiffer(RuntimeError):  # noqa: N818 - caught internally; users see RuntimeError
     """Raised if members of a dense stack differ in keys or shapes."""
 
 
 @set_module("tenfold")
 def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-    """TensorDicts of one batch size as one, along a new batch dimension: ``torch.stack``.
+    """Stacks TensorDicts of equal batch size along a new batch dimension, like ``torch.stack``.
 
     Args:
         input: TensorDicts with the same keys and shapes; or tensors.
@@ -61,7 +61,7 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         A TensorDict, or tensor, with one dimension more; `out` if it is given.
 
     Raises:
-        RuntimeError: If there is none, or keys, batch sizes or shapes differ.
+        RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ.
 
     Example:
         >>> tenfold.stack([TensorDict({"a": 1}), TensorDict({"a": 2})])["a"]
@@ -187,11 +187,11 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
-    """A stack that keeps its members: their keys and shapes may differ, nothing is copied.
+    """Stacks TensorDicts lazily: nothing is copied, and keys and shapes may differ.
 
     Args:
-        input: TensorDicts of as many batch dimensions, whose lengths may differ (then -1 in the
-            batch size of the stack); or tensors, which are stacked.
+        input: TensorDicts with the same number of batch dimensions. If the length of a dimension
+            differs, it is -1 in the batch size of the stack. Or tensors, which are stacked.
         dim: The new dimension.
         out: A stack to write the members into.
         **kwargs: ``stack_dim_name``, a name for the new dimension.
@@ -200,7 +200,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
         LazyStackedTensorDict: The stack.
 
     Raises:
-        RuntimeError: If there is none, or the numbers of batch dimensions differ.
+        RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -235,7 +235,7 @@ def maybe_dense_stack(
         A TensorDict, tensor or `LazyStackedTensorDict`.
 
     Raises:
-        RuntimeError: If there is none, or the numbers of batch dimensions differ.
+        RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
 
     Example:
         >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
@@ -278,7 +278,7 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 
 @set_module("tenfold")
 def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-    """Concatenates TensorDicts along a batch dimension: ``torch.cat``.
+    """Concatenates TensorDicts along a batch dimension, like ``torch.cat``.
 
     Args:
         input: TensorDicts of the same keys, whose batch sizes differ along `dim` only; or tensors.
@@ -286,10 +286,10 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         out: A TensorDict to write the result into.
 
     Returns:
-        A TensorDict, or tensor, with the rows of all; `out` if it is given.
+        A TensorDict, or tensor, with the rows of all inputs; `out` if it is given.
 
     Raises:
-        RuntimeError: If there is none, or no such batch dimension.
+        RuntimeError: If `input` is empty, or there is no such batch dimension.
         KeyError: If keys differ.
 
     Example:
@@ -348,15 +348,15 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
 
     Args:
         tensordict: A TensorDict.
-        pad_size: Numbers of rows before and after, of the first batch dimension, then the second,
-            ...
+        pad_size: Numbers of rows before and after: a pair for the first batch dimension, then one
+            for the second, ...
         value: Value of the new rows.
 
     Returns:
         A new TensorDict.
 
     Raises:
-        RuntimeError: If there are not two numbers for each dimension, or too many.
+        RuntimeError: If `pad_size` has an odd length, or more pairs than there are dimensions.
 
     Example:
         >>> tenfold.pad(TensorDict({"a": torch.ones(1)}, [1]), [0, 2])["a"]
@@ -399,21 +399,22 @@ def pad_sequence(
     out: Any = None,
     return_mask: bool | str = False,
 ) -> Any:
-    """A dense stack of TensorDicts whose tensors differ in length along one dimension.
+    """Pads and stacks TensorDicts whose tensors differ in length along one dimension.
 
     Args:
-        list_of_tensordicts: With the same keys.
+        list_of_tensordicts: TensorDicts with the same keys.
         pad_dim: The dimension that is padded at its end to the greatest length.
         padding_value: Value of the padding.
         out: A TensorDict to write the result into.
-        return_mask: Add a node ``masks``, or of that name, of what is not padding.
+        return_mask: Add a node of masks that are true where an element is not padding. True: the
+            node is called ``masks``; a str: it has that name.
 
     Returns:
         TensorDict: With one batch dimension more, in front; `out` if it is given.
 
     Raises:
         KeyError: If keys differ.
-        RuntimeError: If there is none, or other dimensions differ.
+        RuntimeError: If the list is empty, or other dimensions differ.
 
     Example:
         >>> tds = [TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2)]
@@ -473,7 +474,8 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
     Args:
         *tensordicts: At least two.
-        callback_exist: Called with a key and its entries if several have one; returns the entry.
+        callback_exist: If several TensorDicts have a key, called with the key and its entries;
+            returns the entry of the result.
 
     Returns:
         A new TensorDict, which shares the tensors.
@@ -511,7 +513,7 @@ def is_tensor_collection(datatype: Any) -> bool:
         datatype: Any object or class.
 
     Returns:
-        bool: False for tensors and anything else.
+        bool: False for tensors and all other objects.
 
     Example:
         >>> tenfold.tensordict.is_tensor_collection(td)
@@ -524,13 +526,13 @@ def is_tensor_collection(datatype: Any) -> bool:
 
 @set_module("tenfold")
 def is_tensorclass(obj: Any) -> bool:
-    """True for tensorclasses, of which it may be an object or the class.
+    """True for a tensorclass and for its objects.
 
     Args:
         obj: Any object or class.
 
     Returns:
-        bool: False for TensorDicts and anything else.
+        bool: False for TensorDicts and all other objects.
 
     Example:
         >>> tenfold.tensordict.is_tensorclass(td)
@@ -542,15 +544,16 @@ def is_tensorclass(obj: Any) -> bool:
 
 @set_module("tenfold.tensordict")
 def collate(batch: Any) -> Any:
-    """A batch of a list of samples: the ``collate_fn`` of a DataLoader.
+    """Converts a list of samples to a batch, as the ``collate_fn`` of a DataLoader.
 
     Args:
-        batch: Samples of one kind: TensorDicts and tensorclasses, which are stacked, lazily where
-            their shapes differ; tensors; dicts and tuples of such; or what
-            ``torch.utils.data.default_collate`` takes. Anything but a list is returned as it is.
+        batch: Samples of one kind: TensorDicts and tensorclasses, which are stacked, lazily if
+            their shapes differ; tensors; dicts and tuples of these; or other samples that
+            ``torch.utils.data.default_collate`` accepts. An object other than a list is returned
+            unchanged.
 
     Returns:
-        One such sample with one more batch dimension in front, of the length of the list.
+        An object like one sample, with an additional first dimension of the length of the list.
 
     Example:
         >>> loader = DataLoader(samples, batch_size=4, collate_fn=tenfold.collate)
@@ -586,11 +589,11 @@ def assert_close(
     Args:
         actual: A TensorDict or tensorclass.
         expected: Another one.
-        rtol: Relative tolerance, as of ``torch.testing.assert_close``, which compares the tensors.
+        rtol: Relative tolerance of ``torch.testing.assert_close``, which compares the tensors.
         atol: Absolute tolerance.
         equal_nan: If true, NaN equals NaN.
         intersection: Compare only the keys that both have.
-        msg: Put before the message.
+        msg: A prefix for the message.
 
     Returns:
         bool: True.
@@ -598,7 +601,7 @@ def assert_close(
     Raises:
         AssertionError: If two tensors differ: in dtype, shape or value. The message names the key.
         KeyError: If keys differ.
-        TypeError: If one of them is neither TensorDict nor tensorclass.
+        TypeError: If `actual` or `expected` is neither a TensorDict nor a tensorclass.
 
     Example:
         >>> tenfold.assert_close(td, td + 1e-9)
@@ -641,7 +644,7 @@ def _assert_close(
 
 @set_module("tenfold")
 def unravel_key(key: Any) -> Any:
-    """A key or path of keys, whose tuples may be nested, as a str or a flat tuple.
+    """Flattens a key or path of keys, whose tuples may be nested, to a str or a tuple.
 
     Args:
         key: A str, or a tuple of strs and such tuples.
@@ -650,7 +653,7 @@ def unravel_key(key: Any) -> Any:
         str | tuple[str, ...]: A str for a path of one key; ``()`` if a part is not a str.
 
     Raises:
-        RuntimeError: If it is neither a str nor a tuple.
+        RuntimeError: If `key` is neither a str nor a tuple.
 
     Example:
         >>> tenfold.unravel_key(("a", ("b", ("c",))))
@@ -666,7 +669,7 @@ def unravel_key(key: Any) -> Any:
 
 @set_module("tenfold")
 def unravel_key_list(keys: Any) -> list[Any]:
-    """Flattens each key of a list: `unravel_key`.
+    """Flattens each key of a list, like `unravel_key`.
 
     Args:
         keys: A list or tuple of keys or paths of keys.
@@ -695,7 +698,8 @@ def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
         key: A str, or a tuple of strs and such tuples.
 
     Returns:
-        tuple[str, ...]: Of one str for a str; ``()`` if `key`, or a part of it, is neither.
+        tuple[str, ...]: For a str, a tuple with the str; ``()`` if `key`, or a part of it, is
+        neither a str nor a tuple.
 
     Example:
         >>> tenfold.tensordict.unravel_key_to_tuple(("a", ("b", ("c",))))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
-# The call at the end of a ``with`` statement: a method's name, arguments and options. A closure
-# would keep the TensorDict and its memory alive until the garbage collector runs.
+# The call at the end of a ``with`` statement: a method's name, its arguments and keyword arguments.
+# A closure would keep the TensorDict and its memory alive until the garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
 _CLOSE: Any = ("", (), {})  # close_opened()
@@ -32,7 +32,7 @@ def check_unlocked(td: Any) -> None:
 
 
 def locked_as(td: Any, made: Made) -> Made:
-    """Locks `made`, a view or a result of arithmetic, if this one is locked."""
+    """Locks `made`, a view or a result of arithmetic, if `td` is locked."""
     other: Any = made
     if other is not td and td.is_locked and not other.is_locked:
         lock(other, None)
@@ -101,7 +101,7 @@ def _check_parents(td: Any, but: Any = None) -> None:
 
 def _held_nodes(td: Any) -> Any:
     """The nodes below that are in memory; nodes on disk are locked when they are read."""
-    # Without a variable of the comprehension's own, which torch.compile cannot trace.
+    # Two comprehensions: torch.compile cannot trace an assignment expression inside of one.
     nodes = [node_of(entry) for entry in td._held()]
     return [node for node in nodes if node is not None]
 
@@ -114,7 +114,7 @@ def enter(td: T) -> T:
     if undo is None:
         raise RuntimeError(
             "with: expected td.lock_(), td.unlock_() or params.to_module(module), found a "
-            "TensorDict that none of them was called on"
+            "TensorDict on which none of these was called"
         )
     return td
 

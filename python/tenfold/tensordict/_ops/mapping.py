@@ -100,7 +100,7 @@ def put(td: T, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool
 
 
 def node_for(td: Any, path: tuple[str, ...]) -> Any:
-    """The node of `path` without its last key; nodes on the way are made."""
+    """The node that contains the last key of `path`; missing nodes are created."""
     node: Any = td
     for depth, key in enumerate(path[:-1]):
         if node._has(key):
@@ -329,7 +329,7 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
         td._put_locked(key, there._with_rows(index, value))
         return
     if isinstance(there, UnbatchedTensor):
-        # It has no rows: any index refers to all of it.
+        # The value has no rows, so any index refers to the whole value.
         there.data.copy_(unwrapped(value))
         return
     if class_kind(type(there)) == LEAF:
@@ -373,7 +373,7 @@ def update(
 
 
 def _check_rows_of(td: Any, other: Any) -> None:
-    """Raises for a TensorDict with other rows, even an empty one."""
+    """Raises an error for a TensorDict of another batch size, even if it is empty."""
     node = node_of(other)
     if node is None:
         return
@@ -493,7 +493,7 @@ class InplaceWriteError(RuntimeError, ValueError):
 
 
 def _expanded_right(mask: Any, tensor: Any) -> Any:
-    """`mask` with the dimensions of `tensor` that it lacks, on the right."""
+    """Adds dimensions of length 1 to the right of `mask`, up to those of `tensor`."""
     return mask.reshape((*mask.shape, *[1] * (tensor.ndim - mask.ndim))).expand(tensor.shape)
 
 
@@ -563,7 +563,7 @@ def excluded(td: T, unwanted: Any, inplace: bool) -> T:
     kept: dict[str, Any] = {}
     for key in td._key_list():
         below = unwanted.get(key)
-        if below is not None and not below:  # as a whole: it need not be loaded
+        if below is not None and not below:  # all of the entry: it need not be loaded
             if inplace:
                 td._remove(key)
             continue
@@ -767,7 +767,7 @@ def replace(td: T, *args: Any, **kwargs: Any) -> T:
 
 
 def _grouped(keys: tuple[Any, ...]) -> dict[str, Any]:
-    """Paths as nested dicts; an empty dict takes the whole entry."""
+    """Paths as nested dicts; an empty dict selects the whole entry."""
     grouped: dict[str, Any] = {}
     whole = set()
     for key in keys:

@@ -103,7 +103,7 @@ def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
 
 
 def _computed(td: Like, change: Callable[[Any], Any]) -> Like:
-    """Finishes a result of arithmetic: removes empty nodes, and locks it if this one is locked."""
+    """Finishes a result of arithmetic: removes empty nodes, and locks it if `td` is locked."""
     return locked_as(td, td._valued(change).filter_empty_())
 
 
@@ -144,7 +144,7 @@ def merged(
 
 
 def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
-    """In place: `op(tensor, other)` writes into the tensor."""
+    """Calls `op(tensor, other)`, which writes into the tensor."""
     node = node_of(other)
     if node is None:
         other = _operand(td, other)
@@ -321,7 +321,7 @@ def binary_tensor_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def _tensor(torch: Any, other: Any, like: Any) -> Any:
-    """A number as a tensor, for functions that take no numbers."""
+    """A number as a tensor, for functions that do not accept numbers."""
     if isinstance(other, torch.Tensor):
         return other
     return torch.as_tensor(other, device=like.device)

@@ -22,12 +22,12 @@ def viewed(td: Like, change: Callable[[Any], Any], batch_size: Any, names: Any =
 
 
 def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names: Any) -> Like:
-    """A view that is a mapped tree if this is one."""
+    """Creates a view, and marks it as a mapped tree if `td` is one."""
     return locked_as(td, td._as_view(td._each(change, batch_size, names)))
 
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
-    """`expand`; with `shared_below`, one value in a node below stays one value."""
+    """Implements `expand`. With `shared_below`, a single value in a node below stays single."""
     new = tuple(probe(td._batch_size, "expand").expand(*wanted).shape)
     ndim = len(td._batch_size)
     names = None
@@ -188,9 +188,9 @@ def squeeze(td: Like, dim: int | None) -> Like:
 
 
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
-    """Without several dimensions of length 1, from the last to the first.
+    """Removes several dimensions of length 1, from the last to the first.
 
-    In nodes below, tensordict reshapes, so stacked values stay stacked.
+    Nodes below are reshaped, as in tensordict, so stacked values stay stacked.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -395,8 +395,8 @@ def device(td: Any) -> Any:
         opened = td._opened
         where = f"{opened.path}: " if opened is not None else ""
         raise UnsupportedError(
-            f'{where}device: expected one that this torch knows, found "{td._device}"; '
-            "clear_device_() forgets it"
+            f'{where}device: expected a device of this torch, found "{td._device}"; '
+            "clear_device_() removes it"
         ) from error
 
 

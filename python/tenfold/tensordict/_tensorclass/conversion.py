@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     PathLike = str | os.PathLike[str]
 
 
-# Their results are returned unchanged, even TensorDicts.
+# Methods whose results are returned unchanged, even if they are TensorDicts.
 _UNWRAPPED = frozenset(
     [
         "batch_dims", "batch_size", "bytes", "cat_tensors", "depth", "dim", "dtype", "entry_class",
@@ -52,7 +52,7 @@ _UNWRAPPED = frozenset(
     ]
 )  # fmt: skip
 
-# They get the object itself, not its TensorDict: a file stores the class.
+# Methods that get the object itself, not its TensorDict, because a file stores the class.
 _OF_FILES = frozenset(
     [
         "dumps", "load_memmap_", "memmap", "memmap_", "memmap_like", "memmap_refresh_", "save",
@@ -68,7 +68,7 @@ _OPERATORS = [
     )
 ]  # fmt: skip
 
-# Their results consist of objects of the class, not of new data.
+# Methods whose results consist of objects of the class, not of new data.
 _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
@@ -165,7 +165,7 @@ def _named(call: Any, name: str, member: Any) -> Callable[..., Any]:
 
 
 class MakingMethods:
-    """`from_tensordict`, `from_dict`, `empty`, copies."""
+    """The methods that create objects: `from_tensordict`, `from_dict`, `empty`, copies."""
 
     @classmethod
     def _over(cls: Any, node: Any) -> Any:
@@ -178,7 +178,7 @@ class MakingMethods:
     def _from_tensordict(
         cls: Any, node: Any, non_tensordict: Any = None, *, rebuild: bool = True
     ) -> Any:
-        """An object over a TensorDict whose keys are fields; `rebuild`: that of another object."""
+        """An object over a TensorDict whose keys are fields. `rebuild`: a method created that."""
         unknown = set(node._key_list()) - set(cls._field_names)
         if unknown:
             raise ValueError(
@@ -192,16 +192,16 @@ class MakingMethods:
 
     @classmethod
     def from_tensordict(cls: Any, tensordict: Any, non_tensordict: Any = None) -> Any:
-        """An object over a TensorDict, without copying tensors.
+        """Creates an object over a TensorDict, without copying tensors.
 
-        Nodes of fields that are annotated with a tensorclass become objects of it.
+        Nodes of fields that are annotated with a tensorclass become objects of that class.
 
         Args:
             tensordict: The fields; of tenfold, or of the tensordict package.
-            non_tensordict: More of them, as a dict.
+            non_tensordict: More fields, as a dict.
 
         Raises:
-            RuntimeError: If it is no TensorDict.
+            RuntimeError: If `tensordict` is not a TensorDict.
             ValueError: If a key is not a field.
             KeyError: If a field is given twice.
 
@@ -235,11 +235,11 @@ class MakingMethods:
         device: Any = None,
         batch_dims: int | None = None,
     ) -> Any:
-        """An object with the fields of a dict; missing ones are None.
+        """Creates an object with the fields of a dict; missing fields are None.
 
         Args:
-            input_dict: The fields; nested dicts become TensorDicts, or what the field is annotated
-                with.
+            input_dict: The fields; a nested dict becomes a TensorDict, or an object of the class
+                with which the field is annotated.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_size: The batch size.
             device: Move tensors to this device.
@@ -297,7 +297,7 @@ class MakingMethods:
 
 
 def _bare(argument: Any) -> Any:
-    """An argument of a torch function with objects replaced by their TensorDicts."""
+    """Replaces objects in an argument of a torch function by their TensorDicts."""
     if isinstance(argument, (list, tuple)):
         return type(argument)(map(_bare, argument)) if type(argument) in (list, tuple) else argument
     return argument._tensordict if class_kind(type(argument)) == TENSORCLASS else argument
@@ -313,7 +313,7 @@ def _post_init(cls: Any, obj: Any, node: Any) -> None:
 
 
 def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[Any, Any]:
-    """The dict with values for numbers, which as tensors would not fit a batch size."""
+    """The dict with numbers as values that are not tensors, because these have no batch size."""
     made: dict[Any, Any] = {}
     for key, value in given.items():
         if isinstance(value, dict):
@@ -353,13 +353,13 @@ class StateMethods:
         keep_vars: bool = False,
         flatten: bool = True,
     ) -> Any:
-        """The tensors by dotted names; the other fields, and the class, in ``_metadata``.
+        """Returns the tensors by dotted names; ``_metadata`` has the other fields and the class.
 
         Args:
             destination: An OrderedDict to add the tensors to.
             prefix: Added in front of every name.
             keep_vars: Keep the tensors attached to the autograd graph.
-            flatten: If false, nodes become OrderedDicts in it.
+            flatten: If false, nodes become nested OrderedDicts.
         """
         state = self._tensordict.empty().state_dict(destination, prefix, keep_vars, flatten)
         StateMethods._add_state(self, state, state._metadata, prefix, keep_vars, flatten)
@@ -402,7 +402,7 @@ class StateMethods:
             from_flatten: True if names are dotted; None: detect.
 
         Raises:
-            KeyError: If a key names no field, or, with `strict`, a field that is None.
+            KeyError: If a key is not a field or, with `strict`, is a field that is None.
             RuntimeError: If, with `strict`, a tensor is missing.
         """
         node = self._tensordict
@@ -451,13 +451,13 @@ class StateMethods:
 
 
 class FileMethods:
-    """`load_memmap` and `load`; the methods that write are TensorDict's."""
+    """`load_memmap` and `load`. The methods that write are those of TensorDict."""
 
     @classmethod
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder as an object of this class, if it was saved by a class of this name.
 
-        That class may have been in another module, or in the program that was run. Other
+        The saved class may have been defined in another module, or in the main program. Other
         entries of the folder are returned with their own types.
 
         Args:
@@ -468,7 +468,7 @@ class FileMethods:
         Raises:
             FileNotFoundError: If there is nothing at `prefix`.
             CorruptFileError: If a file is damaged or too short.
-            ValueError: If what is saved has other fields.
+            ValueError: If the saved object has other fields.
 
         Example:
             >>> Sample(torch.zeros(4), label="cat", batch_size=[4]).memmap("saved")
@@ -480,7 +480,7 @@ class FileMethods:
 
     @classmethod
     def load(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
-        """`TensorDict.load` that returns this class, like `load_memmap`."""
+        """Like `load_memmap`, for files of every format that `TensorDict.load` reads."""
         _claim(cls, os.fsdecode(prefix))
         return TensorDictBase.load(prefix, *args, **options)
 

@@ -109,22 +109,23 @@ def tensorclass(
     The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
     and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.
     Indexing, ``torch.stack``, ``to`` and every other method of TensorDict return objects of the
-    class. Objects are saved with the name of their class; if a class of that name is defined when
-    they are loaded, they are objects of it.
+    class. Objects are saved with the name of their class. If a class of that name is defined when
+    they are loaded, they become objects of that class.
 
-    A type checker sees a dataclass with these fields, but not the methods of TensorDict, which a
-    decorator cannot add for it: derive from `TensorClass` where types are checked.
+    A type checker treats the class as a dataclass with these fields, without the methods of
+    TensorDict, which a decorator cannot declare. Derive from `TensorClass` if types are checked.
 
     Args:
         cls: The class.
         autocast: Cast the values of fields to their annotations.
         frozen: Fields cannot be assigned, and objects are locked.
-        nocast: Keep numbers and arrays as they are; otherwise they become tensors.
+        nocast: Do not convert numbers and arrays to tensors.
         shadow: Allow fields that hide members of TensorDict, for example ``batch_size``.
         tensor_only: All annotations must be tensors or trees of them.
         skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for the results of
             indexing, ``clone`` and other methods.
-        cast_filter: Decides by path and tensor which tensors ``to``, ``float()``, ... cast.
+        cast_filter: A function of path and tensor that returns whether ``to``, ``float()``, ...
+            cast the tensor.
         kw_only: The fields are keyword-only arguments.
 
     Returns:
@@ -169,7 +170,7 @@ def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
     cls._kw_only = flags["kw_only"] or any(getattr(b, "_kw_only", False) for b in cls.__mro__[1:])
     cast_filter = flags["cast_filter"]
     cls._cast_filter = None if cast_filter is None else staticmethod(cast_filter)
-    if "_field_names" in cls.__dict__:  # decorated before: only the flags are new
+    if "_field_names" in cls.__dict__:  # the class was decorated before: only flags change
         return cls
     doc = cls.__dict__.get("__doc__")
     own_init = _own_init(cls)
@@ -213,7 +214,7 @@ def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
         fields.check_names(cls, _annotated_fields(cls), MEMBERS)
     fields.put_fields_back(cls, MEMBERS)
     if "__init__" in cls.__dict__ and _is_generated(cls.__init__):
-        del cls.__init__  # of the dataclass that it was before
+        del cls.__init__  # it was generated when the class was a dataclass
     cls._own_setattr = any(
         "__setattr__" in vars(base)
         and vars(base)["__setattr__"] is not MEMBERS["__setattr__"]
@@ -324,7 +325,7 @@ else:
 
     @set_module("tenfold")
     class TensorClass:
-        """A base class whose subclasses are tensorclasses; type checkers know all their members.
+        """A base class whose subclasses are tensorclasses, with all members for type checkers.
 
         The options of `tensorclass` are keywords of the class statement, or indices of the base.
         Subclasses inherit them.

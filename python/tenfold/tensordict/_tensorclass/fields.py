@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Members that a field may hide: tensordict's tensorclasses allow the first two, and do not have the
-# others.
+# Members that a field may hide, because tensordict's tensorclasses allow the first two and do not
+# have the others.
 _HIDEABLE = frozenset(["data", "fields", "flush", "metadata", "schema"])
 
 
@@ -41,7 +41,7 @@ class Field:
             return value_of(obj._tensordict, self.name)
         if vars(owner).get(self.name) is self:
             return self
-        # A subclass that declares the field again must not use this as its default.
+        # If a subclass declares the field again, this descriptor must not become its default.
         raise AttributeError(f"class {owner.__name__}: no attribute {self.name!r}")
 
     def __set__(self, obj: Any, value: Any) -> None:
@@ -55,7 +55,7 @@ class Field:
 def value_of(node: Any, name: str) -> Any:
     """The value of a field; None if it has no entry.
 
-    In a lazy stack of which some members have it: a list of the members' values.
+    If only some members of a lazy stack have it, returns a list of the members' values.
     """
     if node._has(name):
         return unwrapped(node._entry(name))
@@ -130,7 +130,7 @@ def put_fields_back(cls: type, members: Iterable[str]) -> None:
     own = own_annotations(cls)
     # An inherited attribute with the name of a field is not the field's default.
     hidden = [name for name in own if name not in cls.__dict__ and name in set(members)]
-    if "__dataclass_fields__" in cls.__dict__:  # it was a dataclass before: remove its fields
+    if "__dataclass_fields__" in cls.__dict__:  # the class was a dataclass: remove its fields
         for field in dataclasses.fields(cls):
             if field.name in own and field.name not in hidden:
                 import copy
@@ -142,7 +142,7 @@ def put_fields_back(cls: type, members: Iterable[str]) -> None:
 
 
 def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
-    """The type of each field; None where its annotation cannot be evaluated (yet)."""
+    """The type of each field; None if its annotation cannot be evaluated (yet)."""
     module = sys.modules.get(cls.__module__)
     names = dict(vars(module)) if module is not None else {}
     inherited: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
 
 def hint_of(cls: Any, name: str) -> Any:
     """The type of a field; None if its annotation cannot be evaluated."""
-    if cls._hints[name] is None:  # names that were defined after the class
+    if cls._hints[name] is None:  # try again: a name may have been defined after the class
         cls._hints = resolved_hints(cls, {})
     return cls._hints[name]
 
@@ -262,7 +262,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
-    """Converts a value to its annotation; also returns whether it is not a tensor."""
+    """Converts a value to its annotation; also returns whether the result is not a tensor."""
     target = hint_of(cls, name)
     inner = class_of(target) if isinstance(target, type) else None
     if isinstance(value, dict) and inner is not None:
@@ -331,7 +331,7 @@ def _signature(init: Callable[..., None]) -> inspect.Signature:
 
 
 def _generated(cls: Any) -> Callable[..., None]:
-    """Fields by position and by name, defaults for the rest, then ``__post_init__``."""
+    """Sets fields by position and name, and defaults for others; calls ``__post_init__``."""
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         owner = type(self)  # a subclass of `cls` if its __init__ calls super().__init__
@@ -359,7 +359,7 @@ def _about_names(cls: Any) -> tuple[str, ...]:
 
 
 def init_vars(cls: Any) -> dict[str, Any]:
-    """Defaults, or MISSING, of arguments for ``__post_init__`` only, by name."""
+    """Defaults (or MISSING) of arguments that only ``__post_init__`` gets, by name."""
     kind = dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
     declared = cls.__dataclass_fields__.values()
     return {field.name: field.default for field in declared if field._field_type is kind}
@@ -422,7 +422,7 @@ def _add_defaults(cls: Any, values: dict[str, Any], later: dict[str, Any]) -> No
 
 
 def default_of(field: Any) -> Any:
-    """The default of a field, a new one of its factory, or MISSING."""
+    """The default of a field, the result of its default factory, or MISSING."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default

@@ -27,7 +27,7 @@ class FieldMethods:
     """`get`, `set`, `del_` and attributes."""
 
     def get(self: Any, key: Any, default: Any = None, **how: Any) -> Any:
-        """The value of a field, like ``obj.field``; for a path of keys, that of a nested entry.
+        """Returns the value of a field, like ``obj.field``, or of a nested entry, by its path.
 
         Args:
             key: A str or a tuple of str.
@@ -49,7 +49,7 @@ class FieldMethods:
         return found.get(tuple(below), default) if hasattr(found, "get") else default
 
     def get_at(self: Any, key: Any, index: Any, default: Any = NOTHING) -> Any:
-        """``obj.get(key)[index]``; None for a field that is None.
+        """Returns ``obj.get(key)[index]``; None for a field that is None.
 
         Raises:
             KeyError: If there is no such field and no default.
@@ -106,7 +106,7 @@ class FieldMethods:
 
     @property
     def device(self: Any) -> Any:
-        """The device of all tensors, or None. To change it use ``to``."""
+        """The device of all tensors, or None. Use ``to`` to change it."""
         return self._tensordict.device
 
     @device.setter
@@ -180,7 +180,7 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError if that is not a tree, number or tensor, or another class with other fields.
+    Raises ValueError for a value that is not a tree, number or tensor, and for other fields.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
@@ -263,7 +263,7 @@ def _operand(obj: Any, other: Any) -> Any:
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
-    if node is not None:  # an entry of None is a missing field
+    if node is not None:  # a field that is None has no entry
         return node.exclude(*missing(obj))
     if isinstance(other, dict):
         absent = missing(obj)
@@ -276,10 +276,10 @@ class TreeMethods:
     """`to_dict`, `to_tensordict`, `select`, `rename_keys`, `update` and its relatives."""
 
     def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> dict[str, Any]:
-        """The fields as a dict, objects in them as dicts too; see `TensorDict.to_dict`.
+        """Returns the fields as a dict, with nested objects as dicts; see `TensorDict.to_dict`.
 
         Args:
-            retain_none: If false, without the fields that are None.
+            retain_none: If false, fields that are None are omitted.
             **options: As for `TensorDict.to_dict`.
         """
         made: dict[str, Any] = self._tensordict.to_dict(retain_none=retain_none, **options)
@@ -288,10 +288,10 @@ class TreeMethods:
         return made
 
     def to_tensordict(self: Any, *, retain_none: bool | None = None) -> Any:
-        """A copy of the fields as a TensorDict; objects in them become TensorDicts, too.
+        """Returns a copy of the fields as a TensorDict; nested objects become TensorDicts, too.
 
         Args:
-            retain_none: If true, with entries of None for the fields that are None.
+            retain_none: If true, fields that are None become entries None.
         """
         made = _plain_copy(self._tensordict)
         for name in missing(self) if retain_none else ():
@@ -305,12 +305,12 @@ class TreeMethods:
         strict: bool = True,
         as_tensordict: bool = False,
     ) -> Any:
-        """An object in which the other fields are None; see `TensorDict.select`.
+        """Returns an object in which all other fields are None; see `TensorDict.select`.
 
         Args:
             *keys: Fields, or paths of keys.
             inplace: Change this object instead.
-            strict: If false, keys that name nothing are ignored.
+            strict: If false, keys that do not exist are ignored.
             as_tensordict: Return a TensorDict.
         """
         made = self._tensordict.select(*keys, inplace=inplace, strict=strict)
@@ -319,18 +319,18 @@ class TreeMethods:
         return self if made is self._tensordict else type(self)._from_tensordict(made)
 
     def rename_keys(self: Any, mapping: Mapping[Any, Any], *, strict: bool = True) -> Any:
-        """An object with renamed entries; see `TensorDict.rename_keys`.
+        """Returns an object with renamed entries; see `TensorDict.rename_keys`.
 
         Raises:
             AttributeError: If a new key is not a field.
-            KeyError: If `strict` and an old key names nothing.
+            KeyError: If `strict` and an old key does not exist.
         """
         for new in mapping.values():
             require(type(self), path_of(new)[0])
         return type(self)._from_tensordict(self._tensordict.rename_keys(mapping, strict=strict))
 
     def replace(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """A copy, sharing its tensors, with some fields replaced.
+        """Returns a copy that shares the tensors, with some fields replaced.
 
         Raises:
             ValueError: If there is no such field.
@@ -346,7 +346,7 @@ class TreeMethods:
         self: Any, input_dict_or_td: Any = None, clone: bool = False, inplace: bool = False,
         **options: Any,
     ) -> Any:  # fmt: skip
-        """Sets every field of a dict, a TensorDict or an object. Returns this object.
+        """Sets the fields in a dict, a TensorDict or an object. Returns this object.
 
         Nodes are merged; None in a dict makes a field None.
 
