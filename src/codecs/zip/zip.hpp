@@ -93,10 +93,12 @@ void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std:
 /// Like read_zip_entry(), but does not check the CRC-32, so that damaged archives can be inspected.
 std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const ZipEntry& entry);
 
-/// Throws Error(corrupt) if the entry's bytes do not match its CRC-32. Needs 2 MiB of memory or
-/// less, except for deflated entries of up to 64 MiB: these are read and inflated as a whole. `use`
-/// receives the bytes in pieces, before they are verified.
+/// Receives the bytes of an entry in pieces, before they are verified.
 using UsePiece = std::function<void(std::span<const std::byte>)>;
+
+/// Throws Error(corrupt) if the entry's bytes do not match its CRC-32. Needs at most 2 MiB of
+/// memory, except for a deflated entry of at most 64 MiB, stored and inflated: it is read and
+/// inflated as a whole.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// Describes why read_zip_directory() refuses a name: "is empty", "leaves the archive". Returns
