@@ -68,7 +68,7 @@ class Pipeline {
       num_read_ = read_all_ ? num_read_ : num_read_ + 1;
     } catch (...) {
       // Report the error only when all earlier blocks are delivered, because their errors take
-    // precedence.
+      // precedence.
       read_all_ = true;
       if (await_turn(num_read_)) fail(std::current_exception());
       return false;
