@@ -210,8 +210,9 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // End offsets refer to the previous leaf (values). For ragged strings, the ends of rows refer to
-  // the next leaf (item ends), and the item ends to the values, which precede the ends of rows.
+  // End offsets refer to the previous leaf (values). For ragged strings, the end offsets of rows
+  // refer to the next leaf, the end offsets of items. Those refer to the values, which precede
+  // both.
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

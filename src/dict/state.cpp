@@ -136,7 +136,8 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
 
 bool is_trusted(const DictState& state) {
   const std::uint64_t writer = state.index->word(DictWord::writer);
-  // A writer of another boot did not close the index, so some slots may be durable and others not.
+  // A writer with another boot ID did not close the index, so some slots may be durable and others
+  // not.
   if (writer != 0 && writer != dict_boot()) return false;
   return state.index->knows(static_cast<std::uint64_t>(state.keys.num_rows));
 }

@@ -71,9 +71,8 @@ TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
     ds.append(test::numbers(6));
     ds.append(test::numbers(1, 6));  // writes the durable mark
     // The next append marks rows as busy and writes one column. Its third change fails.
-    const test::AtChange refuse(2, [](const os::Change&) {
-      throw Error::io(ENOSPC, "injected", "no space");
-    });
+    const test::AtChange refuse(
+        2, [](const os::Change&) { throw Error::io(ENOSPC, "injected", "no space"); });
     EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
     EXPECT_EQ(ds.size(), 4);
   }

@@ -112,9 +112,9 @@ TEST(Schema, RefusesLeavesThatContradictTheDocument) {
   EXPECT_THAT(spoil("age.valid", NonTensor{Value(1)}), HasSubstr("another kind of entry"));
   TensorDict missing = test::ragged();
   missing.info().schema = from_json(R"({"columns": {"gone": {"dtype": "int8"}}})", "test");
-  EXPECT_THAT(message_of([&] { Schema::of(missing); }, ErrorCode::corrupt),
-              HasSubstr(
-                  R"(column "gone": entry "gone": the schema names it, but it does not exist)"));
+  EXPECT_THAT(
+      message_of([&] { Schema::of(missing); }, ErrorCode::corrupt),
+      HasSubstr(R"(column "gone": entry "gone": the schema names it, but it does not exist)"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace tenfold::test {
 
 /// Calls `before` before every change of the file system during its lifetime. `before` may throw or
-/// end the process. The previous observer gets only the calls for flock and close meanwhile.
+/// end the process. During that time the previous observer gets only the calls for flock and close.
 class WatchChanges : public os::ChangeObserver {
  public:
   using Before = std::function<void(const os::Change&)>;

@@ -231,7 +231,7 @@ def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
 
 
 def _metadata_of(stored: Stored) -> dict[str, Any]:
-    """torch's metadata by name, with each tensor as one chunk."""
+    """Metadata of torch by name, with each tensor as one chunk."""
     found: dict[str, Any] = {}
     properties: dict[str, TensorProperties] = {}
     for name, (_, value) in stored.items():

@@ -296,10 +296,7 @@ class TreeBuilder {
           .found(base::list_text(offsets));
     }
     if (dim < 1 || dim > values.size()) {
-      throw fail(path)
-          .part("ragged dimension")
-          .expected("1 to ", values.size())
-          .found(dim);
+      throw fail(path).part("ragged dimension").expected("1 to ", values.size()).found(dim);
     }
     auto made = new_node(path);
     made->info.kind = NodeKind::sparse;

@@ -797,10 +797,7 @@ std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pic
   }
   if (call.name != "_reconstruct") return std::nullopt;
   if (call.arguments.empty() || !pickle.is_global(call.arguments[0], "numpy", "ndarray")) {
-    throw pickle.unsupported()
-        .part("array")
-        .expected("a plain one")
-        .found("one of another class");
+    throw pickle.unsupported().part("array").expected("a plain one").found("one of another class");
   }
   const auto state = state_of(pickle, id);
   if (state.size() != 5) {

@@ -131,9 +131,8 @@ class Converter {
   [[noreturn]] void refuse() const {
     throw base::invalid_argument()
         .part("column ", base::quote(from_.name()))
-        .problem("it cannot be converted from ", from_.dtype_name(),
-                 base::list_text(from_.shape), " to ", to_.dtype_name(),
-                 base::list_text(to_.shape));
+        .problem("it cannot be converted from ", from_.dtype_name(), base::list_text(from_.shape),
+                 " to ", to_.dtype_name(), base::list_text(to_.shape));
   }
 
   bool is_valid(std::int64_t row) const {

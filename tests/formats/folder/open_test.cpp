@@ -239,7 +239,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
     const TensorDict tree = open_folder(folder / node, Mode::write_through);
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.system_errno, EBUSY);
-    save_folder(sample(), folder / "other");  // another path can be saved meanwhile
+    save_folder(sample(), folder / "other");  // another path can be saved while `tree` is open
   }
   save_folder(sample(), folder / "tree");
   const FolderReplacement replacement(folder / "tree", 0);

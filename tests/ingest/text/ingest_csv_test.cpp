@@ -320,10 +320,9 @@ TEST(IngestCsv, SkipsBlankLinesBeforeTheHeader) {
     EXPECT_THAT(values<std::int64_t>(ds, " x"), ElementsAre(1)) << blanks;
   }
   IngestOf of;
-  EXPECT_EQ(
-      of.error("b.csv", "\n\nx,x\n", ErrorCode::invalid_argument),
-      "b.csv: line 3: header: expected distinct names, found \"x\" twice; rename one of the "
-      "columns");
+  EXPECT_EQ(of.error("b.csv", "\n\nx,x\n", ErrorCode::invalid_argument),
+            "b.csv: line 3: header: expected distinct names, found \"x\" twice; rename one of the "
+            "columns");
   EXPECT_EQ(of.error("c.csv", "\n \nx\n1,2\n", ErrorCode::corrupt),
             "c.csv: line 4 (row 0): expected 1 field, found 2");
   EXPECT_EQ(of.rows("d.csv", "\n \n").schema().size(), 0U);

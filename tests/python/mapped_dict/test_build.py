@@ -79,8 +79,8 @@ def test_exception_of_the_items_leaves_no_files(tmp_path):
     ids=["scalars", "tensors", "dicts"],
 )
 def test_does_not_trigger_garbage_collection(tmp_path, value):
-            # A garbage collection would visit all objects of the program, such as the source of the
-            # items.
+    # A garbage collection would visit all objects of the program, such as the source of the
+    # items.
     pairs = ((f"k{i}", value()) for i in range(20_000))
     looks = []
     gc.collect()

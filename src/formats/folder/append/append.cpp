@@ -149,7 +149,7 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
 /// True if these rows are already appended under another key. Aliases share one file, so appending
 /// to one appends to all.
 bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
-                                  const base::Where& where) {
+                                    const base::Where& where) {
   for (const LinkedLeaf& other : linked_) {
     if (!file.same_file(other.file)) continue;
     if (same_rows(other.rows, rows)) return true;
