@@ -8,7 +8,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import check_words
 
-
 FOUND = [
     # file, line, what is found, term
     ("README.md", "A save survives any kill.", "any kill", "crash"),

@@ -462,7 +462,7 @@ class CheckpointManager:
         if any((found is None) != (messages[0] is None) for found in messages):
             raise FileNotFoundError(
                 f"{self.directory}: expected steps on all ranks or on none, found them on some "
-                "ranks only; all ranks need one shared directory"
+                "ranks only; all ranks must use the same shared directory"
             )
         if messages[0] is None:
             return RestoreResult(None, None, LoadReport((), (), (), ()))
