@@ -126,7 +126,7 @@ def batches_cached(work: Path, repetitions: int) -> Result:
         {
             "BatchLoader, 1 thread": Contender(lambda: _take(single, count)),
             "BatchLoader, 2 threads": Contender(lambda: _take(several, count)),
-            "index_select a field, 1 thread": Contender(
+            "index_select per field, 1 thread": Contender(
                 lambda: _take(_by_hand(columns, ROWS, count), count), one_thread
             ),
             "bare row copies in C++, 1 thread": Contender(bare),
@@ -138,7 +138,7 @@ def batches_cached(work: Path, repetitions: int) -> Result:
             "DataLoader over rows": Contender(lambda: _take(rows_stock, count)),
         },
         [
-            Goal("BatchLoader, 1 thread", "index_select a field, 1 thread", 1.6),
+            Goal("BatchLoader, 1 thread", "index_select per field, 1 thread", 1.6),
             Goal("BatchLoader, 1 thread", "bare row copies in C++, 1 thread", 0.85),
             Goal("BatchLoader, 1 thread", "tensordict td[index]", 4.5),
             Goal("BatchLoader, 1 thread", "DataLoader over rows", 60),

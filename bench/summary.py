@@ -102,7 +102,7 @@ ROWS = (
         "batches",
         "400 batches of 256 shuffled rows of 8 fields, 2 M rows in the page cache",
         "BatchLoader, 1 thread",
-        ("index_select a field, 1 thread", "tensordict td[index]", "DataLoader over rows"),
+        ("index_select per field, 1 thread", "tensordict td[index]", "DataLoader over rows"),
     ),
     Row(
         "Ingest 280 MB of JSON lines, 2 threads",

@@ -183,8 +183,8 @@ class TENFOLD_API CheckpointManager {
   /// The path given to the constructor.
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// True if `every_steps` or `every_seconds` have passed since the last save, or if neither is
-  /// set.
+  /// True if a multiple of `every_steps` was reached or skipped since the last save, if
+  /// `every_seconds` have passed since then, or if neither is set.
   bool should_save(std::int64_t step) const;
   /// Makes should_save() count from this step. save() calls it first; call it before a save on
   /// another thread.

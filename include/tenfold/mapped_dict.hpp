@@ -191,8 +191,8 @@ struct MappedDictOptions {
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if the path exists
   bool durable = true;             ///< fsynced when commit() returns
   Monitor* monitor = nullptr;      ///< observes the call
-  std::int64_t expected_keys = 0;  ///< least number of keys: Error(io) (ENOSPC) at once if they
-                                   ///< cannot fit on the disk
+  std::int64_t expected_keys = 0;  ///< lower bound of the number of keys: the constructor throws
+                                   ///< Error(io) (ENOSPC) if so many cannot fit on the disk
 };
 
 /// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder

@@ -54,7 +54,8 @@ std::vector<std::string> names_from(nb::handle names) {
   return listed;
 }
 
-/// A Python callable that the engine calls without the GIL; None: no renaming.
+/// Wraps a Python callable for the engine, which does not hold the GIL when it calls the result.
+/// None: an empty function, for no renaming.
 RenameFunction rename_function(RenameArgument rename) {
   if (rename.is_none()) return {};
   // std::function copies its target, and Python reference counts may only change under the GIL.

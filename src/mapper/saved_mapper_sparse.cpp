@@ -77,7 +77,9 @@ struct SavedSparse final : SavedMapper {
     }
     for (const std::int64_t row : wanted) {
       if (row < 0 || row >= matrix.num_rows()) {
-        throw head.corrupt("rows").expected("rows of a matrix of ", matrix.num_rows()).found(row);
+        throw head.corrupt("rows")
+            .expected("row numbers of at least 0 and less than ", matrix.num_rows())
+            .found(row);
       }
     }
     Tensor values = matrix.rows(wanted).values;

@@ -33,7 +33,7 @@ inline TensorDict state_at(std::int64_t step) {
   return state;
 }
 
-/// Returns true if all numbers are those of that step.
+/// Returns true if the tensors and the epoch are those of state_at(step).
 inline bool is_state_of(const TensorDict& state, std::int64_t step) {
   const auto is = [&](const char* entry, const char* key, float offset) {
     return values<float>(state.at(entry, key)) ==

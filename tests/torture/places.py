@@ -52,7 +52,7 @@ def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
 
 
 def run_full(options: Options) -> list[Row]:
-    """A save that does not fit on its disk: an error, and the version before it, whole."""
+    """A save that does not fit on its disk fails, and the version before it remains whole."""
     # Growing data sets are filled until a commit fails; a circular buffer does not grow.
     writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:

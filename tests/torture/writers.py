@@ -362,7 +362,10 @@ def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
 
 
 def _found_ring_after_power_failure(path: Path) -> int | None:
-    """The rows that are marked on the device as gone are a 16th of the capacity more."""
+    """A power failure may lose a 16th of the capacity more than SIGKILL does.
+
+    Rows to overwrite are durably marked as gone for a 16th of the capacity at a time.
+    """
     return _found_ring(path, ROWS + CAPACITY // 16)
 
 

@@ -97,7 +97,8 @@ inline bool read_option(const TensorDict& group, std::string_view key, std::int6
   return true;
 }
 
-/// For max_eval of LBFGS. It never reads nullopt: LBFGS's constructor replaces that by a number.
+/// For max_eval of LBFGS. Refuses null, which is never saved, because LBFGS's constructor replaces
+/// nullopt with a number.
 inline bool read_option(const TensorDict& group, std::string_view key,
                         std::optional<std::int64_t>& option) {
   std::int64_t number = 0;

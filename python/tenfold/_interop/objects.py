@@ -240,7 +240,10 @@ _OF_CLASS = {
 
 
 def special(name: str, text: Any, items: list[Any]) -> Any:
-    """Creates an extended scalar (`tenfold::Value::Special`); a str for torch's without torch."""
+    """Creates an extended scalar (`tenfold::Value::Special`).
+
+    Without torch, a torch.Size becomes a tuple, and a value of another torch type its `text`.
+    """
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
     if name == "complex":

@@ -214,9 +214,10 @@ class CheckpointManager:
     # --- saving ---
 
     def should_save(self, step: int) -> bool:
-        """True if `every_steps` or `every_seconds` have passed since the last save.
+        """True if a save is due by `every_steps` or `every_seconds`.
 
-        A loop that skips numbers saves at the first step after a multiple of `every_steps`.
+        A save is due if a multiple of `every_steps` was reached or skipped since the last save, or
+        if `every_seconds` have passed since then.
 
         Args:
             step: The number of the step that the training has just finished.

@@ -729,7 +729,7 @@ class Workers:
             self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
-        """The arguments for another process: the memory, which stays shared."""
+        """What another process passes to `from_state`: the memory, which stays shared."""
         return self._header, self._cells
 
     @classmethod

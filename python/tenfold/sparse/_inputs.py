@@ -64,7 +64,10 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
 
 def of_torch(tensor: Any) -> Any:
-    """The engine's matrix over the memory of `tensor`, a sparse matrix on the CPU."""
+    """The engine's matrix with the entries of a sparse tensor.
+
+    It shares the tensor's memory, unless the tensor is on another device or not coalesced.
+    """
     torch = arrays.imported_torch()
     layouts = () if torch is None else (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
     if torch is None or not isinstance(tensor, torch.Tensor) or tensor.layout not in layouts:

@@ -91,9 +91,9 @@ void check_cover(const std::vector<TensorPiece>& pieces, const Shape& shape,
   const std::vector<std::size_t> cut = cut_dims(pieces, shape);
   if (cut.size() > kMaxCutDims || pieces.size() > (kMaxCorners >> cut.size())) {
     throw base::unsupported(where)
-        .problem("it has too many pieces")
-        .expected("at most ", kMaxCutDims, " sharded dimensions and ", kMaxCorners,
-                  " corners of pieces")
+        .problem("it has too many pieces or sharded dimensions")
+        .expected("at most ", kMaxCutDims, " sharded dimensions, and at most ", kMaxCorners,
+                  " / 2^n pieces if n dimensions are sharded")
         .found(pieces.size(), " pieces, sharded along ", cut.size(), " dimensions");
   }
   std::map<Corner, std::int64_t> corners;

@@ -225,7 +225,7 @@ class Updater {
     for (std::size_t i = 1; i < plan_.folders.size(); ++i) planned.insert(path_of_folder(i));
     for (const auto* paths : {&before_.folders, &before_.files}) {
       for (const std::string& path : *paths) {
-        // Temporary files of other processes are protected by their leases.
+        // Temporary files stay, because other processes may still use them.
         const bool is_left = is_leftover(path.substr(path.rfind('/') + 1));
         if (!is_left && !planned.contains(path)) remove(root, path);
       }

@@ -286,9 +286,9 @@ void TreeBuilder::add_changes(Children& to, std::uint32_t id) {
       add_attributes(to, change.value);
     } else {
       throw pickle_.corrupt()
-          .problem("items are added to a dict")
-          .expected("keys and values")
-          .found("items");
+          .problem("items without keys are added to a dict")
+          .expected("pairs of a key and a value")
+          .found("single items");
     }
   }
 }

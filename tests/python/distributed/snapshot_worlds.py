@@ -1,6 +1,6 @@
 """Process groups that take and restore snapshots: the checks that test_snapshots.py runs.
 
-Usage: snapshot_worlds.py FOLDER [PART OF A NAME]
+Usage: snapshot_worlds.py FOLDER [PART OF A CHECK'S NAME]
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def test_save_adds_only_names_that_no_key_can_have(name, save_of, memmap_of):
 
 
 def theirs_as_we_keep_it(name: str, memmap_of) -> dict[str, bytes]:
-    """The files of tensordict, with NonTensorData in place of MetaData, which a tree drops."""
+    """The files of tensordict, with MetaData renamed to NonTensorData, as tenfold stores it."""
     theirs = files(memmap_of(name))
     if name == "json_meta_data":
         return {path: data.replace(b"MetaData", b"NonTensorData") for path, data in theirs.items()}

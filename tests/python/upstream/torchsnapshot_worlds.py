@@ -1,6 +1,6 @@
 """Process groups in which torchsnapshot restores tenfold's snapshots, and the other way round.
 
-Usage: torchsnapshot_worlds.py FOLDER [PART OF A NAME]
+Usage: torchsnapshot_worlds.py FOLDER [PART OF A CHECK'S NAME]
 
 torchsnapshot comes from the path that TENFOLD_TORCHSNAPSHOT names, or from .venvs/torchsnapshot.
 """

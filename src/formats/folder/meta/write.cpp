@@ -93,8 +93,8 @@ std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>&
   for (const std::string_view key : {"shape", "device", "_type"}) {
     if (!has_key(key)) write_reserved(json, key, info);
   }
-  // If a key has one of these names, its entry is written and the member is omitted, as in
-  // tensordict.
+  // An entry whose key is "_format_version", "_class" or "_names" replaces the format's own member
+  // of that name, as in tensordict.
   if (!has_key("_format_version")) {
     json.key("_format_version");
     json.integer(kFormatVersion);
