@@ -553,7 +553,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", there)
           .expected("new keys")
           .found("existing ones")
-          .remedy("the option duplicates=\"last\" assigns them");
+          .remedy("the option duplicates \"last\" assigns them");
     }
     const std::vector<bool> repeated = std::visit(
         [](const auto& some) { return is_repeated(some, random_dict_seed()); }, keys.views());
@@ -563,7 +563,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", twice)
           .expected("every key once")
           .found("it twice")
-          .remedy("the option duplicates=\"last\" keeps the last value");
+          .remedy("the option duplicates \"last\" keeps the last value");
     }
   }
   to.write(keys, rows, values);

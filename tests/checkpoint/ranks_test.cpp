@@ -190,7 +190,7 @@ TEST(RankedSave, WritesOfARankOfADeadJobAreDiscarded) {
   RankedSave alive(manager, 1, state_at(1), {}, {2, true, 0});
   const Error error = error_of([&] { write_all(manager, 1, old_path, 1); });
   EXPECT_EQ(error.system_errno(), ENOENT) << error.what();
-  EXPECT_THAT(error.what(), HasSubstr("one shared directory"));
+  EXPECT_THAT(error.what(), HasSubstr("the same shared directory"));
   alive.write(nullptr);
   alive.publish(write_all(manager, 1, alive.ranks_path(), 2));
   EXPECT_TRUE(manager.verify(1).ok());

@@ -318,7 +318,7 @@ TEST(Growth, ReportsMembersOfMetaJsonThatAnotherToolRemoved) {
         Change{kLeaf, R"("id": {"device": "cpu", )", "tensor \"id\": shape: "},
         Change{kLeaf, R"("id": {"device": "cpu", "shape": 2, )", "found 2"},
         Change{R"("id": )", R"("id": 3, "was": )", "tensor \"id\": shape: "},
-        Change{R"("id": )", R"("was": )", "tensor \"id\": expected it there"}}) {
+        Change{R"("id": )", R"("was": )", "tensor \"id\": expected an entry"}}) {
     std::filesystem::remove_all(path);
     {
       Dataset ds = numbers_at(path);

@@ -139,7 +139,7 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
   const std::array<std::string_view, 2> unknown = {"key1", "nobody"};
   expect_error(ErrorCode::key_not_found, "no key \"nobody\"; extend() adds",
                [&] { dict.assign(std::span<const std::string_view>(unknown), pairs(0, 2)); });
-  expect_error(ErrorCode::invalid_argument, "key \"key1\": expected keys that are not there",
+  expect_error(ErrorCode::invalid_argument, "key \"key1\": expected new keys, found existing ones",
                [&] { dict.extend(std::span<const std::string_view>(unknown), pairs(0, 2)); });
   const std::array<std::string_view, 2> twice = {"new", "new"};
   expect_error(ErrorCode::invalid_argument, "key \"new\": expected every key once",

@@ -379,7 +379,8 @@ TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
   EXPECT_THAT(publish({receipts[0], writer.ticket()}), HasSubstr("receipt"));
   // The receipts of ranks that wrote none of the required parts are refused.
   Ranks empty({OfRank{}, OfRank{}});
-  EXPECT_THAT(publish(empty.write(writer.ticket())), HasSubstr("missing"));
+  EXPECT_THAT(publish(empty.write(writer.ticket())),
+              HasSubstr("expected the complete entry in the receipt of rank 0, found none"));
   EXPECT_FALSE(fs::exists(folder / "s"));
   writer.publish(receipts);
   EXPECT_THAT(publish(receipts), HasSubstr("is published"));

@@ -291,7 +291,8 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": "1"})", "version: wrong type: expected int, found str"},
       {R"({"version": 0})", "version: out of range: expected 1, found 0"},
       {R"({"version": 1, "version": 1})",
-       "key \"version\": duplicate key in a json object: expected it once, found it again"},
+       "key \"version\": duplicate key in a json object: expected each key once, found the key "
+       "again"},
       {R"({"version": 1, "nodes": []})", "nodes: wrong type: expected dict, found list"},
       {R"({"version": 1, "nodes": {"a": 1}})", "node \"a\": wrong type: expected dict, found int"},
       {R"({"version": 1, "nodes": {"a": {}}})",

@@ -326,7 +326,7 @@ def bad_files() -> dict[str, tuple[bytes, str, str]]:
             "it reaches beyond its storage",
         ),
         "too-deep": (saved(nested(600)), "unsupported", "nested too deeply"),
-        "repeats": (saved(doubled(40)), "unsupported", "again and again"),
+        "repeats": (saved(doubled(40)), "unsupported", "too often"),
         "big-endian": (rezipped(good, byteorder=b"big"), "unsupported", 'found "big"'),
         "byteorder": (rezipped(good, byteorder=b"middle"), "corrupt", 'found "middle"'),
         "version-missing": (rezipped(good, version=None), "corrupt", '"version" is missing'),

@@ -299,7 +299,7 @@ TEST(Parts, VerifyNamesThePartAndTheProblem) {
   save(rows_of_all_kinds(4, 8), ds / part_name(0, 2));
   EXPECT_THAT(only_problem(), HasSubstr("the part was written again since it was committed"));
   save(rows_of_all_kinds(4, 9), ds / part_name(0, 2));
-  EXPECT_THAT(only_problem(), HasSubstr("rows: expected 4, as %parts.json says, found 5"));
+  EXPECT_THAT(only_problem(), HasSubstr("rows: expected 4, the number in %parts.json, found 5"));
   EXPECT_THROW(Dataset(ds).rows(0, 1), Error);
   fs::remove_all(ds / part_name(0, 2));
   EXPECT_THAT(only_problem(), HasSubstr("part is missing"));

@@ -114,7 +114,7 @@ def test_per_rank_entries_are_restored_and_missing_ranks_named(run, errors):
         ("failing_begin", "OSError", "server"),
         ("refusing_object", "RuntimeError", '"refuses" could not be loaded'),
         ("narrow_on_one_rank", "ValueError", r"\[3, 3\]"),
-        ("two_directories", "FileNotFoundError", "one shared directory"),
+        ("two_directories", "FileNotFoundError", "the same shared directory"),
         ("different_calls", "RuntimeError", "'save' on rank 0, 'restore' on rank 1"),
         ("restore_nothing", "FileNotFoundError", "expected a step"),
     ],
