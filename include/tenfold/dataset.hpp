@@ -76,7 +76,7 @@ class TENFOLD_API Dataset {
   /// read those by rows().
   Tensor column(std::string_view name) const;
 
-  /// The rows [begin, end). Both are clamped like the bounds of a Python slice.
+  /// The rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
   Dataset range(std::int64_t begin, std::int64_t end) const;
   /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
   /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).

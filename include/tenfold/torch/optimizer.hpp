@@ -114,7 +114,8 @@ class OptimizerPlan {
     return kHasOneState<Options> ? std::min<std::size_t>(num_params, 1) : num_params;
   }
 
-  /// Pairs by name if the parameters of both the optimizer and the file have names, else by order.
+  /// Pairs by name if the parameters of both the optimizer and the source have unique names, else
+  /// by order.
   OptimizerPairing pairing_of(const std::optional<GroupNames>& names,
                               const std::vector<SourceGroup>& groups,
                               const std::vector<std::vector<std::int64_t>>& numbers) {
