@@ -51,7 +51,7 @@ class Cover {
       throw fail()
           .problem("a box exceeds the tensor")
           .expected("one within ", base::list_text(shape_))
-          .found(text_of(shard));
+          .found("one ", text_of(shard));
     }
     if (has_elements(shard)) shards_.push_back(&planned);
   }
