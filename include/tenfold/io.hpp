@@ -107,7 +107,7 @@ struct SaveOptions {
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
-/// LoadOptions::keys is set for a bare root, because it has no keys to select.
+/// LoadOptions::keys or exclude is set for a bare root, because it has no keys to select.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
@@ -162,7 +162,7 @@ struct VerifyOptions {
 
 /// Checks the whole structure and every checksum, in parallel, in bounded memory.
 /// Damage is reported, not thrown: `if (!verify(path).ok()) ...`. Throws Error(file_not_found),
-/// Error(io).
+/// Error(io), and Error(unsupported) for a path of no known format.
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
 /// Returns the new dotted path of a leaf, or the same one to keep it.

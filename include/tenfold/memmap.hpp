@@ -22,8 +22,8 @@ struct MemmapOptions {
   bool existing_ok = true;     ///< false: Error(io, EEXIST) if a tensor's file exists
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
-  /// Tensors that are mapped from this very folder: their files are kept. Then only new tensors and
-  /// metadata are written, each by replacing one file.
+  /// Paths within the folder: files from which tensors of the tree are mapped, and which are kept.
+  /// If there are any, only other tensors and metadata are written, each by replacing one file.
   std::vector<std::string> already_mapped{};
   bool replace_foreign = false;  ///< the caller has checked foreign_entries()
 };
@@ -49,8 +49,9 @@ TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_thr
 /// have put them there.
 TENFOLD_API std::vector<std::string> foreign_entries(const Path& path);
 
-/// Returns the same tree over one mapping of `file`, which is extended as needed.
-/// For memory shared between processes: `file` should be an unnamed file.
+/// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
+/// it. The file gets the size that the tensors need. For memory shared between processes, `file`
+/// should be an unnamed file.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 
