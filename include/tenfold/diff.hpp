@@ -43,8 +43,8 @@ struct Change {
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
-/// The differences between two trees. In each list, nodes come first. Tensors and JSON values follow
-/// in the order of the first tree, those of `added` in the order of the second.
+/// The differences between two trees. In each list, nodes come first. Tensors and JSON values
+/// follow in the order of the first tree, those of `added` in the order of the second.
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors, values, empty nodes in `b` only
   std::vector<std::string> removed;  ///< dotted names of tensors, values, empty nodes in `a` only

@@ -203,8 +203,8 @@ struct MappedDictOptions {
 ///     builder.commit();
 class TENFOLD_API MappedDictBuilder {
  public:
-  /// `schema` describes the values: one column "value" unless the form is `columns`. Throws as
-  /// ingest(), and Error(invalid_argument) for a column called "key".
+  /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
+  /// Error(io) as the options say, and Error(invalid_argument) for a column called "key".
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);
@@ -225,9 +225,9 @@ class TENFOLD_API MappedDictBuilder {
   std::unique_ptr<State> state_;
 };
 
-/// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes or int64),
-/// which becomes "key". Throws Error(key_not_found) for a missing column, Error(invalid_argument)
-/// for one of another type, and as MappedDictBuilder.
+/// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes, or integers
+/// except uint64; not nullable), which becomes "key". Throws Error(key_not_found) for a missing
+/// column, Error(invalid_argument) for one of another type, and as MappedDictBuilder.
 TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                                    const MappedDictOptions& options = {});
 

@@ -67,7 +67,7 @@ struct ElementType<c10::complex<double>> {
 };
 /// @endcond
 
-/// torch's dtype of the same name. Throws Error(unsupported) if this LibTorch is too old to have it.
+/// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
 inline c10::ScalarType to_torch(DType dtype);
 /// The dtype of that torch dtype. Throws Error(unsupported) for quantized and sub-byte dtypes.
 inline DType from_torch(c10::ScalarType dtype);
@@ -152,8 +152,8 @@ TensorDict state_dict(Optimizer& optimizer);
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results (foreach, fused, capturable, differentiable, or maximize if it is false). Another
-/// value of an option that LibTorch cannot implement (maximize) is a difference. `options.keys` must
-/// not be set; `options.rename` may be set only if parameters are matched by name.
+/// value of an option that LibTorch cannot implement (maximize) is a difference. `options.keys`
+/// must not be set; `options.rename` may be set only if parameters are matched by name.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});

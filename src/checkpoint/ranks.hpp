@@ -31,8 +31,8 @@ class RankedSave {
   void write(Monitor* monitor);
   /// Publishes the step. `of_ranks`: the results of write_rank_entries() of all ranks. `receipts`:
   /// the results of write_shards(). Throws Error(file_not_found) if rank 0 does not see an entry of
-  /// a rank, Error(io) if it sees another size, Error(invalid_argument) if a part of a sharded entry
-  /// was not written.
+  /// a rank, Error(io) if it sees another size, Error(invalid_argument) if a part of a sharded
+  /// entry was not written.
   Path publish(const std::vector<CheckpointEntry>& of_ranks,
                const std::vector<std::vector<std::string>>& receipts = {});
 

@@ -187,7 +187,8 @@ TEST(Lbfgs, RefusesHistoriesThatWouldBeReadOutOfBounds) {
               HasSubstr("missing from the source (1): \"state.0.prev_flat_grad\""));
   const Tensor ten = counting({kNumNumbers});
   EXPECT_THAT(refusal(with("old_dirs", list({ten, ten, ten, ten}))),
-              HasSubstr("\"state.0.old_dirs\": expected at most history_size (3) entries, found 4"));
+              HasSubstr("\"state.0.old_dirs\": expected at most history_size (3) entries, "
+                        "found 4"));
   EXPECT_THAT(refusal(with_option("history_size", 0)),
               HasSubstr("\"param_groups.0.history_size\": expected a positive integer, found 0"));
   EXPECT_THAT(refusal(with_option("max_eval", Value())),
