@@ -153,8 +153,8 @@ class TENFOLD_API MappedDict {
   /// True if no row is superseded.
   bool is_dense() const;
 
-  // The following members throw Error(unsupported) unless the mode is Mode::write_through. One
-  // process writes at a time: Error(io) (EBUSY) names the other process.
+  // assign(), extend(), compact() and flush() throw Error(unsupported) unless the mode is
+  // Mode::write_through. One process writes at a time: Error(io) (EBUSY) names the other process.
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
@@ -204,7 +204,8 @@ struct MappedDictOptions {
 class TENFOLD_API MappedDictBuilder {
  public:
   /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
-  /// Error(io) as the options say, and Error(invalid_argument) for a column called "key".
+  /// Error(io) as the options say, and Error(invalid_argument) for a column called "key" or a
+  /// schema that does not fit the form.
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);

@@ -65,22 +65,26 @@ struct NewLeaf {
   bool robust_names = true;       ///< false: the key is the file's name without encoding
 };
 
-/// Adds a tensor of zeros to the node in `folder`. Returns the tensor's file, or an empty path if
-/// the tensor has no elements. Throws Error(invalid_argument) if the key exists or needs the notes,
-/// Error(io, EEXIST) if the file exists.
+/// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
+/// not created if the tensor has no elements. Throws Error(invalid_argument) if the key exists or
+/// needs the notes, Error(io, EEXIST) if the file exists and NewLeaf::existing_ok is not set.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
-/// Adds an empty node to the node in `folder` and returns its folder.
+/// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
+/// Throws Error(invalid_argument) as above.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
-/// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`.
+/// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
+/// Error(invalid_argument) for another folder, Error(unsupported) for a value with an extended
+/// scalar (Value::Special).
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's before
-/// its children's, so concurrent readers see complete rows only. Throws Error(invalid_argument)
-/// before anything is written if the rows do not fit, or if a node is a stack.
+/// its children's, so concurrent readers see complete rows only. Removes the folder's checksums.
+/// Throws Error(invalid_argument) before anything is written if the rows do not fit, or if a node
+/// is a stack; Error(io) (EBUSY) while another call appends.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold
