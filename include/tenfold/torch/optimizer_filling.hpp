@@ -185,9 +185,8 @@ class StateFilling {
     if (!is_list) return mismatch(key, "a list of tensors", text_of(saved));
     const TensorDict list = saved_[key];
     if (static_cast<std::int64_t>(list.size()) > options_.history_size()) {
-      return mismatch(key,
-                      "at most history_size (" + std::to_string(options_.history_size()) +
-                          ") entries",
+      const std::string most = std::to_string(options_.history_size());
+      return mismatch(key, "at most history_size (" + most + ") entries",
                       std::to_string(list.size()));
     }
     member.resize(list.size());
