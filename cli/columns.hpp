@@ -29,7 +29,7 @@ std::uint64_t column_bytes(const Dataset& data, const Column& column);
 std::vector<Value> first_values(const Dataset& data, const Column& column, std::int64_t num_rows);
 
 struct ColumnStatistics {
-  Statistics figures;       ///< without nulls; NaN and 0 for strings
+  Statistics figures;       ///< without nulls; for strings NaN, and 0 as counts
   std::uint64_t nulls = 0;  ///< number of rows without a value
 };
 ColumnStatistics statistics_of(const Dataset& data, const Column& column, Monitor& monitor);

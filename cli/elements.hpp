@@ -10,8 +10,8 @@
 
 namespace tenfold::cli {
 
-/// Converts an element from element_texts() to JSON: a number with all its digits, a bool, or a
-/// string.
+/// Converts an element from element_texts() to JSON: a number with all its digits, a bool, NaN, or
+/// a string for infinities, complex numbers and pairs of 4-bit numbers.
 Value json_element(DType dtype, const std::string& text);
 
 /// The elements of `texts` from index `at` on, as nested lists of the dimensions of `shape` from
@@ -19,7 +19,8 @@ Value json_element(DType dtype, const std::string& text);
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 
-/// Rounds to six significant digits for display; --json prints all digits.
+/// Rounds numbers that are not integers to six significant digits, for display; --json prints all
+/// digits.
 std::string readable(const std::string& element);
 
 }  // namespace tenfold::cli

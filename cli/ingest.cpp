@@ -126,9 +126,11 @@ void add_ingest(CLI::App& app, Chosen& chosen) {
   command->add_option("paths", options->paths, "SRC... DST: files to read, folder to write")
       ->required();
   command->add_option("--schema", options->schema, "Columns and types: a JSON file");
-  command->add_option("--columns", options->columns, "Only this column")->allow_extra_args(false);
-  command->add_option("--format", options->format, "jsonl, json, csv or tsv, for all names");
-  command->add_option("--separator", options->separator, "CSV: between fields, as ';' or '\\t'");
+  command->add_option("--columns", options->columns, "Only this column; repeat for more")
+      ->allow_extra_args(false);
+  command->add_option("--format", options->format, "jsonl, json, csv or tsv, whatever the suffix");
+  command->add_option("--separator", options->separator,
+                      "CSV: the character between fields, ';' or '\\t'");
   command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");

@@ -6,8 +6,8 @@
 
 namespace tenfold::cli {
 
-/// Validates an option as an integer in [least, most]. Its message contains both bounds and the
-/// value found.
+/// Validates an option as an integer in [least, most]. Its message contains the bounds and the
+/// value found; the greatest int64 as `most` means that there is no upper bound.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 /// The option --threads, which several commands have.

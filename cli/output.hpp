@@ -26,7 +26,8 @@ class Output {
   /// Sets the document of --json.
   void document(const Value& value);
 
-  /// Adds colours to `text`, if standard output is a terminal and NO_COLOR is not set.
+  /// Adds colours to `text`, if standard output is a terminal that is not "dumb" and NO_COLOR is
+  /// not set.
   std::string paint(Style style, std::string_view text) const;
   /// Current width of the terminal; 0 if lines have no limit.
   std::size_t columns() const noexcept;
@@ -72,7 +73,7 @@ std::string counted(std::uint64_t count, std::string_view noun);
 /// "1,234,567".
 std::string with_commas(std::uint64_t number);
 
-/// Five digits; "-" for NaN.
+/// Five significant digits; "-" for NaN.
 std::string short_number(double number);
 /// "999 bytes", "1.5 GB": powers of 1000.
 std::string human_bytes(std::uint64_t size_bytes);

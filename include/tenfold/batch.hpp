@@ -58,8 +58,8 @@ class TENFOLD_API Batch {
   }
   /// For temporaries.
   Tensor at(std::string_view name) && { return std::as_const(*this).column(name).values; }
-  /// The string of one row. Throws Error(invalid_argument) if the column has no strings or the row
-  /// is out of range.
+  /// The string or bytes of one row. Throws Error(key_not_found), and Error(invalid_argument) if
+  /// the column has other values (such as lists of strings) or the row is out of range.
   std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
   /// For temporaries.
   std::string text(std::string_view name, std::int64_t row) && {

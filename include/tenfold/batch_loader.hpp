@@ -14,7 +14,7 @@
 
 namespace tenfold {
 
-/// An epoch in progress, which BatchLoader::start() begins and BatchLoader::next() goes through.
+/// An epoch in progress: BatchLoader::start() begins it, BatchLoader::next() returns its batches.
 class BatchStream;
 
 /// Options of BatchLoader.
@@ -73,7 +73,7 @@ class TENFOLD_API BatchLoader {
   /// Moves the loader.
   BatchLoader& operator=(BatchLoader&&) noexcept;
 
-  /// The options of the constructor.
+  /// The options of the constructor; load_state_dict() replaces the seed.
   const BatchLoaderOptions& options() const noexcept TENFOLD_LIFETIMEBOUND;
   /// The number of batches in a whole epoch.
   std::int64_t size() const noexcept;
@@ -86,8 +86,9 @@ class TENFOLD_API BatchLoader {
   /// counts the rows returned on all ranks. After the last batch of an epoch, it is 0, and `epoch`
   /// is the next one.
   std::string state_dict() const;
-  /// Makes the next start() resume at a state from state_dict(); batch_size and world_size may
-  /// differ. Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
+  /// Makes the next start() resume at a state from state_dict(), with its seed; batch_size and
+  /// world_size may differ. Throws Error(invalid_argument) for an invalid state, or a position
+  /// beyond the rows.
   void load_state_dict(std::string_view json);
 
   /// Returns counters and times of the current epoch.
@@ -102,7 +103,8 @@ class TENFOLD_API BatchLoader {
 
   /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.
   std::shared_ptr<BatchStream> start();
-  /// The next batch of the most recently started stream, or nothing at the end of the epoch.
+  /// The next batch of `stream`, or nothing at the end of its epoch. epoch(), state_dict() and
+  /// stats() follow only the stream that was started last.
   std::optional<Batch> next(BatchStream& stream);
 
   /// An input iterator.

@@ -22,8 +22,9 @@ struct BenchPart {
 
 /// The result of bench().
 struct BenchReport {
-  BenchPart read;    ///< tensors, sequentially
-  BenchPart gather;  ///< rows of the largest tensor, chosen at random; none if it has no rows
+  BenchPart read;  ///< tensors, sequentially
+  /// Random rows of the largest tensor with two or more rows; not measured if there is none.
+  BenchPart gather;
   std::uint64_t row_bytes = 0;  ///< size of a row, or of the part of a row that was read
   int num_threads = 0;          ///< number of reading threads
 };

@@ -70,7 +70,9 @@ enum class CheckpointCheck : std::uint8_t {
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
-  std::optional<std::int64_t> max_to_keep{};  ///< number of newest steps to keep; nullopt: all
+  /// Number of newest steps of the current line to keep; damaged steps do not count. nullopt: all
+  /// steps are kept.
+  std::optional<std::int64_t> max_to_keep{};
   std::optional<std::int64_t> keep_every{};   ///< steps that are multiples of this are kept
   std::string best{};                         ///< name of a metric; empty: no best steps
   BestMode best_mode = BestMode::min;         ///< which value of that metric is the best
@@ -93,8 +95,8 @@ struct CheckpointSaveOptions {
   Value extra{};                            ///< CheckpointInfo::extra
   Value versions{};                         ///< an object, merged into CheckpointInfo::versions
   bool force = false;                       ///< no warning if the step exists
-  /// Entries that may be unchanged since the last save. One warning names the other entries that
-  /// are unchanged.
+  /// Entries that may be unchanged since the previous step. Any other entry with tensors that is
+  /// unchanged gives a warning, the first time only.
   std::set<std::string> constant{};
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -145,7 +147,7 @@ struct CheckpointEstimate {
 /// this handle is destroyed.
 class TENFOLD_API CheckpointHold {
  public:
-  /// Ends the protection.
+  /// Releases this handle, as its destructor does.
   void release();
 
  private:
@@ -165,8 +167,8 @@ class TENFOLD_API CheckpointHold {
 ///
 /// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It
 /// contains a file or folder for each entry of the state, and `checkpoint.json`, which lists the
-/// entries. It can be copied with `cp -r` and `rsync`. A folder without `checkpoint.json`, or of a
-/// newer version, is not a step: it is never pruned, and a warning names it.
+/// entries. It can be copied with `cp -r` and `rsync`. A folder whose `checkpoint.json` is missing,
+/// damaged or of a newer version is not a step: it is never pruned, and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,
 /// later steps stay in the directory but no longer belong to the current line. The current line is
@@ -203,8 +205,8 @@ class TENFOLD_API CheckpointManager {
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
   /// step of the line, and warns of each newer step that it skips. Throws Error(file_not_found) if
   /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
-  /// Error(corrupt) if the requested step is damaged, or if all steps are, and Error(unsupported)
-  /// if they are of a newer version.
+  /// Error(corrupt) if the requested step is damaged, or if all steps are. Throws
+  /// Error(unsupported) if the requested step, or every step, is of a newer version.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
@@ -215,7 +217,8 @@ class TENFOLD_API CheckpointManager {
   std::optional<std::int64_t> latest_step() const;
   /// Steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// The best step of all lines by the metric `best` of the options, or nullopt.
+  /// The best step of all lines by the metric `best` of the options, or nullopt. Throws
+  /// Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;
   /// Every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;

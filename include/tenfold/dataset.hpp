@@ -71,12 +71,13 @@ class TENFOLD_API Dataset {
   /// The rows [begin, end).
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name: a view of the mapping if the rows are contiguous,
-  /// otherwise a copy. Throws Error(key_not_found), and Error(invalid_argument) for ragged columns:
-  /// read those by rows().
+  /// The whole column of that (dotted) name: a view of the mapping if the rows are contiguous in
+  /// one part and not in a circular buffer, otherwise a copy. Throws Error(key_not_found), and
+  /// Error(invalid_argument) for records and for ragged, string and bytes columns: read those by
+  /// rows().
   Tensor column(std::string_view name) const;
 
-  /// The rows [begin, end). Both are clamped like the bounds of a Python slice.
+  /// The rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
   Dataset range(std::int64_t begin, std::int64_t end) const;
   /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
   /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).

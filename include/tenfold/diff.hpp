@@ -17,13 +17,13 @@ enum class ChangeKind : std::uint8_t {
   dtype,   ///< tensors of the same shape; the figures compare their values
   shape,   ///< tensors of different shapes
   json,    ///< JSON values
-  node,    ///< kind, batch size or class of nodes, or a node on one side only
+  node,    ///< kind, batch size or class of nodes, or a node on one side with entries on both
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
 TENFOLD_API std::string to_string(ChangeKind kind);
 
-/// An entry that is in both trees and differs.
+/// An entry or a node that differs.
 struct Change {
   /// The value of a figure that is not computed: NaN.
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -43,11 +43,12 @@ struct Change {
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
-/// The differences between two trees, in the order of the entries of the first tree.
+/// The differences between two trees. In each list, nodes come first. Tensors and JSON values
+/// follow in the order of the first tree, those of `added` in the order of the second.
 struct DiffReport {
-  std::vector<std::string> added;    ///< dotted names of tensors and values in `b` only
-  std::vector<std::string> removed;  ///< dotted names of tensors and values in `a` only
-  std::vector<Change> changed;       ///< entries in both that differ
+  std::vector<std::string> added;    ///< dotted names of tensors, values, empty nodes in `b` only
+  std::vector<std::string> removed;  ///< dotted names of tensors, values, empty nodes in `a` only
+  std::vector<Change> changed;       ///< entries in both that differ, and nodes
   std::uint64_t num_leaves = 0;      ///< number of tensors and JSON values in both
   std::uint64_t num_bytes = 0;       ///< bytes of these tensors in the first tree
   /// True if there are no differences.

@@ -43,8 +43,8 @@ class TENFOLD_API Error : public std::runtime_error {
   /// expected(), found() or remedy().
   static Error io(int system_errno, std::string path, std::string problem = {});
 
-  /// Shares the fields, and throws nothing. There is no move constructor, because throw and catch
-  /// copy exceptions.
+  /// Shares the fields, and throws nothing. There is no move constructor, because a moved-from
+  /// Error would have no fields.
   Error(const Error&) = default;
   /// As the copy constructor.
   Error& operator=(const Error&) = default;

@@ -92,7 +92,8 @@ struct IngestOptions {
 ///
 /// Throws Error(file_not_found) for a missing source, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
-/// naming file, line, row and column, Error(key_not_found) for a column that no row has.
+/// naming file, line, row and column. For a column that no row has, throws Error(key_not_found) if
+/// `columns` names it, Error(invalid_argument) if it is in `schema`.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
 /// ingest({"a.csv", "b.csv"}, "rows").
@@ -104,7 +105,7 @@ inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 
-/// The schema that ingest() would infer; `format`, `na_values` and `separator` as of IngestOptions.
+/// The schema that ingest() would infer; `format`, `na_values` and `separator` as in IngestOptions.
 TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
                                 Monitor* monitor = nullptr,
                                 SourceFormat format = SourceFormat::by_name,

@@ -12,9 +12,10 @@ namespace tenfold {
 /// Selects the entries of `keys` without those of `exclude`, still lazily: only nodes on the path
 /// to a key are entered. A key is the path of an entry or a node (everything below it), or one
 /// string: a dotted name, or a glob over dotted names. A list, tuple or lazy stack that loses an
-/// item becomes a dict with int keys, so that the other items keep their names. If `keys` is not
-/// given, everything is selected. Throws Error(key_not_found), with near matches, for a key that
-/// selects or excludes nothing.
+/// item before its end becomes a dict with int keys, so that the other items keep their names. A
+/// part of an opaque node or of a sparse tensor becomes a dict. If `keys` is not given, everything
+/// is selected. Throws Error(key_not_found), with near matches, for a key that selects or excludes
+/// nothing, and for any key if the tree is a bare root.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});

@@ -25,7 +25,8 @@ enum class Mode : std::uint8_t {
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
 
-/// Observes a long call. Only the calling thread calls its members, at most every 50 ms.
+/// Observes a long call. Only the calling thread calls its members: at most every 50 ms, and
+/// report() also on completion.
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
@@ -106,7 +107,7 @@ struct SaveOptions {
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
-/// LoadOptions::keys is set for a bare root, because it has no keys to select.
+/// LoadOptions::keys or exclude is set for a bare root, because it has no keys to select.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
@@ -161,7 +162,7 @@ struct VerifyOptions {
 
 /// Checks the whole structure and every checksum, in parallel, in bounded memory.
 /// Damage is reported, not thrown: `if (!verify(path).ok()) ...`. Throws Error(file_not_found),
-/// Error(io).
+/// Error(io), and Error(unsupported) for a path of no known format.
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
 /// Returns the new dotted path of a leaf, or the same one to keep it.
@@ -192,7 +193,7 @@ struct ConvertReport {
 };
 
 /// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
-/// save() does. A .npy target needs a selection of exactly one tensor. A bare root whose key
+/// save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare root whose key
 /// "value" is renamed becomes a dict. Before anything is written, throws an Error for entries that
 /// the target cannot hold (naming the key), for a target inside the source's folder, and for a
 /// shard size with a format without shards. Throws Error(corrupt) for sparse tensors with invalid
@@ -209,7 +210,7 @@ struct LoadReport {
     std::string found;        ///< the source's dtype and shape
     bool cast_helps = false;  ///< LoadIntoOptions::cast would load it
   };
-  std::vector<std::string> loaded;      ///< in both, and loaded
+  std::vector<std::string> loaded;      ///< in both, and loaded (with `dry_run`: would be loaded)
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape

@@ -52,9 +52,10 @@ class TENFOLD_API Leaf {
   /// was replaced since it was opened. For a nested leaf: all values in one dimension.
   Tensor tensor() const;
 
-  /// True if the bytes are on the heap (not mapped from a file).
+  /// True if the leaf holds its tensor: it was made from one, or load() has mapped it. False for a
+  /// leaf on disk that is known by its metadata only.
   bool in_memory() const noexcept { return tensor_.has_value(); }
-  /// The tensor of a leaf in memory, without a copy of the handle; null for one on disk.
+  /// The tensor if in_memory(), without a copy of the handle; otherwise null.
   const Tensor* tensor_in_memory() const noexcept TENFOLD_LIFETIMEBOUND {
     return tensor_.has_value() ? &*tensor_ : nullptr;
   }

@@ -153,8 +153,8 @@ class TENFOLD_API MappedDict {
   /// True if no row is superseded.
   bool is_dense() const;
 
-  // The following members throw Error(unsupported) unless the mode is Mode::write_through. One
-  // process writes at a time: Error(io) (EBUSY) names the other process.
+  // assign(), extend(), compact() and flush() throw Error(unsupported) unless the mode is
+  // Mode::write_through. One process writes at a time: Error(io) (EBUSY) names the other process.
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
@@ -203,8 +203,9 @@ struct MappedDictOptions {
 ///     builder.commit();
 class TENFOLD_API MappedDictBuilder {
  public:
-  /// `schema` describes the values: one column "value" unless the form is `columns`. Throws as
-  /// ingest(), and Error(invalid_argument) for a column called "key".
+  /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
+  /// Error(io) as the options say, and Error(invalid_argument) for a column called "key" or a
+  /// schema that does not fit the form.
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);
@@ -225,9 +226,9 @@ class TENFOLD_API MappedDictBuilder {
   std::unique_ptr<State> state_;
 };
 
-/// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes or int64),
-/// which becomes "key". Throws Error(key_not_found) for a missing column, Error(invalid_argument)
-/// for one of another type, and as MappedDictBuilder.
+/// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes, or integers
+/// except uint64; not nullable), which becomes "key". Throws Error(key_not_found) for a missing
+/// column, Error(invalid_argument) for one of another type, and as MappedDictBuilder.
 TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                                    const MappedDictOptions& options = {});
 

@@ -22,8 +22,8 @@ struct MemmapOptions {
   bool existing_ok = true;     ///< false: Error(io, EEXIST) if a tensor's file exists
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
-  /// Tensors that are mapped from this very folder: their files are kept. Then only new tensors and
-  /// metadata are written, each by replacing one file.
+  /// Paths within the folder: files from which tensors of the tree are mapped, and which are kept.
+  /// If there are any, only other tensors and metadata are written, each by replacing one file.
   std::vector<std::string> already_mapped{};
   bool replace_foreign = false;  ///< the caller has checked foreign_entries()
 };
@@ -49,8 +49,9 @@ TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_thr
 /// have put them there.
 TENFOLD_API std::vector<std::string> foreign_entries(const Path& path);
 
-/// Returns the same tree over one mapping of `file`, which is extended as needed.
-/// For memory shared between processes: `file` should be an unnamed file.
+/// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
+/// it. The file gets the size that the tensors need. For memory shared between processes, `file`
+/// should be an unnamed file.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 
@@ -64,22 +65,26 @@ struct NewLeaf {
   bool robust_names = true;       ///< false: the key is the file's name without encoding
 };
 
-/// Adds a tensor of zeros to the node in `folder`. Returns the tensor's file, or an empty path if
-/// the tensor has no elements. Throws Error(invalid_argument) if the key exists or needs the notes,
-/// Error(io, EEXIST) if the file exists.
+/// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
+/// not created if the tensor has no elements. Throws Error(invalid_argument) if the key exists or
+/// needs the notes, Error(io, EEXIST) if the file exists and NewLeaf::existing_ok is not set.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
-/// Adds an empty node to the node in `folder` and returns its folder.
+/// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
+/// Throws Error(invalid_argument) as above.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
-/// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`.
+/// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
+/// Error(invalid_argument) for another folder, Error(unsupported) for a value with an extended
+/// scalar (Value::Special).
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's before
-/// its children's, so concurrent readers see complete rows only. Throws Error(invalid_argument)
-/// before anything is written if the rows do not fit, or if a node is a stack.
+/// its children's, so concurrent readers see complete rows only. Removes the folder's checksums.
+/// Throws Error(invalid_argument) before anything is written if the rows do not fit, or if a node
+/// is a stack; Error(io) (EBUSY) while another call appends.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

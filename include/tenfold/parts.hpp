@@ -52,10 +52,11 @@ struct CommitPartsOptions {
 /// name. Until the job releases the lease, no other call adds these folders. If the job crashes
 /// before the commit, the next call removes them.
 ///
-/// Throws Error(file_not_found) if a name is of the form of part_name(), and one of the `count`
-/// parts is missing. Throws Error(corrupt) for a part with other columns or with files that are too
-/// short, Error(invalid_argument) for a folder that is not a data set, Error(io) (EBUSY) while
-/// another process changes the data set or appends to a part.
+/// If the options list no parts, throws Error(file_not_found) if a name is of the form of
+/// part_name() and one of the `count` parts is missing. Throws Error(corrupt) for a part with other
+/// columns or with files that are too short. Throws Error(invalid_argument) for a folder that is
+/// not a data set, or that is already a part. Throws Error(io) (EBUSY) while another process
+/// changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 
 /// Options of compact().

@@ -31,7 +31,7 @@ struct ScanFinding {
 struct TENFOLD_API ScanReport {
   std::vector<ScanFinding> findings;  ///< one per global and pickle, in order
   std::uint64_t num_pickles = 0;      ///< number of pickles in the file
-  /// True if all globals are safe, also for a file without pickles.
+  /// True if all findings are safe, also for a file without findings.
   bool safe() const noexcept;
 };
 
@@ -43,8 +43,8 @@ struct TENFOLD_API ScanReport {
 /// whatever the file's name. A pickle that cannot be read to its end is a suspicious finding, and
 /// so is content that is not scanned: archives other than zip, compressed files, trailing bytes
 /// after a pickle. In a folder, all files at any depth are scanned, and `where` begins with the
-/// file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be read). In a
-/// folder, a file or sub-folder that cannot be read is a suspicious finding instead.
+/// file's name. Throws Error: file_not_found, io, corrupt or unsupported (an archive that cannot be
+/// read). In a folder, a file or sub-folder that cannot be read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

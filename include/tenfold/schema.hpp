@@ -67,13 +67,13 @@ class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
-  /// Throws Error(invalid_argument) for a duplicate name.
+  /// Throws Error(invalid_argument) for a duplicate name, or a column with the name of a record.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor.
-  /// Throws Error(invalid_argument) if the tree is not a table (its batch_size is [], or its
-  /// tensors differ in their first dimension), Error(corrupt) if the notes and the tensors
-  /// contradict each other.
+  /// Throws Error(invalid_argument) if the tree is not a table (its batch_size is [], its tensors
+  /// differ in their first dimension, or one is nested), Error(corrupt) if the notes and the
+  /// tensors contradict each other.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.

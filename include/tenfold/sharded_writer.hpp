@@ -25,8 +25,9 @@ struct ShardBox {
 enum class ShardLayout : std::uint8_t {
   /// One `.safetensors` file, or one of tensordict's folders, independent of the number of ranks.
   plain,
-  /// A folder with one safetensors file per rank, named as by torch's HuggingFaceStorageWriter
-  /// (`save_distributed=True`), and `metadata.json`.
+  /// A folder with one safetensors file per rank (several if a rank has several boxes of one
+  /// tensor), named as by torch's HuggingFaceStorageWriter (`save_distributed=True`), and
+  /// `metadata.json`.
   shards,
   /// A folder of torch.distributed.checkpoint: one `.distcp` file per rank, `.metadata`, and
   /// `metadata.json`.
@@ -47,7 +48,7 @@ struct ShardedWriteOptions {
 };
 
 /// Coordinates several processes that write one tree, as one `.safetensors` file or one folder. In
-/// ShardLayout::plain the result does not depend on the number of processes.
+/// ShardLayout::plain only the stored checksums depend on the number of processes.
 ///
 /// One process is the coordinator. It creates the files next to `path`, reserves the space of all
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
@@ -82,8 +83,8 @@ class TENFOLD_API ShardedWriter {
   std::string ticket(int rank) const;
 
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
-  /// Throws Error(invalid_argument), naming a tensor and its rank, if a receipt is missing or
-  /// belongs to another save; `path` is unchanged then.
+  /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, or if a
+  /// receipt belongs to another save; `path` is unchanged then.
   void publish(std::span<const std::string> receipts);
   /// The same with the JSON values of `tree`, which holds the same tensors under the same keys.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
@@ -98,7 +99,8 @@ class TENFOLD_API ShardWriter {
  public:
   /// Opens the coordinator's files. Throws Error(invalid_argument) if `ticket` is not a ticket,
   /// Error(io) naming host and path if this process does not see the coordinator's files, or finds
-  /// those of another save.
+  /// those of another save. Throws Error(unsupported) in ShardLayout::plain if the coordinator is
+  /// on another host and the file system (NFS, 9p, SMB, FUSE) could lose bytes.
   explicit ShardWriter(std::string_view ticket);
   /// Moves the writer.
   ShardWriter(ShardWriter&&) noexcept;

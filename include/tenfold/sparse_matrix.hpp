@@ -134,8 +134,8 @@ class TENFOLD_API SparseMatrix {
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  // Only a handle of a folder in layout csr, opened with Mode::write_through, can append rows;
-  // other handles throw Error(unsupported).
+  // append_rows() and flush() need a handle of a folder in layout csr that was opened with
+  // Mode::write_through; on other handles they throw Error(unsupported).
 
   /// Appends the rows of `rows`, which has the same number of columns and dtype. Readers that open
   /// or refresh the matrix afterwards see all of these rows or none. The rows survive a crash of

@@ -326,8 +326,8 @@ TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 /// values becomes a node of its members.
 TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
 
-/// True if the root is marked as bare and has exactly one entry. If entries were added to a bare
-/// root, it is an ordinary dict.
+/// True if the root is marked as bare and its only entry is a tensor or JSON value. If entries were
+/// added to a bare root, it is an ordinary dict.
 TENFOLD_API bool is_bare(const TensorDict& root);
 
 /// The argument of bare_tree(): the value of a bare root, or the tree itself.

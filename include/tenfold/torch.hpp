@@ -67,7 +67,7 @@ struct ElementType<c10::complex<double>> {
 };
 /// @endcond
 
-/// The dtype under torch's name. Throws Error(unsupported) if this LibTorch is too old to have it.
+/// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
 inline c10::ScalarType to_torch(DType dtype);
 /// The dtype of that torch dtype. Throws Error(unsupported) for quantized and sub-byte dtypes.
 inline DType from_torch(c10::ScalarType dtype);
@@ -151,9 +151,9 @@ TensorDict state_dict(Optimizer& optimizer);
 /// changed. If `strict` is false, the state of each parameter is loaded completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
-/// change results (foreach, fused, capturable, differentiable); an option that LibTorch cannot
-/// implement (maximize) is a difference. `options.keys` does not apply here; `options.rename`
-/// applies only if parameters are matched by name.
+/// change results (foreach, fused, capturable, differentiable, or maximize if it is false). Another
+/// value of an option that LibTorch cannot implement (maximize) is a difference. `options.keys`
+/// must not be set; `options.rename` may be set only if parameters are matched by name.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -197,7 +197,7 @@ inline constexpr std::array<std::string_view, kNumDTypes> kScalarNames = {
     "Float8_e4m3fn",  "Float8_e4m3fnuz",
     "Float8_e5m2",    "Float8_e5m2fnuz",
     "Float8_e8m0fnu", "Float4_e2m1fn_x2"};
-static_assert(!kScalarNames.back().empty(), "one name a dtype");
+static_assert(!kScalarNames.back().empty(), "one name per dtype");
 
 using ScalarTypes = std::array<std::optional<c10::ScalarType>, kNumDTypes>;
 
@@ -523,8 +523,8 @@ inline at::Tensor to_torch(const Tensor& tensor) {
         .expected("bytes that may be written")
         .found("read-only ones")
         .remedy(
-            "a private writable mapping was refused (vm.overcommit_memory=2) or the buffer was "
-            "made so");
+            "a private writable mapping was refused (vm.overcommit_memory=2), or the buffer was "
+            "created read-only");
   }
   return at::from_blob(
       const_cast<std::byte*>(tensor.raw_data()), tensor.shape(), tensor.strides(),

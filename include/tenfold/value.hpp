@@ -54,7 +54,7 @@ class TENFOLD_API Value {
     bool int_keys = false;                               ///< in Python all keys were int
     bool ordered = false;  ///< a Python OrderedDict rather than a dict
     std::vector<std::pair<std::string, Value>> typed_keys{};  ///< as in NodeInfo
-    /// Compares the members, in any order, and the keys' types.
+    /// Compares `ordered`, the keys' types, and the members: of OrderedDicts in order, else in any.
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;

@@ -37,7 +37,7 @@ using namespace detail;
 
 namespace {
 
-/// Tensors of fewer bytes are allocated together on the heap.
+/// Copies of fewer bytes are allocated on the heap, others in pages of their own.
 constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
 /// Bytes per read. Larger pieces are evicted from the cache before they are hashed.
 constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;

@@ -17,12 +17,12 @@ inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
 /// The version that is written. Older versions can be read.
 inline constexpr std::int64_t kDocumentVersion = 1;
 
-/// Returns true if the value survives a round trip through JSON: it has no tuples, integer keys or
-/// bytes, and its strings are valid Unicode.
+/// Returns true if the value survives a round trip through JSON: it has no tuples, no extended
+/// scalars, no OrderedDicts and only str keys, and its strings are valid Unicode.
 bool is_json(const Value& value);
 
-/// Returns the text of `checkpoint.json`: strict JSON, one member per line. The last member is the
-/// checksum of the others.
+/// Returns the text of `checkpoint.json`: JSON, one member per line, strict unless `extra` or
+/// `versions` contain NaN or an infinity. The last member is the checksum of the others.
 std::string write_document(const CheckpointInfo& info);
 
 /// Parses a document. Throws Error(corrupt) naming the member, Error(unsupported) for a newer

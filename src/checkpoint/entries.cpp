@@ -86,7 +86,7 @@ std::string file_stem(const std::string& name, std::size_t longest_suffix) {
 /// Returns a path that no other entry has.
 std::string claim_path(const std::string& name, std::string_view suffix,
                        std::set<std::string>& taken) {
-  constexpr std::size_t kRoom = 32;  // for the suffix and a number that makes the stem unique
+  constexpr std::size_t kRoom = 32;  // for the suffix and underscores that make the path unique
   std::string stem = file_stem(name, kRoom);
   for (;;) {
     std::string path = stem + std::string(suffix);

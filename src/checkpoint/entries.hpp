@@ -23,7 +23,7 @@ struct PlannedEntry {
   CheckpointEntry entry;
   TensorDict tree;              ///< content of the file; empty if the format is "json"
   std::string json;             ///< content of the file, if the format is "json"
-  std::uint64_t num_bytes = 0;  ///< bytes of tensors and values
+  std::uint64_t num_bytes = 0;  ///< bytes of the tensors in `tree`, or of `json`
   bool has_tensors = false;
 };
 
@@ -33,7 +33,7 @@ struct PlannedEntry {
 std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
                                        const std::string& where);
 
-/// Returns the size of all tensors and values.
+/// Returns the sum of num_bytes.
 std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 
 /// Returns the entry of that name and rank, or null if there is none.
@@ -72,7 +72,8 @@ EntryPlace place_of(const os::Directory& step_folder, const std::string& path);
 /// but files and folders.
 std::uint64_t folder_bytes(const os::Directory& folder);
 
-/// The size of an entry's files, and one checksum of all their bytes.
+/// The size of an entry's files, and one checksum: of the stored block checksums for safetensors
+/// (in the header) and memmap, of the file's bytes for other formats.
 struct Fingerprint {
   std::uint64_t num_bytes = 0;
   std::string checksum;

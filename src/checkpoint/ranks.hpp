@@ -30,8 +30,9 @@ class RankedSave {
   /// Writes the replicated entries.
   void write(Monitor* monitor);
   /// Publishes the step. `of_ranks`: the results of write_rank_entries() of all ranks. `receipts`:
-  /// the results of write_shards(). Throws Error(io) if an entry is missing because the ranks do
-  /// not share the directory, Error(invalid_argument) if a part of a sharded entry was not written.
+  /// the results of write_shards(). Throws Error(file_not_found) if rank 0 does not see an entry of
+  /// a rank, Error(io) if it sees another size, Error(invalid_argument) if a part of a sharded
+  /// entry was not written.
   Path publish(const std::vector<CheckpointEntry>& of_ranks,
                const std::vector<std::vector<std::string>>& receipts = {});
 
@@ -59,7 +60,7 @@ std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& 
 struct EntryDigest {
   std::string name;
   std::string structure;  ///< digest of keys, dtypes and shapes
-  std::string values;     ///< digest of everything but tensors
+  std::string values;     ///< digest of the JSON values
 };
 std::vector<EntryDigest> entry_digests(const TensorDict& state);
 /// Returns a digest of the bytes of all tensors, for each entry.

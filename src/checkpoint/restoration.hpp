@@ -22,7 +22,8 @@ class Restoration {
  public:
   /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if the requested step
   /// is missing. If the document of the requested step cannot be read, throws that error. Without a
-  /// requested step, throws the error of the newest step if no document can be read.
+  /// requested step, if no document can be read, throws one error that lists the problems:
+  /// Error(corrupt) if a document is damaged, otherwise one with the code of the newest problem.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }

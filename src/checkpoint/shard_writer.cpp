@@ -37,7 +37,7 @@ using detail::formats::ByteBox;
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Bytes that are hashed and then written, while they are in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
-/// Writeback is started after each of this many bytes.
+/// Writeback starts each time that this many bytes have been written.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
 
 /// Returns the part of a rank's tensor that is one box with a checksum.

@@ -259,7 +259,7 @@ class FolderLayout final : public ShardedLayout {
     return open_;
   }
 
-  /// Creates the missing folders. A folder that stores a JSON value already exists.
+  /// Creates the folders that are missing: all at first, at publish() those of new JSON values.
   void make_folders(const folder::Plan& plan) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {

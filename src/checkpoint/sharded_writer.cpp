@@ -26,8 +26,8 @@ using checkpoint::TensorPlace;
 using detail::formats::Box;
 
 std::string text_of(const ShardBox& shard) {
-  return base::list_text(shard.offsets) + " + " + base::list_text(shard.sizes) + " of rank " +
-         std::to_string(shard.rank);
+  return "at " + base::list_text(shard.offsets) + " of shape " + base::list_text(shard.sizes) +
+         " of rank " + std::to_string(shard.rank);
 }
 
 bool has_elements(const ShardBox& shard) {
@@ -51,7 +51,7 @@ class Cover {
       throw fail()
           .problem("a box exceeds the tensor")
           .expected("one within ", base::list_text(shape_))
-          .found(text_of(shard));
+          .found("one ", text_of(shard));
     }
     if (has_elements(shard)) shards_.push_back(&planned);
   }
@@ -92,7 +92,7 @@ class Cover {
           throw fail()
               .problem("boxes overlap")
               .expected("each element in one of them")
-              .found(text_of(first), " and ", text_of(second));
+              .found("boxes ", text_of(first), " and ", text_of(second));
         }
       }
     }

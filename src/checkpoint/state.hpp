@@ -89,7 +89,7 @@ struct CheckpointManager::State {
   os::Directory& require_writer();
   void release_writer();
 
-  /// Throws Error(key_not_found) listing the steps.
+  /// Throws Error(key_not_found) listing the steps, or the step's problem if it cannot be read.
   const checkpoint::Step& require_step(const checkpoint::Listing& listing, std::int64_t step) const;
 
   /// The three parts of a save. The destructor of a PendingSave removes its folder unless it was

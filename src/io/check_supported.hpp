@@ -24,11 +24,11 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
 void require_whole(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file can store (opaque) or that
-/// this format cannot store (sparse); also throws like require_whole().
+/// this format cannot store (sparse, a bare root); also throws like require_whole().
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 
-/// Calls `work`, and adds `path` to its errors that name no file.
+/// Calls `work`, and adds `path` to an Error(unsupported) from it that names no file.
 void with_path(const Path& path, const std::function<void()>& work);
 
 }  // namespace tenfold

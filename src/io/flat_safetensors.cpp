@@ -69,8 +69,8 @@ std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tre
     }
     if (leaf->is_nested() || !formats::safetensors::name_of_dtype(leaf->dtype())) {
       throw refuse(where, entry.key)
-          .problem("safetensors has no name for this dtype")
-          .expected("a dense tensor of another dtype")
+          .problem("safetensors cannot store it")
+          .expected("a dense tensor of a dtype that safetensors has")
           .found(leaf->is_nested() ? "a nested tensor" : to_string(leaf->dtype()));
     }
     if (entry.key == "__metadata__") {

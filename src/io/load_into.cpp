@@ -79,7 +79,7 @@ struct Prefix {
   std::size_t num_matches = 0;
 };
 
-/// The prefix whose removal makes most names in `with` match a name in `plain`: "module." for
+/// The prefix whose removal makes the most names in `with` match a name in `plain`: "module." for
 /// "module.w" and "w".
 Prefix common_prefix(const Names& with, const Names& plain) {
   const std::unordered_set<std::string_view> known(plain.begin(), plain.end());
@@ -105,7 +105,7 @@ std::string matching(const Prefix& prefix, std::size_t num_names) {
          " names match ";
 }
 
-/// A rename that would make most names match, as a remedy; empty if there is none.
+/// A rename that would make at least half of the names match, as a remedy; empty if there is none.
 std::string rename_remedy(const LoadReport& report) {
   const Names& missing = report.missing;
   const Names& unexpected = report.unexpected;
@@ -170,7 +170,7 @@ Tensor destination(const std::string& name, const Leaf& leaf) {
   if (tensor.numel() != 0 && overlaps_itself(tensor)) {
     throw base::invalid_argument()
         .part("target: tensor ", base::quote(name))
-        .expected("memory for each element")
+        .expected("a tensor with memory for each element")
         .found("an expanded one");
   }
   return tensor;

@@ -48,7 +48,7 @@ void require_fitting(const BoxRead& read) {
   if (!fits) {
     throw refuse()
         .expected("one within ", base::list_text(shape))
-        .found(base::list_text(read.offsets), " + ", base::list_text(sizes));
+        .found("one at ", base::list_text(read.offsets), " of shape ", base::list_text(sizes));
   }
   if (!read.destination.buffer().writable()) {
     throw refuse().expected("a tensor that can be written").found("a read-only one");

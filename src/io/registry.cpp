@@ -107,7 +107,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
 /// Suffixes of other programs' files, which no format of tenfold has.
 constexpr auto kOfOthers = std::to_array<std::string_view>(
     {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".onnx", ".parquet"});
-/// Suffixes of files that ingest() reads.
+/// Suffixes of files that ingest() reads (.parquet: in Python only).
 constexpr auto kOfRows =
     std::to_array<std::string_view>({".csv", ".jsonl", ".ndjson", ".parquet", ".tsv"});
 

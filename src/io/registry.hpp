@@ -10,7 +10,8 @@ namespace tenfold {
 /// All formats, in the order of detection.
 std::span<const detail::formats::Format* const> formats() noexcept;
 
-/// The format with that name. Throws Error(invalid_argument) listing the names.
+/// The format with that name. Throws an error that lists the names: Error(unsupported) for
+/// "pickle", Error(invalid_argument) for others.
 const detail::formats::Format& format_by_name(std::string_view name);
 
 /// The format in which to save: `name` or, if that is empty, the format of the suffix of `path`.
@@ -29,7 +30,7 @@ struct FoundFormat {
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
 /// The format of a path: `name` or, if that is empty, the format that its content has. Throws
-/// Error(file_not_found), or Error(unsupported) with the formats that were tried.
+/// Error(file_not_found), or Error(unsupported) listing the formats that can be read.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

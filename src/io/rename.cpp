@@ -70,7 +70,7 @@ struct Renamer {
       at.push_back(path[i]);
       if (const auto entry = taken.find(at); entry != taken.end()) {
         clash_below(source, path, entry->second,
-                    ", but " + base::quote(dotted(at)) + " holds no other: it is the new name of ");
+                    ", but " + base::quote(dotted(at)) + " is no node: it is the new name of ");
       }
       entered.emplace(at, source);
       if (!has_key(node, path[i])) node.set(path[i], TensorDict(info_for(at)));
@@ -104,7 +104,7 @@ struct Renamer {
     const KeyPath target = new_name == name ? path : renamed_path(path, new_name, flat);
     TensorDict parent = parent_of(target, name);
     if (const auto node = entered.find(target); node != entered.end()) {
-      clash_below(name, target, node->second, ", which is a node: there will be ");
+      clash_below(name, target, node->second, ", which is a node: it will contain the source's ");
     }
     const auto [entry, is_new] = names.emplace(dotted(target), name);
     if (!is_new) clash(entry->second, name, target);

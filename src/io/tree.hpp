@@ -11,8 +11,9 @@ namespace tenfold {
 /// An empty node with the same info, origin and kept objects as `node`.
 TensorDict empty_like(const TensorDict& node);
 
-/// Converts a list, tuple or lazy stack that lost an item to a dict with int keys. Other nodes, and
-/// lists whose keys are still "0" to "n - 1", are unchanged.
+/// Repairs the kind of a node that lost entries. A list, tuple or lazy stack whose keys are no
+/// longer "0" to "n - 1" becomes a dict with int keys, an incomplete sparse tensor a dict. Other
+/// nodes keep their kind. Removes typed keys without an entry.
 void fix_kind(TensorDict& node);
 
 /// The same tree with each tensor replaced by `change(tensor)`.
@@ -23,11 +24,12 @@ TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>&
 /// True for the same shape; for nested tensors, the same sizes of each component.
 bool same_shape(const Leaf& a, const Leaf& b);
 
-/// Tensors in order, with their paths.
+/// A tensor and its path.
 struct NamedLeaf {
   KeyPath path;
   Leaf leaf;
 };
+/// The tensors of a tree, in order.
 std::vector<NamedLeaf> tensors_of(const TensorDict& tree);
 
 }  // namespace tenfold

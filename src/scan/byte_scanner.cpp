@@ -245,8 +245,8 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// True if the bytes are an archive. A pickle can contain the magic of a tar archive in a string,
-/// so bytes with that magic are also scanned as a pickle.
+/// Adds a finding for an archive other than zip. Returns false for a tar archive, too, because a
+/// pickle can contain its magic number in a string: the caller goes on with other kinds of content.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;

@@ -8,7 +8,8 @@ namespace tenfold {
 
 /// The risk of unpickling the global `module`.`name`. Safe if the global is in the list of those
 /// that make plain values only; dangerous if it runs code, opens files or gives access to functions
-/// that do; otherwise suspicious. An entry for a module covers everything in and below the module.
+/// that do; otherwise suspicious. A module in the list of dangerous ones stands for everything in
+/// and below it that is not in the list of safe globals.
 ScanRisk risk_of_global(std::string_view module, std::string_view name);
 
 }  // namespace tenfold

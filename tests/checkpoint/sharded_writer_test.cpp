@@ -295,7 +295,8 @@ TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
     FAIL() << "published";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("tensor \"model.rows\": expected a receipt for its "
-                                              "box [3, 0] + [7, 6] of rank 1, found none")));
+                                              "box at [3, 0] of shape [7, 6] of rank 1, found "
+                                              "none")));
   }
   EXPECT_TRUE(verify(path()).ok());
 }
@@ -439,12 +440,11 @@ TEST(ShardedWriterBoxes, GapsAndOverlapsAreRefusedByTensorAndRanks) {
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   const Refusal refusals[] = {
       {{{0, {0, 0}, {4, 3}, 0}, {0, {0, 2}, {4, 2}, 1}},
-       "tensor \"w\": boxes overlap: expected each element in one of them, found [0, 0] + [4, 3] "
-       "of "
-       "rank 0 and [0, 2] + [4, 2] of rank 1"},
+       "tensor \"w\": boxes overlap: expected each element in one of them, found boxes at [0, 0] "
+       "of shape [4, 3] of rank 0 and at [0, 2] of shape [4, 2] of rank 1"},
       {{{0, {0, 0}, {2, 4}, 0}, {0, {2, 0}, {2, 3}, 1}},
        "tensor \"w\": elements are in no box: expected boxes of 16 elements in all, found 14 in 2 "
-       "boxes: [0, 0] + [2, 4] of rank 0, [2, 0] + [2, 3] of rank 1"},
+       "boxes: at [0, 0] of shape [2, 4] of rank 0, at [2, 0] of shape [2, 3] of rank 1"},
       {{}, "found 0 in 0 boxes"},
       {{{0, {0, 0}, {4, 5}, 0}}, "a box exceeds the tensor: expected one within [4, 4]"},
       {{{0, {0}, {4}, 0}}, "a box exceeds the tensor"},

@@ -167,8 +167,8 @@ TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {
   });
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
   EXPECT_THAT(thrown.message,
-              HasSubstr("\"epoch\" becomes \"model\", which is a node: there will be "
-                        "\"model."));
+              HasSubstr("\"epoch\" becomes \"model\", which is a node: it will contain the "
+                        "source's \"model."));
 }
 
 /// Returns the error of a conversion that renames the tensor "a" or "n.x" of a tree to `to`.
@@ -186,7 +186,7 @@ auto thrown_by_renaming(const std::string& from, const std::string& to) {
 TEST(RenameLeaves, RefusesANodeAtThePathOfATensor) {
   const auto thrown = thrown_by_renaming("n.x", "a.x");
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
-  EXPECT_THAT(thrown.message, HasSubstr("\"n.x\" becomes \"a.x\", but \"a\" holds no other"));
+  EXPECT_THAT(thrown.message, HasSubstr("\"n.x\" becomes \"a.x\", but \"a\" is no node"));
 }
 
 TEST(RenameLeaves, RefusesTwoEntriesWithOneDottedName) {

@@ -228,7 +228,8 @@ TEST(LoadIntoTree, RefusesATargetWithOverlappingElements) {
   source.set("x", counting({4}));
   const auto thrown = thrown_by([&] { load_into(target, source); });
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
-  EXPECT_THAT(thrown.message, EndsWith("expected memory for each element, found an expanded one"));
+  EXPECT_THAT(thrown.message,
+              EndsWith("expected a tensor with memory for each element, found an expanded one"));
 }
 
 TEST(LoadIntoTree, SuggestsThePrefixOfAModelInsideACheckpoint) {

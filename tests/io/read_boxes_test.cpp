@@ -96,7 +96,7 @@ TEST_P(ReadBoxes, RefusesInvalidBoxesBeforeReading) {
     return std::string();
   };
   EXPECT_THAT(refusal({2, 0}, DType::float32, {2, 4}),
-              HasSubstr("box: expected one within [3, 4], found [2, 0] + [2, 4]"));
+              HasSubstr("box: expected one within [3, 4], found one at [2, 0] of shape [2, 4]"));
   EXPECT_THAT(refusal({kFar, 0}, DType::float32, {1, 1}), HasSubstr("expected one within"));
   EXPECT_THAT(refusal({-1, 0}, DType::float32, {1, 1}), HasSubstr("expected one within"));
   EXPECT_THAT(refusal({0}, DType::float32, {1}), HasSubstr("expected one within"));

@@ -171,14 +171,14 @@ TEST(Lbfgs, RefusesHistoriesThatWouldBeReadOutOfBounds) {
     return made;
   };
   EXPECT_THAT(refusal(with("ro", NonTensor{Value(Value::List{})})),
-              HasSubstr("\"state.0.ro\": expected as many entries as old_dirs, 1, found 0"));
+              HasSubstr("\"state.0.ro\": expected as many entries as old_dirs (1), found 0"));
   EXPECT_THAT(
       refusal(with("old_stps", list({counting({3})}))),
       HasSubstr("\"state.0.old_stps.0\": expected a tensor of shape [10], found float32 [3]"));
   EXPECT_THAT(refusal(with("old_stps", NonTensor{Value(Value::List{{Value()}})})),
               HasSubstr("\"state.0.old_stps.0\": expected a tensor of shape [10], found null"));
   EXPECT_THAT(refusal(with("al", list({counting({})}))),
-              HasSubstr("\"state.0.al\": expected history_size entries, 3, found 1"));
+              HasSubstr("\"state.0.al\": expected history_size (3) entries, found 1"));
   EXPECT_THAT(refusal(with("d", Leaf(counting({2, 5})))),
               HasSubstr("\"state.0.d\": expected a tensor of shape [10], found float32 [2, 5]"));
   EXPECT_THAT(refusal(with("old_dirs", NonTensor{Value(3)})),
@@ -187,7 +187,8 @@ TEST(Lbfgs, RefusesHistoriesThatWouldBeReadOutOfBounds) {
               HasSubstr("missing from the source (1): \"state.0.prev_flat_grad\""));
   const Tensor ten = counting({kNumNumbers});
   EXPECT_THAT(refusal(with("old_dirs", list({ten, ten, ten, ten}))),
-              HasSubstr("\"state.0.old_dirs\": expected at most history_size, 3, found 4 entries"));
+              HasSubstr("\"state.0.old_dirs\": expected at most history_size (3) entries, "
+                        "found 4"));
   EXPECT_THAT(refusal(with_option("history_size", 0)),
               HasSubstr("\"param_groups.0.history_size\": expected a positive integer, found 0"));
   EXPECT_THAT(refusal(with_option("max_eval", Value())),

@@ -244,7 +244,7 @@ TEST(LoadIntoOptimizer, RefusesOtherTreesThanOptimizerState) {
   options.keys = {{"state.*"}};
   Adam adam(parameters(), 0.1);
   EXPECT_THAT(thrown_by([&] { load_into(adam, python_state(), options); }).message,
-              HasSubstr("keys: it does not apply to an optimizer"));
+              HasSubstr("keys: they do not apply to an optimizer"));
 }
 
 TEST(LoadIntoOptimizer, ADryRunOnlyCompares) {

@@ -172,7 +172,7 @@ class TorchBatches {
     const std::lock_guard lock(shared_->mutex);
     return shared_->loader.state_dict();
   }
-  /// Throws Error(invalid_argument) for a state that does not fit.
+  /// As BatchLoader::load_state_dict(); the next batch is the first one after that position.
   void load_state_dict(std::string_view json) {
     const std::lock_guard lock(shared_->mutex);
     shared_->loader.load_state_dict(json);

@@ -114,7 +114,8 @@ class OptimizerPlan {
     return kHasOneState<Options> ? std::min<std::size_t>(num_params, 1) : num_params;
   }
 
-  /// Pairs by name if the parameters of both the optimizer and the file have names, else by order.
+  /// Pairs by name if the parameters of both the optimizer and the source have unique names, else
+  /// by order.
   OptimizerPairing pairing_of(const std::optional<GroupNames>& names,
                               const std::vector<SourceGroup>& groups,
                               const std::vector<std::vector<std::int64_t>>& numbers) {
@@ -126,9 +127,8 @@ class OptimizerPlan {
       throw refuse_source(source_)
           .part("rename")
           .problem("it does not apply to an optimizer whose parameters are matched by order")
-          .expected(
-              "\"param_names\" in the groups of the file and a module that names the optimizer's")
-          .found("none");
+          .expected("unique names: \"param_names\" in the source, and a module as an argument")
+          .found("no names, or duplicates");
     }
     std::vector<std::size_t> counts;
     for (const auto& of_group : numbers) counts.push_back(of_group.size());
@@ -283,8 +283,8 @@ inline void refuse_keys(const LoadIntoOptions& options) {
   if (!options.keys.given()) return;
   throw Error(ErrorCode::invalid_argument)
       .part("keys")
-      .problem("it does not apply to an optimizer, whose state is loaded whole")
-      .expected("none")
+      .problem("they do not apply to an optimizer, whose state is loaded whole")
+      .expected("no selection")
       .found("one");
 }
 

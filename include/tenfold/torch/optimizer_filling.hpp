@@ -185,8 +185,9 @@ class StateFilling {
     if (!is_list) return mismatch(key, "a list of tensors", text_of(saved));
     const TensorDict list = saved_[key];
     if (static_cast<std::int64_t>(list.size()) > options_.history_size()) {
-      return mismatch(key, "at most history_size, " + std::to_string(options_.history_size()),
-                      std::to_string(list.size()) + " entries");
+      const std::string most = std::to_string(options_.history_size());
+      return mismatch(key, "at most history_size (" + most + ") entries",
+                      std::to_string(list.size()));
     }
     member.resize(list.size());
     std::size_t position = 0;
@@ -215,13 +216,13 @@ class StateFilling {
     for (const auto& [key, found] :
          {std::pair("old_stps", state.old_stps().size()), {"ro", state.ro().size()}}) {
       if (found != length && planned_.fits) {
-        mismatch(key, "as many entries as old_dirs, " + std::to_string(length),
+        mismatch(key, "as many entries as old_dirs (" + std::to_string(length) + ")",
                  std::to_string(found));
       }
     }
     const auto wanted = static_cast<std::size_t>(options_.history_size());
     if (planned_.fits && state.al() && state.al()->size() != wanted) {
-      mismatch("al", "history_size entries, " + std::to_string(wanted),
+      mismatch("al", "history_size (" + std::to_string(wanted) + ") entries",
                std::to_string(state.al()->size()));
     }
   }

@@ -332,7 +332,7 @@ PairDifference difference_of(const Sums& sums) {
   difference.max_abs = sums.max_abs;
   const long double norm_a = std::sqrt(sums.squares_a);
   const long double norm_b = std::sqrt(sums.squares_b);
-  // If all values are zero, the relative difference is infinite, or zero if there is no difference.
+  // If all values of `a` are zero, the relative difference is infinite, or zero if `b` equals `a`.
   difference.rel_l2 = sums.squares_difference == 0
                           ? 0
                           : static_cast<double>(std::sqrt(sums.squares_difference) / norm_a);

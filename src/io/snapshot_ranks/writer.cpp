@@ -39,7 +39,7 @@ using namespace detail::snapshot_ranks;
 
 namespace {
 
-/// The file in a folder that is being written that contains the ID of the save.
+/// The file that contains the ID of the save, in a folder that is being written.
 constexpr std::string_view kStagingName = "%staging";
 constexpr std::uint64_t kMarkerBytes = 1024;  ///< greatest size of that file
 constexpr std::string_view kTicket = "ticket of a snapshot";

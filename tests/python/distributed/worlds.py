@@ -777,7 +777,10 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
         mesh = init_device_mesh("cpu", (size,))
         for wrong, said in (
             ("hole", "elements are in no box"),
-            ("overlap", "[0, 0] + [3, 4] of rank 0 and [2, 0] + [3, 4] of rank 1"),
+            (
+                "overlap",
+                "at [0, 0] of shape [3, 4] of rank 0 and at [2, 0] of shape [3, 4] of rank 1",
+            ),
         ):
             planner = NotChecked()
             setattr(planner, wrong, True)
