@@ -18,7 +18,7 @@ namespace tenfold::detail::formats {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: write exactly what the format's own tool writes (memmap*)
+  bool notes = true;     ///< false: write exactly what the format's own tool writes
   bool zeros = false;    ///< memmap_like: write sparse zeros instead of the leaves' bytes
   bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
