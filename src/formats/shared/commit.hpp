@@ -78,7 +78,7 @@ enum class OldFile : std::uint8_t {
 ///   2. The caller writes it through file().
 ///   3. publish(): fsync of the new file (durable); close; exchange with the old name (or rename,
 ///      if there is none or the file system cannot exchange); fsync of the parent (durable);
-///      removes the old file, whose space is freed in the background.
+///      removes the old file. The space of a large one is freed in the background.
 ///
 /// The exchange is the commit point: errors after it are warnings, except for the fsync.
 /// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
