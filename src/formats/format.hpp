@@ -47,7 +47,7 @@ struct VerifyRequest {
 /// Whether a format can store a single value, as a bare root (NodeInfo::is_bare).
 enum class BareRoots : std::uint8_t { none, some, all };
 
-/// A format is a row of this table. io/registry.cpp lists all formats.
+/// A format: its properties and functions. io/registry.cpp lists all formats.
 struct Format {
   std::string_view name;  ///< as returned by tenfold::probe()
   std::string_view noun;  ///< for messages, with its article: "a safetensors file"

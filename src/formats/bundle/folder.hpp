@@ -9,8 +9,8 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// The folder of a bundle, held open to detect its replacement. Its entries are opened later, by
-/// path. Thread-safe.
+/// The folder of a bundle, held open to detect its replacement. Entries of a known format are
+/// opened later, by path. Thread-safe.
 class Folder {
  public:
   explicit Folder(const os::Path& path);
