@@ -18,7 +18,7 @@ namespace tenfold::detail::formats {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: write exactly what the format's own tool writes (memmap*)
+  bool notes = true;     ///< false: write exactly what the format's own tool writes
   bool zeros = false;    ///< memmap_like: write sparse zeros instead of the leaves' bytes
   bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
@@ -47,7 +47,7 @@ struct VerifyRequest {
 /// Whether a format can store a single value, as a bare root (NodeInfo::is_bare).
 enum class BareRoots : std::uint8_t { none, some, all };
 
-/// A format is a row of this table. io/registry.cpp lists all formats.
+/// A format: its properties and functions. io/registry.cpp lists all formats.
 struct Format {
   std::string_view name;  ///< as returned by tenfold::probe()
   std::string_view noun;  ///< for messages, with its article: "a safetensors file"

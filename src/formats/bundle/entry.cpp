@@ -30,7 +30,7 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Removes the list of supported formats from the registry's error, which does not help here.
+/// Removes the list of supported formats, which does not help here, from the registry's error.
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");
@@ -50,7 +50,7 @@ bool begins_as_pickle(const os::File& file) {
   return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
 }
 
-/// The node for a file of unknown format: the reason, and the file's bytes.
+/// The node for an entry that cannot be read: the reason, and the bytes of a regular file.
 TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::string& name,
                         std::string problem) {
   NodeInfo info;

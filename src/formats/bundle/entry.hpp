@@ -23,8 +23,8 @@ struct Reading {
   std::string problem{};  ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// Determines the format from the first bytes of the entry. Throws Error(file_not_found) if it was
-/// removed.
+/// Determines how an entry can be read, by its content, and for JSON files and pickles by the
+/// suffix of its name. Throws Error(file_not_found) if the entry was removed.
 Reading reading_of(const Folder& folder, const std::string& name);
 
 /// Opens the folder as a tree. `level` is the number of bundles around it, up to the one that the
@@ -32,8 +32,8 @@ Reading reading_of(const Folder& folder, const std::string& name);
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
 /// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is not
-/// executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry. Throws
-/// Error(corrupt) for damaged data.
+/// executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry, and for
+/// data that is not supported. Throws Error(corrupt) for damaged data.
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
                             const Reading& reading, const OpenRequest& request, std::size_t level);
 

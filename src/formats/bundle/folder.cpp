@@ -64,8 +64,8 @@ std::size_t suffix_bytes(std::string_view name) {
   return most;
 }
 
-/// Returns the shards listed by the index files among `names`. An index that cannot be read is
-/// skipped, so its shards become entries.
+/// Returns the shards listed by the index files among `names`. A damaged index is skipped, so its
+/// shards become entries.
 std::unordered_set<std::string> shards_in(const os::Directory& folder,
                                           const std::vector<std::string>& names) {
   std::unordered_set<std::string> shards;

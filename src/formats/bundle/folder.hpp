@@ -9,8 +9,8 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// The folder of a bundle, held open to detect its replacement. Its entries are opened later, by
-/// path. Thread-safe.
+/// The folder of a bundle, held open to detect its replacement. Entries of a known format are
+/// opened later, by path. Thread-safe.
 class Folder {
  public:
   explicit Folder(const os::Path& path);
@@ -34,12 +34,13 @@ struct Entry {
   std::string name;
 };
 
-/// True if the folder contains a file that only trainers write.
+/// True if the folder contains files that only trainers write.
 bool is_bundle(const os::Directory& folder);
 
-/// Lists the entries by name. The key is the name without the suffix of its format, or the whole
-/// name if the stem is not unique. Skips hidden files, and shards listed by an index. Throws
-/// Error(unsupported) for more than kMaxEntries.
+/// Lists the entries, sorted by name. The key is the name without the suffix of its format, or the
+/// whole name if the rest is not unique. Bytes that are not UTF-8 are escaped in the key. Skips
+/// hidden files, and shards listed by an index. Throws Error(unsupported) for more than
+/// kMaxEntries.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 inline constexpr std::size_t kMaxEntries = std::size_t{1} << 18;

@@ -11,7 +11,8 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// The bytes of a file in an unknown format. The file is open only during reads. Thread-safe.
+/// The bytes of a file that cannot be read in a known format. The file is open only while it is
+/// read or mapped. Thread-safe.
 class RawFile final : public LeafSource {
  public:
   /// Returns a leaf of dtype uint8 and shape [size_bytes].

@@ -1,7 +1,7 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
 // document with their locations, and the length of the document in 8 bytes. This file plans and
 // writes it. The other parts:
-//   tree   parses the document to a tree of lazy leaves
+//   tree     parses the document to a tree of lazy leaves
 //   sidecar  additions of tenfold in a member that tensordict ignores
 
 #include <algorithm>
@@ -83,7 +83,7 @@ Error refuse(const std::string& path) {
       .remedy("save as a folder, which supports it");
 }
 
-/// tensordict's table of dtypes does not include the eight-bit floats.
+/// tensordict's table of dtypes does not include the floats of 8 and 4 bits.
 bool is_readable(DType dtype) { return dtype < DType::float8_e4m3fn; }
 
 /// Returns the value's list if all its items are lists of one length, else null. tensordict loads
@@ -764,8 +764,8 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   progress.finish();
 }
 
-/// tensordict writes no checksums. In its files, verify only checks that the document matches the
-/// file.
+/// tensordict writes no checksums. In its files, only the document is checked, and that its ranges
+/// are within the file.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

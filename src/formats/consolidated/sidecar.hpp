@@ -37,8 +37,9 @@ void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 /// Ignores members of the wrong type, with a warning. Throws like Notes::from_json().
 Sidecar read_sidecar(const Value& size, const std::string& where);
 
-/// Restores the saved order of a node's entries, and applies the notes: kind, values and unbatched
-/// leaves. Ignores members that do not match the node, with a warning.
+/// Restores the saved order of a node's entries, and applies the notes: the node's kind, its values
+/// and, for the root, schema and metadata. Ignores members that do not match the node, with a
+/// warning.
 void apply_extra(const Sidecar& extra, std::string_view path, Node& node);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -365,7 +365,7 @@ class TreeBuilder {
   void check_range(const StoredRange& range, std::uint64_t padding, const std::string& path) const {
     if (range.stop > data_bytes_) {
       throw fail(path)
-          .problem("data reaches past the last tensor")
+          .problem("data reaches into the document")
           .expected("at most ", data_bytes_, " bytes")
           .found(range.stop);
     }

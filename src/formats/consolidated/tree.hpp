@@ -33,7 +33,7 @@ inline constexpr std::string_view kJaggedValues = "<NJT_VALUES>";
 inline constexpr std::string_view kJaggedLengths = "<NJT_LENGTHS>";
 inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
 
-/// True for the members that describe a node itself: no entry can have such a key.
+/// True for the members that describe a node itself: no node inside it can have such a key.
 bool is_reserved_member(std::string_view key) noexcept;
 
 /// The tree in the JSON document of a consolidated file. A node has this form:
@@ -46,17 +46,18 @@ bool is_reserved_member(std::string_view key) noexcept;
 ///               "<NJT_LENGTHS>key" if it has lengths, and "<NJT_OFFSETS>key", whose sixth item
 ///               is the ragged dimension},
 ///    "cls_metadata": {"device", "names", "batch_size", "is_locked"}; for the two stack classes
-///                    "stack_dim" and "stack_dim_name" instead,
+///                    {"stack_dim", "stack_dim_name", "is_locked"},
 ///    "size": see sidecar.hpp, any other key: a node}
-///
-/// On success each range is within `data_bytes`, has the size of its tensor and padding, and is
-/// equal to or disjoint from every other. Throws Error(corrupt) naming node and member, and
-/// Error(unsupported) for unknown classes and dtypes. `where` names the file.
 struct Tree {
   TensorDict tree;
   Sidecar extra;        ///< already applied to the tree
   bool locked = false;  ///< the tree was locked when it was saved
 };
+
+/// Builds the tree of the document `json`. `leaves` receives the location of each tensor: a range
+/// within `data_bytes` that has the size of its tensor and padding, and is equal to or disjoint
+/// from every other. `where` names the file. Throws Error(corrupt) naming node and member, and
+/// Error(unsupported) for unknown classes and dtypes.
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,
                 const std::shared_ptr<Leaves>& leaves, const std::string& where);
 

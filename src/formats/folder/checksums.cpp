@@ -25,7 +25,7 @@ namespace {
 constexpr int kMaxEditAttempts = 10'000;
 constexpr std::chrono::milliseconds kPause{1};
 
-/// Removes the lines of tensors whose path starts with `prefix` from the folder's file.
+/// Removes the lines of tensors whose path starts with `prefix` from the folder's `%checksums`.
 void drop_lines(const os::Directory& folder, const os::Path& path, const std::string& prefix) {
   ChecksumsEdit edit(folder, path);
   if (!edit.is_whole()) return;
@@ -75,7 +75,7 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   refuse_shared_files(folder);
   announce_writes_in_place(folder);
   drop_lines(folder, path, "");
-  // For a node below the root of a saved tree, the root's file has checksums too.
+  // If the folder is a node below the root of a saved tree, the root's `%checksums` has its lines.
   os::Path node = std::filesystem::canonical(path);
   std::string prefix;
   while (node.has_relative_path()) {

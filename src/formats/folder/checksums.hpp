@@ -35,9 +35,9 @@ class ChecksumsEdit {
 };
 
 /// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
-/// of the enclosing saved trees, because their files are about to be written through mappings. Each
-/// file is replaced atomically and durably. Throws Error(io) (EACCES), with all files unchanged, if
-/// a file also belongs to another tree.
+/// of the enclosing saved trees, because the tensors are about to be written through mappings. Each
+/// `%checksums` is replaced atomically and durably. Throws Error(io) (EACCES), with all files
+/// unchanged, if a tensor's file also belongs to another tree.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -47,7 +47,7 @@ bool is_own(std::string_view name) {
 }
 
 void name_entry(const MetaEntry& entry, Named& named) {
-  // Versions before 0.14 did not encode keys.
+  // tensordict before 0.14 did not encode keys.
   for (const std::string& name : {encode_key(entry.key), entry.key}) {
     if (entry.is_node) {
       named.folders.insert(name);
@@ -140,8 +140,8 @@ void list_parts(const os::Directory& folder, const std::string& prefix,
   }
 }
 
-/// Returns the paths of the parts in the manifest. If it cannot be read, returns none, so that
-/// every part counts as foreign.
+/// Returns the paths of the parts in the manifest. Returns none if the manifest is damaged or of a
+/// newer version, so that every part counts as foreign.
 std::set<std::string> paths_of_parts(const os::Directory& folder) {
   std::set<std::string> paths;
   try {

@@ -15,9 +15,9 @@ bool is_leftover(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.
 struct Inventory {
-  std::vector<std::string> files;    ///< named by metadata, or metadata itself
+  std::vector<std::string> files;    ///< named by metadata, metadata itself, and leftovers
   std::vector<std::string> folders;  ///< the same for folders, parents first, without the root
-  std::vector<std::string> foreign;  ///< not named by any metadata, so not part of the tree; sorted
+  std::vector<std::string> foreign;  ///< not named by any metadata, so not part of the tree
 };
 
 /// Lists a folder. Foreign folders are not entered. A folder whose meta.json is missing or damaged

@@ -28,7 +28,7 @@ std::string encode_key(std::string_view key);
 /// Returns the key that encodes to `component`, or nullopt if there is none.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if a key can be tried as a file name without encoding, as versions before 0.14 wrote it:
+/// True if a key can be tried as a file name without encoding, as tensordict before 0.14 wrote it:
 /// the name cannot lead out of its folder on any system.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 bool is_safe_raw_node(std::string_view key) noexcept;
@@ -39,7 +39,7 @@ std::string clash_name(std::uint64_t number);
 /// True for the names that `%notes.json` may assign to an entry: those of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
 
-/// True if `path` in a saved tree is a file of metadata rather than a tensor.
+/// True if `path`, relative to the root of a saved tree, is a meta.json or the `%notes.json`.
 bool is_metadata(std::string_view path) noexcept;
 
 }  // namespace tenfold::detail::formats::folder

@@ -99,7 +99,7 @@ std::uint64_t FolderSource::add(const MetaEntry& entry, const std::string& file_
 std::string FolderSource::file_name(std::uint64_t position) const {
   const auto named = file_names_.find(position);
   if (named == file_names_.end()) return encode_key(records_[position].key);
-  // `%notes.json` stores the name with its suffix; open_file() takes the name without it.
+  // open_file() adds the suffix.
   const std::string& name = named->second;
   return name.ends_with(kLeafSuffix) ? name.substr(0, name.size() - kLeafSuffix.size()) : name;
 }
@@ -270,7 +270,8 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
 }
 
 /// True if the leaf's bytes equal those of its alias group, whose mutex must be held. The first
-/// leaf represents the group. A leaf in another file is compared once.
+/// leaf represents the group. A leaf in another file is compared once; in mode write_through it
+/// never joins the group.
 bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                                std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;

@@ -49,8 +49,8 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::string key;
     std::uint64_t size_bytes = 0;  ///< for a nested leaf, of its sizes
     AliasGroup* group = nullptr;
-    bool in_group = false;    ///< compared with its alias group, and equal
-    bool left_group = false;  ///< compared, and different
+    bool in_group = false;    ///< represents its alias group, or has the same bytes
+    bool left_group = false;  ///< has other bytes than its alias group
   };
   struct NestedSizes {
     Tensor sizes;

@@ -33,7 +33,7 @@ struct Plan {
 
   std::vector<Folder> folders;         ///< parents before children, depth first
   std::vector<File> files;             ///< `same_as` is a smaller index
-  std::uint64_t leaf_bytes = 0;        ///< total to write
+  std::uint64_t leaf_bytes = 0;        ///< total size of the leaves, without aliases
   std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 
   /// Returns the path within the tree, as in checksums: "model/encoder.weight.memmap".
@@ -43,7 +43,7 @@ struct Plan {
 /// The content of `%notes.json`.
 enum class NotesUse : std::uint8_t {
   all,     ///< everything that the folder cannot express, including shared storage
-  needed,  ///< only what tensordict's own files would lose: a key, a kind of node, integer keys
+  needed,  ///< only what tensordict's own files would lose: a key, its type, a kind of node
   none,    ///< nothing: throws Error(unsupported) for a tree that needs notes
 };
 
@@ -52,8 +52,8 @@ struct PlanOptions {
   bool robust_names = true;  ///< false: unencoded keys, as tensordict before 0.14 wrote them
 };
 
-/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names. Visits every
-/// node, reads no tensor.
+/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names, and
+/// Error(unsupported) for entries that cannot be stored. Visits every node, reads no tensor.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

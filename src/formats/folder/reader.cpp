@@ -53,7 +53,7 @@ class FolderItem final : public LazyItem {
     if (name_.size() <= kMaxNameBytes) {
       if (auto folder = parent.try_child(name_)) return folder;
     }
-    // Versions before 0.14 did not encode the names of folders.
+    // tensordict before 0.14 did not encode the names of folders.
     if (name_ != key_ && !is_clash_name(name_) && key_.size() <= kMaxNameBytes &&
         is_safe_raw_node(key_)) {
       if (auto folder = parent.try_child(key_)) return folder;
@@ -200,8 +200,9 @@ class NodeBuilder {
     }
   }
 
-  /// Sets the lengths of tensors to those of their files: elements of ragged rows may have been
-  /// appended after the folder's meta.json was written. The (end) offsets determine which are used.
+  /// Increases the lengths of tensors to those of their files: elements of ragged rows may have
+  /// been appended after the folder's meta.json was written. The offsets of the rows determine
+  /// which elements are used.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
@@ -247,7 +248,7 @@ void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
-/// Sets the number of rows of the root. Returns false if meta.json has more rows than `rows`.
+/// Sets the number of rows of the root. Returns false if meta.json counts more rows, or none.
 bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
   if (count_sparse_rows(meta, rows, *place.folder)) return true;
   if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
@@ -457,7 +458,7 @@ NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
   return result;
 }
 
-/// Reads the layout of versions before 0.4: the items are folders, as in a lazy stack.
+/// Reads the layout of tensordict before 0.4: the items are folders, as in a lazy stack.
 Value::List read_stack_folders(const NodePlace& place) {
   Value::List list;
   for (std::uint64_t i = 0;; ++i) {

@@ -28,7 +28,8 @@ std::string meta_where(const NodePlace& place);
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its meta.json and `%notes.json`. If `problems` is
-/// given, warnings are appended to it, during the whole lifetime of the tree, instead of printed.
+/// given, Store::report_ignored() appends to it, during the whole lifetime of the tree, instead of
+/// warning.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

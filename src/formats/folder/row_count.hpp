@@ -16,9 +16,9 @@ inline constexpr std::string_view kRowEnds = "crow_indices";
 /// of row offsets of a sparse matrix. Returns nullopt if the node is neither.
 std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 
-/// Sets the lengths in `meta`, of a sparse matrix, to `rows` rows and their entries, according to
-/// the row offsets in `folder`. Returns false, and changes nothing, if `meta` is not that of such a
-/// matrix, or if there are fewer offsets.
+/// Sets the lengths of the tensors in the meta.json of a sparse matrix to `rows` rows and their
+/// entries, according to the row offsets in `folder`. Returns false, and changes nothing, if `meta`
+/// is not that of such a matrix or counts more rows, or if there are fewer offsets.
 bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -31,7 +31,8 @@ struct NodeNotes {
 };
 
 /// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping.
-/// In a copy of the tree they are separate files, which share a mapping if their bytes are equal.
+/// In a copy of the tree they are separate files, which share a mapping if their bytes are equal
+/// and the mode is not write_through.
 struct AliasGroup {
   std::mutex mutex;
   bool started = false;

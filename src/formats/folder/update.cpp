@@ -262,8 +262,7 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
-/// The meta.json of one node, locked against other writers in this process and others, and the
-/// members to add.
+/// The meta.json of one node, locked against other writers in this process and others.
 class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
@@ -376,7 +375,8 @@ std::uint64_t data_bytes(const NewLeaf& leaf) {
   return nbytes_of(leaf.dtype, {count});
 }
 
-/// Creates the file, or opens an existing one if `existing_ok`, and extends it to `size_bytes`.
+/// Creates the file, or opens an existing one if `existing_ok`, extends it to `size_bytes`, and
+/// writes `bytes` at its start.
 void make_file(const os::Directory& folder, const std::string& name, std::uint64_t size_bytes,
                bool existing_ok, std::span<const std::byte> bytes) {
   os::File file;

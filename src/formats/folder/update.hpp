@@ -13,11 +13,11 @@ namespace tenfold::detail::formats::folder {
 
 /// Options of an update of an existing folder to the planned content.
 struct UpdateRequest {
-  /// If true, files are overwritten in place, as tensordict does, and none is removed. If false,
+  /// If true, tensors are overwritten in place, as tensordict does, and none is removed. If false,
   /// each file is replaced atomically, and files that only the old metadata names are removed.
   bool in_place = false;
-  bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; existing files keep their
-                       ///< content
+  bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; with `in_place`, existing
+                       ///< files keep their content
   bool durable = false;
   int num_threads = 0;
   Monitor* monitor = nullptr;
@@ -26,8 +26,8 @@ struct UpdateRequest {
 };
 
 /// Changes the folder at `path` to the plan. Writes tensors first and metadata last, so that
-/// readers find every tensor that metadata names. Creates missing folders; refuses to write through
-/// symlinks (Error(io), ELOOP).
+/// readers find every tensor that metadata names. Then removes `%checksums`. Creates missing
+/// folders; refuses to write through symlinks (Error(io), ELOOP).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
 // Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp: one entry
@@ -37,7 +37,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
 void write_value(const Path& folder, const NonTensor& value);
 
-/// Returns the path of the first leaf's file that already exists at `path`, or "".
+/// Returns the path of the first planned file of a leaf that already exists below `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -29,7 +29,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Larger files are split into blocks that threads share; a smaller one is written by one thread.
+/// Larger files are written by write_leaves(), in blocks that threads may share; a smaller one is
+/// written by one thread.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
 /// A small file is written by one call, which gives it the largest folios.
 constexpr std::size_t kScratchBytes = kSmallBytes;
@@ -151,7 +152,7 @@ class Writer {
     }
   }
 
-  /// The stored checksums of a file that is made of whole blocks.
+  /// The stored checksums of a file that `%checksums` lists block by block.
   struct Stored {
     std::uint64_t size_bytes = 0;
     std::vector<std::uint64_t> blocks;
@@ -199,7 +200,7 @@ class Writer {
     }
   }
 
-  /// Calls work(chain, file index) for all files, in runs, on all threads.
+  /// Calls work(chain, index) for the indices below `count`, in runs, on `num_threads` threads.
   template <class Work>
   void for_runs(std::size_t count, int num_threads, std::size_t run_length, const Work& work) {
     const std::size_t num_runs = (count + run_length - 1) / run_length;

@@ -18,7 +18,7 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// A task has at least this many bytes, so that many small tensors do not become one task each.
+/// Each task but the last has more bytes than this, so that small tensors share a task.
 constexpr std::uint64_t kTaskBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMaxTensorBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kBoxDigits = 16;
@@ -173,7 +173,7 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
 
 namespace {
 
-/// A byte range of a tensor in which some boxes are complete, and no other box starts.
+/// A byte range of a tensor that contains whole boxes only: no box crosses its borders.
 struct Band {
   const BoxedTensor* tensor = nullptr;
   std::uint64_t begin = 0;
@@ -293,8 +293,8 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
   return std::nullopt;
 }
 
-/// Sorts the boxes of a tensor and splits it into bands. Returns false if the boxes cannot cover
-/// it.
+/// Sorts the boxes of a tensor and splits the tensor into bands. Returns false if a box exceeds the
+/// tensor, or if their sizes do not add up to its size.
 bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
   std::ranges::sort(tensor.boxes, {}, [](const BoxSum& sum) { return sum.box.begin(); });
   std::uint64_t covered = 0;
@@ -340,8 +340,8 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
       found[i].push_back({tensors[i].file->display(), tensors[i].part,
                           "boxes of its checksums overlap, or leave bytes out: expected boxes of " +
                               std::to_string(tensors[i].size_bytes) +
-                              " bytes in all, found others; another tool may have changed the "
-                              "file"});
+                              " bytes in all, found another total or a box beyond the end; "
+                              "another tool may have changed the file"});
     }
   }
   std::vector<std::optional<Problem>> of_bands(bands.size());

@@ -15,9 +15,9 @@
 
 namespace tenfold::detail::formats {
 
-// Checksums of boxes. When several processes write a tensor, none of them has complete 16 MiB
-// blocks. So each checksum covers a box, whose bytes are hashed in row-major order. A box whose
-// bytes are contiguous in the file is an ordinary block.
+// Checksums of boxes. When several processes write a tensor, a 16 MiB block may contain bytes of
+// several of them. So each checksum covers a box of one process, whose bytes are hashed in
+// row-major order. A box whose bytes are contiguous in the file is stored as a block.
 
 /// A box of a tensor, in elements: `sizes` from `offsets`, one number per dimension.
 struct Box {
@@ -70,7 +70,7 @@ class BoxRuns {
 
 /// Splits a box into boxes with one checksum each. Each of them is inside a band of the tensor, a
 /// range of at most 16 MiB of the file. The bands are the same for all boxes of the tensor, so that
-/// a sequential reader has few of them open at a time. The box must be inside the tensor.
+/// a sequential reader has few boxes open at a time. The box must be inside the tensor.
 std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                            const Box& box);
 
@@ -89,9 +89,9 @@ struct BoxedTensor {
   std::vector<BoxSum> boxes;
 };
 
-/// Checks tensors in parallel. Each is read sequentially, once, with bounded memory: one hash state
-/// for each box at the current position. Boxes that overlap, or do not cover all bytes, are a
-/// problem of the tensor. Returns the problems, in order.
+/// Checks tensors in parallel, each split into ranges that no box crosses. A range is read once,
+/// sequentially, with one hash state for each box that is not complete yet. Boxes that overlap, or
+/// do not cover all bytes, are a problem of the tensor. Returns the problems, in order.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 
@@ -109,7 +109,8 @@ struct StoredBox {
   std::uint64_t checksum = 0;
   std::optional<Box> box;  ///< empty: the whole tensor
 };
-/// Parses the boxes of each tensor; empty unless the text has the form of blank_boxes_text().
+/// Parses the boxes of each tensor. Returns nullopt unless the text has the form of
+/// blank_boxes_text().
 std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_view text);
 
 /// Fills the checksums of all boxes, in order, into the digits of the text at `text_at` of

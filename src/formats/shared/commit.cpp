@@ -31,7 +31,7 @@ namespace {
 constexpr int kMaxAttempts = 100;
 /// Files below this size are freed by the calling thread: starting a thread takes as long.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
-/// Mode during a replacement: other users must not read the new version of what is private.
+/// Mode during a replacement: other users must not read the new version of a private file.
 constexpr std::uint32_t kOwnerOnly = 0700;
 constexpr std::uint32_t kAllUsers = 0777;  // before the umask
 
@@ -66,8 +66,8 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
   return true;
 }
 
-/// Removes what dead writers left in higher slots. Files that cannot be removed do not fail this
-/// save; the next one tries again.
+/// Removes what dead writers left in higher slots, up to two empty slots in a row. Files that
+/// cannot be removed do not fail this save; the next one tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;
   int num_empty = 0;

@@ -39,7 +39,7 @@ class Sibling {
   int slot() const noexcept { return slot_; }
   /// False in a forked child, and if another host considered this process dead.
   bool is_ours() const { return lease_.is_held(); }
-  /// Call after the commit point: from then on nothing with this name is removed.
+  /// Call after the commit point: from then on the destructor removes nothing with this name.
   void keep() noexcept { is_temporary_ = false; }
   void release() noexcept;
 
@@ -54,7 +54,7 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target in order to clean up. Fails while its writer is alive.
+/// Takes the lease of one slot of a target. Returns nullopt while the slot's writer is alive.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
@@ -78,7 +78,7 @@ enum class OldFile : std::uint8_t {
 ///   2. The caller writes it through file().
 ///   3. publish(): fsync of the new file (durable); close; exchange with the old name (or rename,
 ///      if there is none or the file system cannot exchange); fsync of the parent (durable);
-///      removes the old file, whose space is freed in the background.
+///      removes the old file. The space of a large one is freed in the background.
 ///
 /// The exchange is the commit point: errors after it are warnings, except for the fsync.
 /// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
@@ -89,9 +89,9 @@ class FileReplacement {
   using UseOld = std::function<void(const os::File&)>;
 
   /// `new_bytes`: lower bound of the size to write, in addition to the old version. Links are
-  /// followed. Throws Error(io) if it cannot fit (ENOSPC), if the parent folder does not allow new
-  /// files, if `path` is a folder (EISDIR) or locked (EBUSY), Error(invalid_argument) if it is
-  /// neither file nor folder.
+  /// followed. Throws Error(io) if the new file cannot fit (ENOSPC), if the parent folder does not
+  /// allow new files, or if `path` is a folder (EISDIR) or locked (EBUSY). Throws
+  /// Error(invalid_argument) if `path` is neither file nor folder.
   FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
@@ -127,12 +127,12 @@ class FileReplacement {
 };
 
 /// Opens a file for shared mappings, with a shared lock that is held while it is open or mapped, so
-/// that no save replaces it. Throws Error(io) (EBUSY) during a save. If the file system has no
-/// locks, saves are not prevented.
+/// that no save replaces it. Throws Error(io) (EBUSY) during a save, (EACCES) for a read-only file
+/// with several hard links. If the file system has no locks, saves are not prevented.
 os::File open_write_through(const Path& path);
 
-/// Returns the files of a replaced folder that do not belong to the saved tree, which must not be
-/// removed.
+/// Returns the files in a replaced folder that do not belong to the saved tree, and so must not be
+/// removed with it.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
 /// Replaces a folder atomically, like FileReplacement. The caller fills folder() and syncs its

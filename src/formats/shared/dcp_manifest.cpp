@@ -118,11 +118,7 @@ class ManifestReader {
   const Value& member(std::string_view key) const {
     const Value* found = object_->find(key);
     if (found == nullptr) {
-      throw base::corrupt(where_)
-          .part(key)
-          .problem("missing")
-          .expected("it in the document")
-          .found("none");
+      throw base::corrupt(where_).part("member ", base::quote(key)).problem("is missing");
     }
     return *found;
   }

@@ -17,7 +17,8 @@
 namespace tenfold::detail::formats {
 
 // `metadata.json` of a folder that several processes wrote in a layout of
-// torch.distributed.checkpoint. It stores what the other files cannot express, or only in a pickle.
+// torch.distributed.checkpoint. It stores what the other files cannot express, or would express
+// only in a pickle.
 //
 //   {"format": "tenfold.distributed", "version": 1, "layout": "shards",
 //    "files": ["shard-00001-model-00001-of-00001.safetensors", ...], "checksums": true,
@@ -64,8 +65,8 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
 /// True if the folder has a manifest of that layout. Reads only its first bytes.
 bool has_manifest(const os::Directory& folder, std::string_view layout);
 
-/// Reads the manifest of a folder. Returns nullopt if it has none of tenfold. Throws
-/// Error(corrupt), and Error(unsupported) for a newer version.
+/// Reads the manifest of a folder. Returns nullopt if the folder has no `metadata.json` that
+/// tenfold wrote. Throws Error(corrupt), and Error(unsupported) for a newer version.
 std::optional<Manifest> read_manifest(const os::Directory& folder);
 
 /// Builds the tree that a manifest describes. `leaf_of` returns the tensor at a position. Throws
@@ -73,7 +74,8 @@ std::optional<Manifest> read_manifest(const os::Directory& folder);
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 
-/// Compares the manifest with its checksum and adds problems to the report.
+/// Compares the manifest with its checksum, and adds a difference to the report. Does nothing if
+/// the folder has no manifest of tenfold.
 void verify_manifest(const os::Directory& folder, VerifyReport& report);
 
 }  // namespace tenfold::detail::formats

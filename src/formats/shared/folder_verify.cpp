@@ -51,7 +51,7 @@ class ChecksumVerifier {
   }
 
  private:
-  /// True if the check of the structure already reported that the file cannot be opened.
+  /// True if an earlier check already reported a problem of the file.
   bool is_reported(const std::string& path) const {
     return std::ranges::any_of(report_.problems,
                                [&](const Problem& problem) { return problem.path == path; });
@@ -108,7 +108,7 @@ class ChecksumVerifier {
   }
 
   /// Returns the boxes of a file, and its blocks as boxes. Reports a problem and returns nullopt if
-  /// they are for different shapes.
+  /// the boxes are of arrays with different sizes.
   std::optional<BoxedTensor> boxed_tensor(const os::File& file,
                                           std::span<const ChecksumLine> lines) {
     BoxedTensor tensor{&file, 0, 0, "boxes", {}};

@@ -13,7 +13,7 @@ namespace tenfold::detail::formats {
 /// The index of a sharded checkpoint, `{"metadata": {...}, "weight_map": {tensor: file}}`, a
 /// convention of huggingface_hub and transformers.
 struct HubIndex {
-  /// The members that are strings; "total_size" is a number.
+  /// The members of "metadata" that are strings: not "total_size", which is a number.
   std::map<std::string, std::string, std::less<>> metadata;
   std::vector<std::string> shards;  ///< file names without duplicates, in order of first appearance
   std::vector<std::pair<std::string, std::uint32_t>> weight_map;  ///< in order; the number is an

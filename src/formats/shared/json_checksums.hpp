@@ -13,7 +13,7 @@ namespace tenfold::detail::formats {
 
 // Checksums as a string in the file's own JSON, for formats that have no other place for them: 16
 // hexadecimal digits of the hash of the document (with these digits as zeros), a space, and 16
-// digits for each 16 MiB block of each tensor in file order.
+// digits for each 16 MiB block of each tensor in file order. Without blocks, there is no space.
 
 // The member with this string is called "tenfold_xxh3".
 

@@ -41,7 +41,7 @@ constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
 /// Size that a thread hashes at a time, ahead of the thread that writes.
 constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
 
-/// Bytes [begin, end) of the leaf of writes[index], at most one block.
+/// Bytes [begin, end) of those that writes[index] writes, at most one block.
 struct Run {
   std::size_t index;
   std::uint64_t begin;
@@ -203,8 +203,8 @@ class PieceChecksum {
   std::optional<base::Xxh3Stream> stream_;
 };
 
-/// True if the leaf is small enough to be hashed as a whole and then written after its head, so
-/// that head and leaf are one write.
+/// True if there is a head, and the leaf is small enough to be hashed as a whole and then written
+/// after it, so that head and leaf are one write.
 bool follows_header(const LeafWrite& write) {
   return write.head && write.size_bytes <= kDirectBytes;
 }
@@ -262,8 +262,8 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   checksum_of(write, run) = checksum.value();
 }
 
-/// The checksums of the runs of one file, computed by threads that have nothing to write. If a
-/// checksum is stored before the bytes, the writer waits for it, or computes it itself.
+/// The checksums of all runs, computed by threads that have no file to write. If a checksum is
+/// stored before the bytes, the writer waits for it, or computes it itself.
 class ChecksumTasks {
  public:
   ChecksumTasks(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,

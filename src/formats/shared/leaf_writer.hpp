@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats {
 
-/// The checksum of each 16 MiB block that is computed while a leaf is written.
+/// The kind of checksum that is computed for each 16 MiB block while a leaf is written.
 enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
 
 /// Returns xxh3 if checksums are `wanted`, for formats that have only these.
@@ -31,7 +31,8 @@ struct LeafWrite {
   /// zip entry's header); empty for none. Called once, on any thread, after block_checksums is
   /// complete.
   std::function<std::string(const LeafWrite&)> head = {};
-  /// Offset of the run in the leaf's contiguous bytes; a multiple of the itemsize.
+  /// Offset of the run in the leaf's contiguous bytes; a multiple of the itemsize, and 0 with a
+  /// `head`.
   std::uint64_t leaf_offset_bytes = 0;
 };
 

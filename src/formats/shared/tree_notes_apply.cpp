@@ -61,8 +61,8 @@ bool is_container(const Value& value) {
   return value.is<Object>() || value.is<Value::List>() || value.is<Value::Tuple>();
 }
 
-/// Returns the node of `key`, converted from a value if it has no tensors; nullopt if the entry is
-/// not a container.
+/// Returns the node of `key`, converted from a value if it has no tensors; nullopt if there is no
+/// such entry, or it is not a container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
   if (!parent.contains(key)) return std::nullopt;
   const TensorDict::Item item = parent.get(key);
@@ -143,8 +143,8 @@ class Reader {
   }
 
   void stale(std::string_view path, const std::string& expected) const {
-    warn(where_.text() + ": node " + base::quote(path) + " is ignored: expected " + expected +
-         ", found another; another tool may have changed the tree");
+    warn(where_.text() + ": the note of " + base::quote(path) + " is ignored: expected " +
+         expected + ", found something else; another tool may have changed the tree");
   }
 
   /// Returns the parent node and the last key of a path. Warns and returns nullopt if the tree has

@@ -216,7 +216,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {leaf(R"(["torch.save", [], 0, 8, 0])"), unsupported,
        R"(node "x": unknown dtype: expected one that torch has, found "torch.save")"},
       {leaf(R"(["torch.uint8", [8], 0, 40, 32])"), corrupt,
-       R"(node "x": data reaches past the last tensor: expected at most 32 bytes, found 40)"},
+       R"(node "x": data reaches into the document: expected at most 32 bytes, found 40)"},
       {leaf(R"(["torch.uint8", [8], 8, 0, 0])"), corrupt,
        R"(node "x": stop is before start: expected a stop of at least 8, found 0)"},
       {leaf(R"(["torch.uint8", [8], 0, 8, 1])"), corrupt,

@@ -158,7 +158,7 @@ def test_stale_notes_document_is_ignored_with_a_warning(tmp_path):
     torch.save({"x": torch.zeros(2)}, changed)
     with zipfile.ZipFile(path) as ours, zipfile.ZipFile(changed, "a") as theirs:
         theirs.writestr("changed/tenfold.json", ours.read("m/tenfold.json"))
-    with pytest.warns(UserWarning, match=r'tenfold.json": node "" is ignored: expected'):
+    with pytest.warns(UserWarning, match=r'tenfold.json": the note of "" is ignored: expected'):
         found = tenfold.load(changed)
     assert_same(found, {"x": torch.zeros(2)})
 

@@ -44,7 +44,7 @@ class AppendableFolder {
 
   /// Throws Error(unsupported) naming `call`, unless it is open in mode write_through.
   void require_writable(const char* call) const;
-  /// Throws Error(unsupported) if it was not locked, because it is of another format.
+  /// Throws Error(unsupported) if lock() was not called, because the path is of another format.
   void require_folder() const;
 
   /// Null before start() and after close().

@@ -19,8 +19,8 @@ class CommitFile {
  public:
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
-  /// number of rows is then that of meta.json. Throws Error(io) (EBUSY) naming the process that
-  /// holds the lock.
+  /// number of rows is then that of meta.json, or of a circular buffer's durable state. Throws
+  /// Error(io) (EBUSY) naming the process that holds the lock.
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }

@@ -270,7 +270,7 @@ void GrowingFolder::begin_checksums() {
   if (exceeds_file) write_checksums(false);
 }
 
-/// Files that are rewritten when rows are added.
+/// The files of metadata that flush() and close() rewrite.
 std::vector<std::string> GrowingFolder::metadata_names() const {
   std::vector<std::string> names = {kMetaFile};
   for (const std::string& folder : folders_below()) names.push_back(path_in(folder, kMetaFile));

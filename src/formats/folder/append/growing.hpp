@@ -25,7 +25,7 @@ struct GrowingLeaf {
                        ///< unbatched
   bool is_unbatched = false;     ///< elements of ragged rows, whose end offsets are in another
                                  ///< tensor
-  bool counts_itself = false;    ///< its length is not the number of rows, as for unbatched tensors
+  bool counts_itself = false;    ///< of a sparse matrix: its length is not the number of rows
   std::uint64_t row_bytes = 0;   ///< for one index of the first dimension
   std::uint64_t size_bytes = 0;  ///< committed size
 };
@@ -64,8 +64,8 @@ class GrowingFolder {
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Throws
   /// Error(io) and appends nothing on failure; writes nothing if the rows cannot fit on the disk.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
-  /// Writes to the next slots of a circular buffer. Of more than `capacity` rows, writes only the
-  /// last. If an error occurs, the rows in the slots to overwrite are lost.
+  /// Writes to the next slots of a circular buffer. Of more than capacity() rows, writes only the
+  /// last capacity(). If an error occurs, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   void flush();
   /// Calls flush(), then brings the folder into the state of a saved tree: removes `%commit`

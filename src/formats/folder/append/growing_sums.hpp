@@ -43,7 +43,7 @@ class LeafSums {
 };
 
 /// Returns the number of bytes that the lines of a file cover from its start, block by block
-/// without a gap. Returns nullopt if neither a save nor a flush writes such lines.
+/// without a gap. Returns nullopt for lines that neither a save nor a flush writes.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
 /// Adds the lines of a file with its current content.

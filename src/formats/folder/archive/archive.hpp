@@ -27,14 +27,14 @@ struct RefreshOptions {
 };
 
 /// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their
-/// relative paths. Stored entries are mapped in place, through one mapping of the file; deflated
-/// ones are inflated at their first use. Thread-safe.
+/// relative paths. Stored and aligned entries are mapped in place, through one mapping of the file;
+/// others are read into memory at their first use. Thread-safe.
 ///
 /// In mode write_through it holds a shared lock on the file. Writes through the mapping make the
 /// CRC-32 of the entry stale. refresh() updates it, and so does the destructor, which runs after
 /// all mapped tensors are destroyed. After a crash before that, the archive is intact except for
-/// the CRC-32s of the changed entries. verify() reports them; opening the archive in "r+" and
-/// closing it fixes them.
+/// the CRC-32s of the changed entries. verify() reports them, and refresh_archive_checksums()
+/// updates them.
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
   /// Reads the directory. Throws Error(corrupt), Error(unsupported) like read_zip_directory().
@@ -64,8 +64,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   std::size_t read_some(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into);
 
   /// Updates the CRC-32s of those `entries` that were mapped in mode write_through. With `durable`,
-  /// syncs their bytes before their headers. If the monitor cancels the call, the next one updates
-  /// the rest.
+  /// syncs their bytes before their headers. If the monitor cancels the call, no CRC-32 is updated.
   void refresh(std::span<const std::size_t> entries, const RefreshOptions& options);
 
  private:

@@ -16,9 +16,9 @@ inline constexpr std::uint32_t kArchiveAlignment = 64;
 
 /// Replaces the file at `path` by an archive of the files of a plan, in tensordict's order: in each
 /// folder meta.json first, then the other files, then the sub-folders, by name. Tensors are aligned
-/// to 64, and deflated with a `deflate_level` above 0. Aliases are stored as copies, because an
-/// archive has no links. Throws Error(io, EBUSY) if a process has the existing archive open in mode
-/// write_through.
+/// to 64 bytes, and deflated with a `deflate_level` above 0. Aliases are stored as copies, because
+/// an archive has no links. Throws Error(io, EBUSY) if a process has the existing archive open in
+/// mode write_through.
 void save_archive(Plan plan, const Path& path, const WriteRequest& request, int deflate_level = 0);
 
 /// Like save_archive(), for entries that are already prepared, in the given order.

@@ -16,9 +16,9 @@ struct LeafLength {
   std::uint64_t length = 0;
 };
 
-/// Returns the text of a meta.json with these lengths of tensors and this batch size. `where` names
-/// the file. Throws Error(corrupt) if a tensor has no entry, because another tool has written the
-/// file since.
+/// Returns the text of a meta.json with these lengths of tensors. `batch`, if given, becomes the
+/// first length of the batch size. `where` names the file. Throws Error(corrupt) if a tensor has no
+/// entry, because another tool has written the file since.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

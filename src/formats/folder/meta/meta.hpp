@@ -40,7 +40,7 @@ enum class MetaKind : std::uint8_t {
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A parsed meta.json. All members are validated, so users need no further checks.
+/// A parsed meta.json. All members but `device` are validated, so users need no further checks.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
   std::string type;  ///< `_type`, as str(cls)
