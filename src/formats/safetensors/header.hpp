@@ -79,7 +79,8 @@ struct TensorEntry {
   std::uint64_t size_bytes = 0;
 };
 
-/// Formats a header including its length, padded with spaces so that the data is aligned to 64.
+/// Formats a header including its length, padded with spaces so that the data is aligned to 64
+/// bytes.
 /// Tensors are contiguous, in the given order.
 std::string write_header(std::span<const TensorEntry> tensors,
                          const std::map<std::string, std::string, std::less<>>& metadata);
