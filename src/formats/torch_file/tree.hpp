@@ -14,7 +14,7 @@ namespace tenfold::detail::formats::torch_file {
 /// Builds the tree of the pickle in a file of torch.save. Nothing is imported or called. Objects of
 /// known types become:
 ///
-///   dict, OrderedDict, list, tuple                 containers of that kind; without tensors, values
+///   dict, OrderedDict, list, tuple                 that container; without tensors, a JSON value
 ///   defaultdict, Counter with tensors              dicts
 ///   tensors, nested tensors, parameters, numpy     leaves
 ///   scalars and arrays

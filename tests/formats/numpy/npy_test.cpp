@@ -165,10 +165,10 @@ TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
   EXPECT_EQ(refusal_of(TensorDict()),
             "root: a NumPy file holds one array, which has no name: expected a tensor, found a "
-            "tensordict of 0; save each tensor as a separate file");
+            "tensordict of length 0; save each tensor as a separate file");
   TensorDict named(kind(NodeKind::dict));
   named.set("a", tensor);
-  EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of 1"));
+  EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of length 1"));
   EXPECT_EQ(refusal_of(bare_tree(NonTensor{Value(1)})),
             "root: it cannot be stored: expected a tensor, found a JSON value");
   EXPECT_THAT(refusal_of(bare_tree(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
