@@ -35,7 +35,7 @@ constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 constexpr std::uint64_t kAlignment = 64;
 /// Longer bytes objects get their own file, because every reader parses the whole manifest.
 constexpr std::size_t kMaxInlineBytes = 65536;
-/// Maximum length of a file name, with room for the offsets of a chunk.
+/// Maximum length of each component of a location, including the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
 
 bool is_among(const auto& dtypes, DType dtype) {
@@ -492,7 +492,7 @@ class Planner {
                       " dimensions")
             .found("another");
       }
-      // For a tensor without elements, one part is written, because it has the shape.
+      // Parts without elements are skipped. If the whole tensor has none, they give its shape.
       if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
       if (!is_box_written_here(path, offsets, leaf->shape())) return;
       shard(path, *leaf, offsets, entry.pieces);
@@ -628,7 +628,8 @@ class Planner {
     return wanted;
   }
 
-  /// Returns false if a component is too long, or if the name conflicts with a file or folder.
+  /// Reserves a location. Returns false if a component is too long, or if the name conflicts with a
+  /// file or folder.
   bool claim(const std::string& location) {
     std::vector<std::string> folders;
     for (std::size_t slash = location.find('/'); slash != std::string::npos;
@@ -664,8 +665,8 @@ class Planner {
   std::size_t slab_ = kNone;  ///< the file that gets the next small tensor
   std::size_t num_slabs_ = 0;
   std::size_t num_unnamed_ = 0;
-  /// Shared tensors get their own file: if several entries refer to one range of a file,
-  /// torchsnapshot's restore fills only the last one.
+  /// Number of leaves over the same bytes. Shared tensors get their own file: if several entries
+  /// refer to one range of a file, torchsnapshot's restore fills only the last one.
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
   std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
   std::unordered_map<SharedBytes, Chunks, SharedBytesHash> chunks_;
