@@ -18,8 +18,8 @@ namespace tenfold::detail::formats::torch_file {
 /// The content of a container of a pickle, while it is filled.
 struct Children {
   std::vector<Node::Entry> entries;
-  KeyIndex positions;  ///< for dicts
-  bool any_tensor = false;  ///< or any opaque node
+  KeyIndex positions;             ///< for dicts
+  bool any_tensor = false;        ///< or any opaque node
   KeyTypes keys;                  ///< for dicts
   std::optional<Value> versions;  ///< NodeInfo::module_versions
   struct Pair {
