@@ -65,7 +65,7 @@ std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
     throw corrupt()
         .part("directory")
         .problem("too short for its entries")
-        .expected(end.entries, " of them")
+        .expected("at least ", kCentralBytes, " bytes for each of ", end.entries, " entries")
         .found(end.directory_bytes, " bytes");
   }
   return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));

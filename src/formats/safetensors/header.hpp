@@ -60,7 +60,8 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
 /// Returns the dtype with that name, or nullopt for an unknown name.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
-/// The position of a dtype in the order in which the reference writes tensors: widest first.
+/// The position of a dtype in the order in which the reference, the Rust library safetensors,
+/// writes tensors: widest first.
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names

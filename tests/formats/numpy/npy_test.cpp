@@ -229,7 +229,7 @@ const std::vector<BadFile> kBadFiles = {
     {"array-of-voids", ErrorCode::unsupported,
      "dtype: torch has no such dtype: expected numbers or bool, found \"|V2\""},
     {"array-structured", ErrorCode::unsupported,
-     "dtype: a structured array is not a tensor: expected one number an element, found fields "
+     "dtype: a structured array is not a tensor: expected one number per element, found fields "
      "\"[('x', '<f4'), ('y', '<i8', (2,))]\"; save each field as a separate file"},
     {"big-endian", ErrorCode::unsupported,
      "dtype: big-endian elements cannot be mapped: expected little-endian ones, found \">f4\"; "
