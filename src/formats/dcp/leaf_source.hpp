@@ -59,7 +59,7 @@ class Files : public std::enable_shared_from_this<Files> {
   std::shared_ptr<const os::File> decompressed(const Item& item);
   os::File decompress(const Item& item);
 
-  /// The most recently opened files, which it keeps open.
+  /// Keeps the most recently opened files open.
   class Recent {
    public:
     explicit Recent(std::size_t most) : most_(most) {}

@@ -178,7 +178,7 @@ Node::Slot NpzSource::slot(std::size_t position) {
   all_in_place_ = all_in_place_ && member.in_place;
   const NpyArray& array = member.array;
   if (member.in_place && array.fortran_order) {
-    // A leaf on disk is always in C order, so this one is a strided view of the mapping.
+    // A stored leaf is in C order, so an array in Fortran order is a strided view of the mapping.
     return Leaf(
         Tensor(array.dtype, array.shape, fortran_strides(array.shape), mapped(position), 0));
   }

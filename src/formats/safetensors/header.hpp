@@ -15,8 +15,9 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// The header of a safetensors file: eight bytes of length, then JSON, followed by the tensors'
-/// bytes. After parse_header() every range is inside the file and can be used without checks.
+/// The header of a safetensors file. The file consists of eight bytes of length, the header as
+/// JSON, and the tensors' bytes. After parse_header() every range is inside the file and can be
+/// used without checks.
 ///
 /// The entries are one flat table, in the order of the header; names and shapes are contiguous in
 /// two arrays. A file of 10,000 tensors is opened in a few milliseconds, so every small allocation

@@ -79,8 +79,8 @@ class TiedTensors {
 
  private:
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
-  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;  ///< more tensors over the
-                                                                      ///< bytes of one in first_
+  /// By a number in first_: the tensors over its bytes, if there is more than one.
+  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
 /// Returns, for each leaf, the index of the leaf that is stored for it. Of several aliases, the one

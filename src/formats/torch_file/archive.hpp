@@ -34,8 +34,8 @@ struct Archive {
 
 /// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
 /// and Error(unsupported) for other archives, TorchScript, big-endian files and future versions.
-/// The local headers of the storages, which locate them, are left to the caller. `directory`: the
-/// central headers, if they were read already.
+/// The local headers that locate the storages are left to the caller. `directory`: the central
+/// headers, if they were read already.
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 

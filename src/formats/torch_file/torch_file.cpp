@@ -345,7 +345,8 @@ class ArchiveStorages final : public Storages {
   Identity identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
-    // A deflated record has no offset in the file, so its header's offset is part of the identity.
+    // The bytes of a deflated record have no offset in the file, so the offset of the record's
+    // header identifies the record.
     return {.device = info_.device,
             .inode = info_.inode,
             .part = file_.begin + entry(range.storage).header_offset,
