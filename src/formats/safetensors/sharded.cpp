@@ -507,7 +507,7 @@ void check_index(const OpenedShards& opened, VerifyReport& report) {
         problem_of(base::corrupt({where, "metadata \"tenfold_xxh3\""})
                        .problem("cannot be read")
                        .expected("16 hexadecimal digits as tenfold writes them")
-                       .found("others")
+                       .found("another value")
                        .remedy("another tool may have changed the file")));
     return;
   }

@@ -488,9 +488,9 @@ class Planner {
           leaf->shape().size() != shards.shape.size() || offsets.size() != shards.shape.size()) {
         throw refuse_shards()
             .part("part ", number - 1, " of a sharded tensor")
-            .expected("a dense ", to_string(shards.dtype), " tensor of ", shards.shape.size(),
-                      " dimensions")
-            .found("another");
+            .expected("a dense ", to_string(shards.dtype), " tensor and offsets of ",
+                      shards.shape.size(), " dimensions")
+            .found("another value");
       }
       // Parts without elements are skipped. If the whole tensor has none, they give its shape.
       if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
@@ -507,7 +507,7 @@ class Planner {
           .part("the mesh of a DTensor")
           .expected(
               "a rank for each position, and mesh dimensions for each dimension of the tensor")
-          .found("others");
+          .found("other lengths");
     }
     entry.mesh = nested_list(shards.mesh, shards.mesh_shape);
     Value::List dim_map;
