@@ -22,8 +22,8 @@ inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 /// Instead of "tenfold_xxh3" in a file written by several processes: see formats/shared/boxes.hpp.
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
 /// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
-/// order, its index among the tensors in the header (of shards: in the weight map) followed by the
-/// dropped names.
+/// order, the index of its name in a list. The list has the tensors in the header (of shards: in
+/// the weight map), then the dropped names.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";

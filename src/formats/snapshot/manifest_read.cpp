@@ -318,9 +318,9 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
 
 namespace {
 
-/// Formats JSON as Python's json.dumps does, within the subset that a YAML parser reads
-/// identically: characters above U+FFFF are not escaped, because YAML has no surrogate pairs, and
-/// DEL is escaped.
+/// Formats JSON as Python's json.dumps does, within the subset that a YAML parser reads in the same
+/// way. Characters above U+FFFF are not escaped, because YAML has no surrogate pairs. DEL is
+/// escaped.
 class Text {
  public:
   void raw(std::string_view text) { text_ += text; }

@@ -98,8 +98,8 @@ class TreeBuilder {
   /// would do with the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// Adds the changes of an object after its creation: "items" of a list or set and "entries" of a
-  /// dict (keys and values alternate), each as a list; "state", the last one.
+  /// Adds the changes of an object after its creation: a list "items" of a list or set, a list
+  /// "entries" of a dict, and "state", the last one. Keys and values alternate in "entries".
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 

@@ -223,9 +223,9 @@ bool is_legacy_head(std::string_view head) noexcept {
   return head.starts_with(kMagic);
 }
 
-/// Opens a file of the layout before torch 1.6: the pickles of a magic number, of the number 1001,
-/// of a dict about the machine, of the object and of a list of storage keys, then for each key a
-/// count in 8 bytes and that many elements. Storages are unaligned, so each is copied when it is
+/// Opens a file of the layout before torch 1.6. It starts with pickles: a magic number, the number
+/// 1001, a dict about the machine, the object and a list of storage keys. For each key, a count in
+/// 8 bytes and that many elements follow. Storages are unaligned, so each is copied when it is
 /// first mapped. Throws Error(corrupt) and Error(unsupported).
 TensorDict open_legacy(os::File file) {
   const base::Where where = file.display();

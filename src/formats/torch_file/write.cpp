@@ -639,9 +639,9 @@ class Pickler {
 
 /// Converts dict, OrderedDict, list, tuple and JSON values to the same types in Python, a
 /// TensorDict and a tensorclass to a dict, a lazy stack to a list. Throws Error(unsupported),
-/// naming the key, for opaque objects, nested and jagged tensors, and frozensets; for integers of
-/// more than 255 bytes, text that is not UTF-8 and nesting beyond the limit of readers. Reads no
-/// tensor.
+/// naming the key, for opaque objects, nested and jagged tensors, and frozensets. Also throws it
+/// for integers of more than 255 bytes, text that is not UTF-8 and nesting beyond the limit of
+/// readers. Reads no tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {
