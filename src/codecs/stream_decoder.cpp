@@ -22,7 +22,7 @@ namespace {
   throw base::corrupt(where)
       .expected(format, " data")
       .found("damaged or other data (", what, ")")
-      .remedy("the file is damaged");
+      .remedy("the file may be damaged");
 }
 
 class Inflater final : public StreamDecoder {

@@ -18,8 +18,9 @@ class StreamDecoder {
     std::size_t consumed = 0;
     std::size_t produced = 0;
   };
-  /// Decodes `from` into `into` until either is exhausted. Returns the numbers of bytes consumed
-  /// and produced. Throws Error(corrupt) for damaged or differently compressed input.
+  /// Decodes `from` into `into` until either is exhausted or a stream ends. Returns the numbers of
+  /// bytes consumed and produced. Throws Error(corrupt) for damaged or differently compressed
+  /// input.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
   /// True if the input so far is complete: empty, or up to the end of a stream.

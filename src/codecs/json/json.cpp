@@ -225,7 +225,7 @@ class Parser {
     if (*p_ == '0') {
       ++p_;
     } else {
-      // 19 digits cannot overflow 64 bits; longer numbers are parsed again below.
+      // 19 digits cannot overflow 64 bits; the magnitude of longer numbers is not used.
       for (; p_ != end_ && is_digit(*p_); ++p_) {
         magnitude = magnitude * 10 + static_cast<std::uint64_t>(*p_ - '0');
       }

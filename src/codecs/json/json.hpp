@@ -47,7 +47,7 @@ enum class JsonStyle : std::uint8_t {
 };
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
-/// are written as Python's repr writes them (shortest that round-trips; NaN, Infinity, -Infinity).
+/// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}

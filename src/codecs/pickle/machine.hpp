@@ -31,7 +31,7 @@ class PickleMachine : private PickleState {
     }
     if (stack_.size() != 1 || !marks_.empty()) {
       corrupt("STOP: not one value", "one value on the stack",
-              fmt::format("{} and {} marks", stack_.size(), marks_.size()));
+              fmt::format("{} values and {} marks", stack_.size(), marks_.size()));
     }
     graph_.root = stack_.front();
     graph_.size_bytes = at_;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kBillion = 1'000'000'000;
 
-/// Decimal digits of a magnitude in little-endian 32-bit words. Overwrites the words.
+/// Returns the decimal digits of a magnitude in little-endian 32-bit words.
 std::string decimal(std::vector<std::uint32_t> words) {
   std::string digits;
   while (!words.empty()) {
@@ -59,7 +59,7 @@ std::optional<std::uint32_t> hexadecimal(std::string_view text, std::size_t coun
 }
 
 /// Decodes the escape at the start of `rest` (after its backslash), appends the result and removes
-/// it from `rest`.
+/// the escape from `rest`. Returns false if it is invalid.
 bool unescape(std::string_view& rest, std::string& into) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv";
   constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxLongBytes = 255;
 
-/// Encodes decimal digits as the shortest little-endian two's complement; empty if it exceeds the
+/// Encodes decimal digits as the shortest little-endian two's complement; nullopt if it exceeds the
 /// maximum size of LONG1.
 std::optional<std::string> long_bytes(std::string_view digits) {
   const bool negative = digits.starts_with('-');

@@ -100,7 +100,7 @@ void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) co
         .part("zip64 end record")
         .problem("not at byte ", at)
         .expected("its signature and ", limit - at, " bytes")
-        .found("others");
+        .found("other bytes");
   }
   if (little(zip64, 16, 4) != 0 || little(zip64, 20, 4) != 0 ||
       little(zip64, 24, 8) != little(zip64, 32, 8)) {

@@ -49,7 +49,7 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
     throw fail(input, entry)
         .problem("it cannot be inflated")
         .expected("deflated bytes")
-        .found("others");
+        .found("other bytes");
   }
   if (made != into.size()) {
     throw fail(input, entry)
@@ -173,7 +173,7 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     throw fail(input, entry)
         .problem("it cannot be inflated")
         .expected("deflated bytes")
-        .found("others");
+        .found("other bytes");
   }
   std::copy_n(inflated.begin(), wanted, start.begin());
   return start;

@@ -10,8 +10,8 @@ namespace tenfold::codecs {
 inline constexpr std::size_t kMaxZipStartBytes = std::size_t{64} << 10U;
 
 /// Reads the first `max_bytes` of the entry, or all bytes if there are fewer; at most
-/// kMaxZipStartBytes. Reads no more of a deflated entry than needed, and does not check the CRC-32.
-/// Throws Error(corrupt).
+/// kMaxZipStartBytes. Reads only the start of a large deflated entry, and does not check the
+/// CRC-32. Throws Error(corrupt).
 std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntry& entry,
                                             std::size_t max_bytes);
 

@@ -65,7 +65,7 @@ std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
     throw corrupt()
         .part("directory")
         .problem("too short for its entries")
-        .expected(end.entries, " of them")
+        .expected("at least ", kCentralBytes, " bytes for each of ", end.entries, " entries")
         .found(end.directory_bytes, " bytes");
   }
   return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
@@ -239,7 +239,8 @@ void ZipDirectoryReader::refuse_bombs(const std::vector<ZipEntry>& entries) cons
     if (most && entry.size_bytes > *most) {
       throw unsupported(entry)
           .problem("inflates too much")
-          .expected("at most ", limits_.max_ratio, " bytes for each of ", entry.stored_bytes)
+          .expected("at most ", limits_.max_ratio, " bytes for each of ", entry.stored_bytes,
+                    " deflated bytes")
           .found(entry.size_bytes);
     }
     const auto sum = base::checked_add(total_bytes, entry.size_bytes);
@@ -262,7 +263,9 @@ std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept {
   while (!name.empty()) {
     const std::size_t slash = std::min(name.find('/'), name.size());
     const std::string_view part = name.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return "leaves the archive";
+    if (part.empty() || part == "." || part == "..") {
+      return "has an empty, \".\" or \"..\" component";
+    }
     name.remove_prefix(std::min(slash + 1, name.size()));
   }
   return std::nullopt;

@@ -101,7 +101,7 @@ using UsePiece = std::function<void(std::span<const std::byte>)>;
 /// inflated as a whole.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
-/// Describes why read_zip_directory() refuses a name: "is empty", "leaves the archive". Returns
+/// Describes why read_zip_directory() refuses a name: "is empty", "has a backslash". Returns
 /// nullopt for a valid name.
 std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept;
 

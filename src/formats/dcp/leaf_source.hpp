@@ -22,7 +22,7 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The data files of a folder, each opened at its first use. Only the kMaxOpen most recent ones
+/// The data files of a folder, each opened at its first use. Only the kMaxOpen last opened ones
 /// stay open, so that a checkpoint of any number of ranks needs few descriptors. A file that is
 /// reopened must still be the same one. Thread-safe.
 class Files : public std::enable_shared_from_this<Files> {
@@ -59,7 +59,7 @@ class Files : public std::enable_shared_from_this<Files> {
   std::shared_ptr<const os::File> decompressed(const Item& item);
   os::File decompress(const Item& item);
 
-  /// The most recently used open files.
+  /// Keeps the most recently opened files open.
   class Recent {
    public:
     explicit Recent(std::size_t most) : most_(most) {}
@@ -68,8 +68,8 @@ class Files : public std::enable_shared_from_this<Files> {
    private:
     const std::size_t most_;
     std::mutex mutex_;
-    std::vector<std::shared_ptr<const os::File>> files_;  ///< a circular buffer, oldest first
-    std::size_t next_ = 0;
+    std::vector<std::shared_ptr<const os::File>> files_;  ///< a circular buffer
+    std::size_t next_ = 0;                                ///< once it is full, the oldest file
   };
 
   os::Directory folder_;

@@ -15,9 +15,9 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
-/// how tensors are split, and the location of each piece. Everything is validated, except what
-/// requires reading the files.
+// The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
+// how tensors are split, and the location of each piece. Everything is validated, except what
+// requires reading the files.
 
 /// A byte range in a file of the folder: a complete file of torch.save, possibly compressed.
 struct Item {
@@ -29,7 +29,7 @@ struct Item {
   bool is_compressed() const noexcept { return most_bytes != 0; }
 };
 
-/// A rectangular part of a tensor. Parts without elements are omitted.
+/// A rectangular part of a tensor. parse_metadata() omits parts without elements.
 struct Chunk {
   Shape offsets;
   Shape sizes;

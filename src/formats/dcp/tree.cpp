@@ -113,7 +113,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
       throw corrupt(branches_[0].where, entry.name)
           .problem("its path is that of another entry")
           .expected("different paths")
-          .found("two");
+          .found("the same one");
     }
     branch.entry = &entry;
     branch.has_tensors = is_tensor;

@@ -47,8 +47,7 @@ OpenedNpy open_npy(os::File file) {
   return {std::move(file), std::move(array)};
 }
 
-/// The array of a file in C order. The file stays open, so that replacing the path does not affect
-/// it.
+/// The array of a file. The file stays open, so that replacing the path does not affect it.
 class NpySource final : public LeafSource {
  public:
   NpySource(OpenedNpy opened, Mode mode) : opened_(std::move(opened)), mode_(mode) {}
@@ -101,7 +100,8 @@ class NpySource final : public LeafSource {
 };
 
 /// Creates the leaf. Stored leaves are in C order, so an array in Fortran order becomes a strided
-/// view of the mapping, which is therefore created here. No element is read.
+/// view of the mapping, which is therefore created here. Elements are read only if they are
+/// unaligned.
 Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   const NpyArray& array = source->array();
   if (!array.fortran_order) return stored_leaf(array.dtype, array.shape, source, 0);
@@ -136,7 +136,7 @@ Leaf only_leaf(const TensorDict& tree) {
         .part("root")
         .problem("a NumPy file holds one array, which has no name")
         .expected("a tensor")
-        .found("a ", to_string(tree.kind()), " of ", tree.size())
+        .found("a ", to_string(tree.kind()), " of length ", tree.size())
         .remedy("save each tensor as a separate file");
   }
   const TensorDict::Item item = bare_value(tree);

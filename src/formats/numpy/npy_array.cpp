@@ -40,7 +40,7 @@ DType supported_dtype(const codecs::NpyHeader& header, const base::Where& where)
     throw base::unsupported(where)
         .part("dtype")
         .problem("a structured array is not a tensor")
-        .expected("one number an element")
+        .expected("one number per element")
         .found("fields ", found)
         .remedy("save each field as a separate file");
   }

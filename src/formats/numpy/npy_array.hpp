@@ -31,9 +31,10 @@ struct NpyArray {
   std::uint64_t nbytes = 0;
 };
 
-/// Parses the header of an array of `total_bytes` bytes; `head` contains at least the header.
-/// `where` names the array. Throws Error(corrupt), and Error(unsupported) for arrays that cannot be
-/// tensors: objects, structures, strings, big-endian elements.
+/// Parses the header of an array of `total_bytes` bytes, including the header; `head` contains at
+/// least the header. `where` names the array. Throws Error(corrupt), and Error(unsupported) for
+/// bytes after the array and for arrays that cannot be tensors: objects, structures, strings,
+/// big-endian elements.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 

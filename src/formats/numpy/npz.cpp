@@ -1,7 +1,7 @@
 // Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors. A key is a
 // member's name without ".npy", including folders of the archive ("a/b"). A bare root is the member
-// "arr_0.npy", as in numpy.savez, and is marked by its comment. Members are written stored, not
-// deflated, with their elements aligned to 64 bytes, so that they can be mapped.
+// "arr_0.npy", as in numpy.savez, and is marked by the comment of that member. Members are written
+// stored, not deflated, with their elements aligned to 64 bytes, so that they can be mapped.
 
 #include <algorithm>
 #include <array>
@@ -44,12 +44,12 @@ namespace {
 
 /// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
-/// Stored members with aligned elements are mapped in place. Others are copied at their first
-/// access: deflated members, and nearly all that numpy.savez writes, because it aligns nothing.
+/// Stored members with aligned elements are mapped in place. Others are copied when they are first
+/// mapped: deflated members, and nearly all that numpy.savez writes, because it aligns nothing.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
-  /// Reads the directory. Throws Error(corrupt), and Error(unsupported) for members that are no
-  /// NumPy files.
+  /// Reads the directory. Throws Error(corrupt), and Error(unsupported) for members whose names do
+  /// not end in ".npy".
   explicit NpzSource(os::File file);
 
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
@@ -178,7 +178,7 @@ Node::Slot NpzSource::slot(std::size_t position) {
   all_in_place_ = all_in_place_ && member.in_place;
   const NpyArray& array = member.array;
   if (member.in_place && array.fortran_order) {
-    // A leaf on disk is always in C order, so this one is a strided view of the mapping.
+    // A stored leaf is in C order, so an array in Fortran order is a strided view of the mapping.
     return Leaf(
         Tensor(array.dtype, array.shape, fortran_strides(array.shape), mapped(position), 0));
   }
@@ -394,7 +394,7 @@ void add_problem(VerifyReport& report, const Error& error, const base::Where& wh
   report.problems.push_back(problem_of(error, where));
 }
 
-/// Checks the CRC-32 of every member, and that its header matches its size.
+/// Checks the CRC-32 of every selected member, and that its header matches its size.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

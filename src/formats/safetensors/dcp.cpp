@@ -28,8 +28,8 @@
 #include "os/fs/directory.hpp"
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
-// save_distributed=True: `shard-<rank>-model-<i>-of-<n>.safetensors`. Each file has the boxes of
-// tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, their offsets in the
+// save_distributed=True: `shard-<rank + 1>-model-<i>-of-<n>.safetensors`. Each file has the boxes
+// of tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, their offsets in the
 // tensors: `{"w": {"saved_offsets": [2, 0]}}`. torch writes no list of the files, so all of them
 // are read. If there is a manifest of tenfold (shared/dcp_manifest.hpp), only its files are read.
 
@@ -72,7 +72,7 @@ std::vector<OpenedFile> open_shards(const os::Directory& folder, const Path& pat
   if (names.empty()) {
     throw base::corrupt(path.string())
         .problem("no shards")
-        .expected("files called \"shard-...\"")
+        .expected("files called \"shard-<rank + 1>-model-<i>-of-<n>.safetensors\"")
         .found("none");
   }
   std::ranges::sort(names);
@@ -116,8 +116,8 @@ class ShardingInfo {
   [[noreturn]] void fail(std::string_view name, std::size_t rank) const {
     throw base::corrupt(where_)
         .part("tensor ", base::quote(name), ": metadata ", base::quote(kShardingInfo))
-        .expected(rank, " \"saved_offsets\" from 0")
-        .found("others");
+        .expected("a list \"saved_offsets\" of ", rank, " integers from 0")
+        .found("another value or none");
   }
 
   std::string where_;
@@ -214,7 +214,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
             .part("tensor ", base::quote(tensor.name))
             .expected(to_string(tensor.dtype), " ", base::list_text(chunk.offsets), " + ",
                       base::list_text(chunk.sizes), ", as in ", base::quote(kManifestName))
-            .found("another or none");
+            .found("another tensor or none");
       }
       pieces.push_back(
           {chunk.offsets, stored_leaf(tensor.dtype, chunk.sizes, shard.source, entry)});
@@ -263,7 +263,7 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
       found.problems.push_back(
           problem_of(base::corrupt(shard.source->file().display())
                          .part("metadata ", base::quote(kBoxesMember))
-                         .expected("checksums, as in ", base::quote(kManifestName))
+                         .expected("checksums, according to ", base::quote(kManifestName))
                          .found("none")));
     }
     return std::move(opened.shards);

@@ -199,7 +199,7 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
 }
 
 /// Reports a header that does not match its checksum. Returns the checksums of all blocks in file
-/// order; empty if the file has none.
+/// order; nullopt if the file has none, or if their number does not fit the tensors.
 std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
                                                        VerifyReport& report) {
   const Header& header = *opened.header;

@@ -26,8 +26,8 @@ struct FilePlan {
 /// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store.
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
-/// Writes a whole file: a header with `metadata`, and `tensors` in the reference's order. With
-/// checksums, `metadata` gets the additional member "tenfold_xxh3" (json_checksums.hpp), whose
+/// Writes a whole file: a header with `metadata`, then `tensors` in the given order. With
+/// checksums, the header gets the additional member "tenfold_xxh3" (json_checksums.hpp), whose
 /// document is the whole header including its length.
 void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
                 const WriteRequest& request, Progress& progress);
@@ -36,7 +36,8 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
 /// Error(unsupported) if the header exceeds the format's limit of 100,000,000 bytes.
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
 
-/// Pads a header with spaces to that size.
+/// Pads a header with spaces to `size_bytes`, which include the eight bytes of its length, and
+/// updates that length.
 void pad_header(std::string& header, std::uint64_t size_bytes);
 
 /// Returns the value of "tenfold_xxh3" for these tensors, with zeros as digits.
@@ -46,8 +47,8 @@ std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 /// header and the checksums in it. Hashes the new tensors up to the first block that differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
-/// Returns the checksums of a file's tensors. Adds a problem to the report if the header does not
-/// match its checksum or its tensors.
+/// Returns the checksums of a file's tensors; none if the file has no checksums. Adds a problem to
+/// the report if the header does not match its checksum or its tensors.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares

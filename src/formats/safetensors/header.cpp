@@ -24,7 +24,7 @@ constexpr std::string_view kMetadata = "{\"__metadata__\":{";
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// True if none of the eight bytes is a control character, a backslash, or non-ASCII.
+/// True if none of the eight bytes is below 0x20, a backslash or non-ASCII.
 bool is_plain_word(std::uint64_t word) noexcept {
   const std::uint64_t backslash = word ^ (kOnes * '\\');
   const std::uint64_t wrong =
@@ -69,7 +69,7 @@ class Cursor {
     return true;
   }
 
-  /// Parses a string of printable ASCII without escapes, after its opening quote.
+  /// Parses an ASCII string without escapes and control characters, after its opening quote.
   std::optional<std::string_view> plain_string() noexcept {
     const std::size_t size = rest_.find('"');
     if (size == std::string_view::npos) return std::nullopt;

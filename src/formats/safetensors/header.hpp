@@ -15,8 +15,9 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// The header of a safetensors file: eight bytes of length, then JSON, followed by the tensors'
-/// bytes. After parse_header() every range is inside the file and can be used without checks.
+/// The header of a safetensors file. The file consists of eight bytes of length, the header as
+/// JSON, and the tensors' bytes. After parse_header() every range is inside the file and can be
+/// used without checks.
 ///
 /// The entries are one flat table, in the order of the header; names and shapes are contiguous in
 /// two arrays. A file of 10,000 tensors is opened in a few milliseconds, so every small allocation
@@ -60,7 +61,8 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
 /// Returns the dtype with that name, or nullopt for an unknown name.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
-/// The position of a dtype in the order in which the reference writes tensors: widest first.
+/// The position of a dtype in the order in which the reference, the Rust library safetensors,
+/// writes tensors: widest first.
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names
@@ -79,7 +81,8 @@ struct TensorEntry {
   std::uint64_t size_bytes = 0;
 };
 
-/// Formats a header including its length, padded with spaces so that the data is aligned to 64.
+/// Formats a header including its length, padded with spaces so that the data is aligned to 64
+/// bytes.
 /// Tensors are contiguous, in the given order.
 std::string write_header(std::span<const TensorEntry> tensors,
                          const std::map<std::string, std::string, std::less<>>& metadata);

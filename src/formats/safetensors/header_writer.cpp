@@ -12,7 +12,7 @@ struct DTypeName {
   DType dtype;
 };
 
-// In the reverse order of the enum Dtype of the reference, which sorts tensors by it.
+// In the reverse order of the enum Dtype of the reference (header.hpp), which sorts tensors by it.
 constexpr std::array kDTypeNames = {
     DTypeName{"U64", DType::uint64},
     DTypeName{"I64", DType::int64},

@@ -79,12 +79,12 @@ class TiedTensors {
 
  private:
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
-  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;  ///< more tensors over the
-                                                                      ///< bytes of one in first_
+  /// By a number in first_: the tensors over its bytes, if there is more than one.
+  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
-/// Returns, for each leaf, the index of the leaf that is stored for it. Of several aliases, the
-/// first in sorted order is stored, as in safetensors' save_model.
+/// Returns, for each leaf, the index of the leaf that is stored for it. Of several aliases, the one
+/// with the smallest key is stored, as in safetensors' save_model.
 std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
                                       const std::vector<Leaf>& leaves) {
   std::vector<std::size_t> order(leaves.size());
@@ -103,7 +103,8 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a flat dict of tensors as a plain file. Returns nullopt for any other tree.
+/// Plans a flat dict of tensors as a plain file. Returns nullopt for any other tree, and if a key
+/// is "__metadata__" or that of an alias is a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -409,7 +410,8 @@ class StructurePlanner {
 
 }  // namespace
 
-/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that tenfold uses.
+/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that tenfold uses, and
+/// in a flat file for a value that equals a tensor's name.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);

@@ -38,11 +38,11 @@ namespace {
 /// The index is the commit point: a shard is only valid once an index names it. So new shards get
 /// unused names, and the old ones are kept until the new index is in place. The names are
 /// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
-/// excludes other writers from these names. Otherwise, or if they are taken, the names contain a
-/// number that is unique to this save.
+/// excludes other writers from these names. Otherwise, or if they are taken, the names contain
+/// hexadecimal digits that identify this save (<id>).
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
-/// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<number>`, one file name
+/// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name
 /// per line, written before the first shard. The holder of slot 0 removes files that a list of a
 /// dead writer names and the index does not name. Nothing else is ever removed.
 class ShardTransaction {
@@ -57,7 +57,7 @@ class ShardTransaction {
   /// Removes the new shards, unless an index names them.
   ~ShardTransaction();
 
-  /// Returns names for that many shards, none of which exists. Call once.
+  /// Returns unused names for that many shards, and writes the list that names them. Call once.
   std::vector<std::string> name_shards(std::size_t count, bool durable);
   /// Creates a shard with the permissions of the old index.
   os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
@@ -100,7 +100,7 @@ std::string list_prefix(const std::string& index_name, int slot) {
   return hidden_name(index_name, "shards-" + std::to_string(slot) + "-");
 }
 
-/// Eight digits that identify this save.
+/// Eight hexadecimal digits that identify this save.
 std::string save_id() {
   static std::atomic<std::uint64_t> count{0};
   const std::uint64_t words[3] = {
@@ -185,7 +185,8 @@ void ShardTransaction::remove_abandoned() {
   }
 }
 
-/// Requires the lease of the list's writer, so that no index can start to name these shards.
+/// Removes a list and the shards in it that the index does not name. Requires the slot of the
+/// list's writer, so that no index can start to name these shards.
 void ShardTransaction::clean_up(const std::string& list_name) {
   const std::vector<std::string> present = present_shards_();
   const os::File list = os::File::try_open_read_at(folder_, list_name);
@@ -381,7 +382,8 @@ struct ShardedPlan {
   std::uint64_t total_bytes = 0;
 };
 
-/// Fills shards in the order of the keys, each up to the size limit.
+/// Fills shards in the order of the keys, each up to the size limit. A larger tensor gets its own
+/// shard.
 ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes) {
   const std::uint64_t limit = shard_size_bytes == 0 ? kDefaultShardBytes : shard_size_bytes;
   ShardedPlan result;
@@ -451,14 +453,13 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
       parent.name.size() == kShardedSuffixes[0].size()) {
     throw base::unsupported(path.string())
         .problem("an index of shards cannot be written")
-        .expected("a name that ends in \".safetensors.index.json\" and bytes to write")
+        .expected("save() to a name that ends in \".safetensors.index.json\"")
         .found((request.zeros ? "memmap_like" : base::quote(parent.name)));
   }
   ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 
-  // Take the index's lock and sibling first, so that concurrent saves use different names for
-  // shards.
+  // Take a slot of the index first, so that concurrent saves use different names for shards.
   FileReplacement index(target, plan.total_bytes);
   ShardTransaction shards(parent.directory, parent.name, index,
                           [&target] { return shards_of_present_index(target); });
@@ -476,8 +477,8 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   index.file().write_at(0, std::as_bytes(std::span(text)));
   shards.about_to_commit();
   index.publish(request.durable, [&](const os::File& old) {
-    // Another save may have replaced the index first. If that one cannot be read, no shards are
-    // removed.
+    // Another save may have replaced the index first. If the replaced index cannot be read, no
+    // shards are removed.
     shards.set_old_shards({});
     shards.set_old_shards(shards_of_index(old));
   });
@@ -506,7 +507,7 @@ void check_index(const OpenedShards& opened, VerifyReport& report) {
         problem_of(base::corrupt({where, "metadata \"tenfold_xxh3\""})
                        .problem("cannot be read")
                        .expected("16 hexadecimal digits as tenfold writes them")
-                       .found("others")
+                       .found("another value")
                        .remedy("another tool may have changed the file")));
     return;
   }

@@ -50,7 +50,7 @@ class SliceSource final : public LeafSource {
   Buffer map(const Leaf& leaf) override {
     const std::uint64_t size = leaf.nbytes();
     if (size == 0) return Buffer();
-    if (size == run_bytes_) {  // a single run: part of the mapping, if it is aligned
+    if (size == run_bytes_) {  // a single run: a slice of the stored tensor
       const Tensor whole = dense_.tensor();
       return whole.buffer().slice(static_cast<std::size_t>(whole.offset_bytes() + base_offset_),
                                   static_cast<std::size_t>(size));

@@ -15,12 +15,12 @@ namespace tenfold::detail::formats::safetensors {
 /// Dimensions of a tensor, each with the index to select.
 using FixedDims = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// Returns the part of `dense` (a leaf on disk) at these indices, without these dimensions. The
-/// dimensions are ascending, and the indices in range.
+/// Returns the part of `dense` (a leaf on disk) at these indices, without these dimensions. At
+/// least one dimension is given. The dimensions are ascending, and the indices in range.
 Leaf slice_leaf(const Leaf& dense, const FixedDims& fixed);
 
 /// Stacks the tensors of `parts` along a new dimension `dim`. `parts` is not empty, and all tensors
-/// have the same dtype and shape. The leaf can be read, but never mapped.
+/// have the same dtype and shape. The result is for read(): each map() makes a new copy.
 Leaf stack_leaves(std::vector<Leaf> parts, std::int64_t dim);
 
 }  // namespace tenfold::detail::formats::safetensors

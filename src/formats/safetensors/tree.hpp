@@ -22,7 +22,8 @@ inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 /// Instead of "tenfold_xxh3" in a file written by several processes: see formats/shared/boxes.hpp.
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
 /// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
-/// order, its index among the tensors in the header followed by the dropped names.
+/// order, the index of its name in a list. The list has the tensors in the header (of shards: in
+/// the weight map), then the dropped names.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -53,7 +54,8 @@ struct TensorEntries {
 };
 
 /// Builds the tree that `metadata` describes, or a flat one without a structure document. `where`
-/// names the file. Throws Error(corrupt) if the description does not match the tensors.
+/// names the file. Throws Error(corrupt) if the description does not match the tensors, and
+/// Error(unsupported) for an unknown version of it or too many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -63,20 +65,21 @@ struct Plan {
     Leaf leaf;
   };
   std::vector<Tensor> tensors;  ///< without aliases, in the order of the tree
-  Metadata metadata;            ///< "format", structure, notes, dropped names
+  Metadata metadata;            ///< "format", structure, notes, dropped names, those of the user
   bool flat = false;
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
 
-/// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store. Without
-/// `notes`, members that only tenfold reads are omitted.
+/// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store, and
+/// Error(invalid_argument) for metadata of the user that would be misread. Without `notes`, the
+/// member kNotesMember is omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
-/// Adds the member that restores the order of a flat tree, if tensors are stored in the order of
-/// `stored_names`.
+/// Adds kOrderMember to the metadata of a flat tree whose tensors are stored in the order of
+/// `stored_names`, unless the file already gives the keys in their order.
 void add_order(Plan& plan, const std::vector<std::string_view>& stored_names);
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -97,7 +97,7 @@ void RawSource::check_size(const Leaf& leaf, const os::File& file) const {
                                      : std::to_string(size_bytes) + " bytes from offset " +
                                            std::to_string(range.offset)),
                 (range.is_whole_file ? " bytes" : ""))
-      .found("a file of ", file_bytes)
+      .found("a file of ", file_bytes, " bytes")
       .remedy("it may be truncated");
 }
 
@@ -133,7 +133,7 @@ void RawSource::will_need(const Leaf& leaf) {
 }
 
 /// Leaves over the same range are aliases. Ranges of one file that overlap otherwise, which no
-/// writer creates, are distinguished by their sizes.
+/// writer creates, have different identities.
 LeafSource::Identity RawSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = leaf.nbytes();
   if (size_bytes == 0) return {};

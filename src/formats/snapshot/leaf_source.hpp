@@ -37,7 +37,8 @@ class Files {
   std::shared_ptr<const os::File> open(File& file);
   /// Maps the whole file, once.
   Buffer map(File& file);
-  /// Returns a copy of a range in memory, shared by all callers, because they may be aliases.
+  /// Returns a copy of a range in memory. All callers get the same one, because leaves over one
+  /// range are aliases.
   Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
 
   const os::Directory& root() const noexcept { return root_; }
@@ -51,9 +52,9 @@ class Files {
   std::size_t num_open_ = 0;
 };
 
-/// Tensors whose bytes are stored raw in those files; Leaf::position() is assigned by leaf().
-/// Unaligned tensors, as torchsnapshot packs them, are copied when they are mapped. Thread-safe
-/// once all leaves are created.
+/// Tensors whose bytes are stored raw in those files. leaf() assigns the positions of the leaves.
+/// Unaligned tensors, as torchsnapshot packs them, and small files are copied when they are mapped.
+/// Thread-safe once all leaves are created.
 class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
@@ -62,7 +63,7 @@ class RawSource final : public LeafSource {
   static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                    const std::string& location, std::optional<std::uint64_t> offset);
 
-  /// Throws Error(corrupt) if the file is missing or has the wrong size.
+  /// Throws Error(corrupt) if the leaf has bytes and its file is missing or has the wrong size.
   void check(const Leaf& leaf);
 
   Buffer map(const Leaf& leaf) override;

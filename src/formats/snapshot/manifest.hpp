@@ -62,14 +62,15 @@ enum class EntryType : std::uint8_t {
 struct Entry {
   EntryType type = EntryType::unknown;
   TensorEntry tensor;         ///< tensor: all members; chunked_tensor: dtype, shape, replicated;
-                              ///< object: location, serializer, replicated
+                              ///< object: location, serializer, replicated; int_ to float_:
+                              ///< replicated
   std::vector<Piece> pieces;  ///< chunked_tensor, sharded_tensor, dtensor
   std::vector<Key> keys;      ///< dict, ordered_dict
   Value mesh;                 ///< dtensor: nested lists of ranks, as in torchsnapshot
   Value dim_map;              ///< dtensor: the mesh dimensions that shard each dimension, or [-1]
   std::string value;          ///< int_ to float_: as text; floats and bytes in base64
   std::string readable;       ///< float_: the number in decimal, for people
-  std::string obj_type;       ///< object: "builtins.tuple"
+  std::string obj_type;       ///< object: "builtins.tuple"; unknown: the name of the type
 };
 
 /// The index of a snapshot: `{"version", "world_size", "manifest": {path: entry}}`. A path is
@@ -100,8 +101,6 @@ bool is_sharded(EntryType type);
 /// Escapes a key for a path of the manifest.
 std::string escape(std::string_view key);
 
-/// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
-/// every entry has the members of its type, lengths are not negative, a byte range matches its
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
 /// every entry has the members of its type, lengths are not negative, a byte range matches its
 /// tensor, and every location is inside the folder. Entries of unknown type are kept, with that

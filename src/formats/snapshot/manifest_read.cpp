@@ -139,7 +139,8 @@ class EntryReader {
     return pieces;
   }
 
-  /// Returns nullopt if a key is neither str nor int: torchsnapshot treats a bool as an int.
+  /// Returns nullopt if a key is a bool, which torchsnapshot treats as an int. Throws
+  /// Error(corrupt) for keys of other types than str and int.
   std::optional<std::vector<Key>> keys(const Value::Object& entry) const {
     std::vector<Key> keys;
     for (const Value& item : list(entry, "keys")) {
@@ -247,7 +248,7 @@ bool starts_as_json(std::string_view text) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
-/// The rank at the start of a path.
+/// Returns the rank at the start of a path, or nullopt if there is none.
 std::optional<std::int64_t> rank_of(std::string_view path) {
   const std::string_view digits = path.substr(0, path.find('/'));
   const bool good = !digits.empty() && digits.size() <= 9 && (digits == "0" || digits[0] != '0') &&
@@ -317,9 +318,9 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
 
 namespace {
 
-/// Formats JSON as Python's json.dumps does, within the subset that a YAML parser reads
-/// identically: characters above U+FFFF are not escaped, because YAML has no surrogate pairs, and
-/// DEL is escaped.
+/// Formats JSON as Python's json.dumps does, within the subset that a YAML parser reads in the same
+/// way. Characters above U+FFFF are not escaped, because YAML has no surrogate pairs. DEL is
+/// escaped.
 class Text {
  public:
   void raw(std::string_view text) { text_ += text; }

@@ -35,7 +35,7 @@ constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 constexpr std::uint64_t kAlignment = 64;
 /// Longer bytes objects get their own file, because every reader parses the whole manifest.
 constexpr std::size_t kMaxInlineBytes = 65536;
-/// Maximum length of a file name, with room for the offsets of a chunk.
+/// Maximum length of each component of a location, including the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
 
 bool is_among(const auto& dtypes, DType dtype) {
@@ -488,11 +488,11 @@ class Planner {
           leaf->shape().size() != shards.shape.size() || offsets.size() != shards.shape.size()) {
         throw refuse_shards()
             .part("part ", number - 1, " of a sharded tensor")
-            .expected("a dense ", to_string(shards.dtype), " tensor of ", shards.shape.size(),
-                      " dimensions")
-            .found("another");
+            .expected("a dense ", to_string(shards.dtype), " tensor and offsets of ",
+                      shards.shape.size(), " dimensions")
+            .found("another value");
       }
-      // For a tensor without elements, one part is written, because it has the shape.
+      // Parts without elements are skipped. If the whole tensor has none, they give its shape.
       if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
       if (!is_box_written_here(path, offsets, leaf->shape())) return;
       shard(path, *leaf, offsets, entry.pieces);
@@ -507,7 +507,7 @@ class Planner {
           .part("the mesh of a DTensor")
           .expected(
               "a rank for each position, and mesh dimensions for each dimension of the tensor")
-          .found("others");
+          .found("other lengths");
     }
     entry.mesh = nested_list(shards.mesh, shards.mesh_shape);
     Value::List dim_map;
@@ -628,7 +628,8 @@ class Planner {
     return wanted;
   }
 
-  /// Returns false if a component is too long, or if the name conflicts with a file or folder.
+  /// Reserves a location. Returns false if a component is too long, or if the name conflicts with a
+  /// file or folder.
   bool claim(const std::string& location) {
     std::vector<std::string> folders;
     for (std::size_t slash = location.find('/'); slash != std::string::npos;
@@ -664,8 +665,8 @@ class Planner {
   std::size_t slab_ = kNone;  ///< the file that gets the next small tensor
   std::size_t num_slabs_ = 0;
   std::size_t num_unnamed_ = 0;
-  /// Shared tensors get their own file: if several entries refer to one range of a file,
-  /// torchsnapshot's restore fills only the last one.
+  /// Number of leaves over the same bytes. Shared tensors get their own file: if several entries
+  /// refer to one range of a file, torchsnapshot's restore fills only the last one.
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
   std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
   std::unordered_map<SharedBytes, Chunks, SharedBytesHash> chunks_;

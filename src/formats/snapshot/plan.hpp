@@ -44,7 +44,7 @@ struct Assignment {
   struct SharedBox {
     Shape offsets;
     Shape sizes;
-    std::int64_t rank = 0;
+    std::int64_t rank = 0;  ///< the one that writes the box
   };
   /// For each sharded tensor, the boxes that several ranks have.
   std::map<std::string, std::vector<SharedBox>, std::less<>> boxes;

@@ -1,6 +1,6 @@
 // The folders of torchsnapshot: `.snapshot_metadata`, a document that lists every entry of the tree
-// with the location of its bytes, and files of raw bytes. This file writes and verifies folders.
-// The other parts:
+// with the location of its bytes, and files of raw bytes. This file opens, writes and verifies
+// folders. The other parts:
 //   manifest     parse, validate and write the document
 //   leaf_source  tensors whose bytes are stored raw in the files
 //   tree         converts the document to a tree of lazy leaves
@@ -267,7 +267,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Visits the tree, so that the metadata of each entry is read.
+/// Visits the tree, so that every entry is converted, and checks the sizes of the files.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)

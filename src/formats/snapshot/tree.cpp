@@ -61,7 +61,8 @@ const Entry* find_entry(const Context& context, const std::string& rank, const s
   return shards == context.sharded.end() ? nullptr : shards->second.front();
 }
 
-/// Decodes a component of a path to a key; torchsnapshot accepts any %XX.
+/// Decodes a component of a path to a key; torchsnapshot accepts any %XX. A component that is not
+/// UTF-8 when decoded is returned unchanged.
 std::string unescape(std::string_view piece) {
   std::string key;
   for (std::size_t i = 0; i < piece.size(); ++i) {

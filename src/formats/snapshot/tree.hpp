@@ -12,9 +12,10 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// Builds the tree of a snapshot: a dict of the elements of app_state, each built at its first
-/// access. With several ranks, a dict "0", "1", ... of the tree that each rank would restore: its
-/// own entries, replicated entries of rank 0, and tensors assembled from the shards of all ranks.
+/// Builds the tree of a snapshot: a dict of the elements of app_state; each container among them is
+/// built at its first access. With several ranks, a dict "0", "1", ... of the tree that each rank
+/// would restore: its own entries, replicated entries of rank 0, and tensors assembled from the
+/// shards of all ranks.
 ///
 /// Entries that a tree cannot contain (quantized tensors, unknown types) throw when they are
 /// accessed, naming the key; the others are not affected. If `for_new_rank`, the tree of rank 0 is

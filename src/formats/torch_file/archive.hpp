@@ -19,7 +19,7 @@ inline constexpr std::string_view kNotesRecord = "tenfold.json";
 ///   data.pkl    the object, a pickle
 ///   data/0 ...  the storages that the pickle refers to
 ///   byteorder   "little" or "big"; missing in older files
-///   version     1 to 10, or `.data/version`
+///   version     1 to 10; some files call this record `.data/version`
 ///   tenfold.json  added by tenfold
 ///
 /// Other records are ignored, including `.format_version`: the zip directory locates the records.
@@ -33,9 +33,9 @@ struct Archive {
 };
 
 /// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
-/// and Error(unsupported) for TorchScript, big-endian files and future versions. Local headers,
-/// which locate the storages, are left to the caller. `directory`: the central headers, if they
-/// were read already.
+/// and Error(unsupported) for other archives, TorchScript, big-endian files and future versions.
+/// The local headers that locate the storages are left to the caller. `directory`: the central
+/// headers, if they were read already.
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 

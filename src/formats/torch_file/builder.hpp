@@ -22,8 +22,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Builds the tree of the pickle in a file of torch.save. See tree.cpp for supported objects and
-/// for opaque nodes, tensor.cpp for tensors.
+/// Builds the tree of the pickle in a file of torch.save. See tree.hpp for supported objects,
+/// tree.cpp for opaque nodes, tensor.cpp for tensors.
 class TreeBuilder {
  public:
   TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
@@ -38,11 +38,11 @@ class TreeBuilder {
 
  private:
   /// A pickle can share one list in a thousand places, and each of those lists in a thousand. A
-  /// tree repeats it at each place. This limits the number of repetitions, in addition to the
-  /// pickle's nodes.
+  /// tree repeats it at each place. This limits the number of converted nodes, in addition to four
+  /// for each node of the pickle.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
-  using Slot = Node::Slot;  ///< a NonTensor if it is not a tensor and contains none
+  using Slot = Node::Slot;  ///< a NonTensor if it has neither tensors nor opaque nodes
 
   /// Marks a container as being converted.
   class Entered {
@@ -66,8 +66,8 @@ class TreeBuilder {
   /// Counts converted nodes, to limit repetitions.
   void spend();
 
-  /// Converts a node. A node that cannot be read becomes an opaque node with the reason, and does
-  /// not affect others.
+  /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
+  /// that other nodes are not affected. Throws other errors, and those about the whole pickle.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   static Slot special(Value::Special::Type type, std::string_view text);
@@ -78,8 +78,8 @@ class TreeBuilder {
   Slot of_global(std::uint32_t id);
   Slot of_call(std::uint32_t id);
 
-  // Trees may be as deep as the C++ stack allows. These functions are not inlined, so that rarely
-  // needed variables are not in the frame of each level.
+  // The conversion recurses for each level of the tree, up to kMaxDepth. These functions are not
+  // inlined, so that rarely needed variables are not in the frame of each level.
 
   [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const Pickle::Call& call);
   [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
@@ -98,8 +98,8 @@ class TreeBuilder {
   /// would do with the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// Adds the changes of an object after its creation: "items" of a list or set and "entries" of a
-  /// dict, each as a list; "state", the last one.
+  /// Adds the changes of an object after its creation: a list "items" of a list or set, a list
+  /// "entries" of a dict, and "state", the last one. Keys and values alternate in "entries".
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
@@ -115,7 +115,8 @@ class TreeBuilder {
   void require_numbers(std::span<const std::uint32_t> arguments) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
-  /// Converts _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and derived values.
+  /// A jagged tensor is a call of _rebuild_njt with a dict: values, offsets, lengths, _ragged_idx
+  /// and derived values, which are ignored.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
@@ -158,8 +159,8 @@ class TreeBuilder {
   void add_listed_pairs(Children& to, std::uint32_t list);
   void add_changes(Children& to, std::uint32_t id);
 
-  /// The state dict of a module has `_metadata`, the versions of its layers. Warns about other
-  /// attributes of a dict.
+  /// Adds the attribute `_metadata` of a module's state dict, the versions of its layers. Warns
+  /// about other attributes of a dict.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
   /// Converts a key that is not a string. Returns nullopt if a tree does not support it.

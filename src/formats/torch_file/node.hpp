@@ -18,8 +18,8 @@ namespace tenfold::detail::formats::torch_file {
 /// The content of a container of a pickle, while it is filled.
 struct Children {
   std::vector<Node::Entry> entries;
-  KeyIndex positions;  ///< for dicts
-  bool any_tensor = false;
+  KeyIndex positions;             ///< for dicts
+  bool any_tensor = false;        ///< or any opaque node
   KeyTypes keys;                  ///< for dicts
   std::optional<Value> versions;  ///< NodeInfo::module_versions
   struct Pair {
@@ -30,7 +30,8 @@ struct Children {
   std::vector<Pair> unreadable;  ///< for dicts: pairs whose keys are not supported
 };
 
-/// Builds the container: a node, or a NonTensor if it has no tensors and is not `forced`.
+/// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor opaque
+/// nodes and is not `forced`, else a node.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
 /// Returns the name of the callable that would create the object `id`: "module.Class"; for Python's

@@ -39,10 +39,11 @@ class Pickle {
   /// Returns the call of a REDUCE node whose callable is a global; nullopt for any other node.
   std::optional<Call> call(std::uint32_t id) const;
 
-  /// Returns the bytes of a `bytes` node, of `bytes()` or of `_codecs.encode(text, "latin1")`;
-  /// nullopt for another node.
+  /// Returns the bytes of a `bytes` or `bytearray` node, of a string of Python 2, of `bytes()` or
+  /// of `_codecs.encode(text, "latin1")`; nullopt for another node.
   std::optional<std::string> bytes(std::uint32_t id) const;
-  /// Encodes a string as Latin-1, if `encoding` is Latin-1.
+  /// Encodes a string as Latin-1. Returns nullopt if `encoding` is not Latin-1 or a character has
+  /// no code in it.
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
   /// Returns a string, or an ASCII string of Python 2; nullopt for another node.
   std::optional<std::string_view> text(std::uint32_t id) const;
@@ -71,7 +72,7 @@ class Pickle {
  private:
   const codecs::PickleGraph& graph_;
   base::Where where_;
-  std::vector<codecs::PickleChange> changes_;  ///< by object, else in order
+  std::vector<codecs::PickleChange> changes_;  ///< sorted by object, else in their order
 };
 
 }  // namespace tenfold::detail::formats::torch_file

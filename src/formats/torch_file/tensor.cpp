@@ -362,7 +362,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
   if (strides.size() != shape.size()) {
     throw pickle_.corrupt()
         .problem("strides do not fit")
-        .expected(shape.size())
+        .expected(shape.size(), " strides")
         .found(base::list_text(strides));
   }
   std::uint64_t size_bytes = 0;

@@ -223,10 +223,10 @@ bool is_legacy_head(std::string_view head) noexcept {
   return head.starts_with(kMagic);
 }
 
-/// Opens a file of the layout before torch 1.6: the pickles of a magic number, of the number 1001,
-/// of a dict about the machine, of the object and of a list of storage keys, then for each key a
-/// count in 8 bytes and that many elements. Storages are unaligned, so they are copied at their
-/// first access. Throws Error(corrupt) and Error(unsupported).
+/// Opens a file of the layout before torch 1.6. It starts with pickles: a magic number, the number
+/// 1001, a dict about the machine, the object and a list of storage keys. For each key, a count in
+/// 8 bytes and that many elements follow. Storages are unaligned, so each is copied when it is
+/// first mapped. Throws Error(corrupt) and Error(unsupported).
 TensorDict open_legacy(os::File file) {
   const base::Where where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
@@ -345,7 +345,8 @@ class ArchiveStorages final : public Storages {
   Identity identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
-    // A deflated record has no offset in the file, so the record's index is part of the identity.
+    // The bytes of a deflated record have no offset in the file, so the offset of the record's
+    // header identifies the record.
     return {.device = info_.device,
             .inode = info_.inode,
             .part = file_.begin + entry(range.storage).header_offset,
@@ -410,7 +411,7 @@ std::string head_of(const os::File& file, std::size_t size_bytes) {
   return head;
 }
 
-/// Throws if a file that is not an archive has another known layout.
+/// Throws unless the file starts like a zip archive. The message names other known layouts.
 void refuse_other_layouts(const ArchiveFile& file) {
   const std::string head = file.head(kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
@@ -443,7 +444,7 @@ std::shared_ptr<ArchiveStorages> open_archive(
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
-/// Calls `build` with the graph of `data.pkl`. Its strings are valid during the call.
+/// Calls `build` with the graph of `data.pkl`. The strings of the graph are valid during the call.
 template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
   const std::vector<std::byte> bytes = read_pickle(storages.file().input(), storages.archive());
@@ -561,8 +562,9 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
-/// Checks the CRC-32 of every record, and that the pickle gives a tree whose tensors fit their
-/// storages. The layout before torch 1.6 has no checksums.
+/// Checks the CRC-32 of every record that the request does not skip. If no problem was found, also
+/// checks that the pickle gives a tree whose tensors fit their storages. The layout before torch
+/// 1.6 has no checksums.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

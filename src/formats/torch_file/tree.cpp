@@ -619,7 +619,7 @@ std::string problem_of(std::string_view class_name) {
 }  // namespace
 
 Node::Slot TreeBuilder::unreadable(std::uint32_t id, const Error& error) {
-  // The node that takes its place names the file and the key.
+  // The opaque node names the file and the key, so its problem omits them.
   const std::string outer = pickle_.subject() + ": ";
   const bool has_inner = error.part().starts_with(outer);
   std::string problem =

@@ -14,10 +14,16 @@ namespace tenfold::detail::formats::torch_file {
 /// Builds the tree of the pickle in a file of torch.save. Nothing is imported or called. Objects of
 /// known types become:
 ///
-///   dict, OrderedDict, defaultdict, Counter, list, tuple, torch.Size   containers of that kind
-///   None, bool, int, float, str                                        JSON values
-///   tensors, parameters, numpy scalars and arrays                      leaves
-///   torch.dtype, torch.device, torch.layout, torch.qscheme             their str()
+///   dict, OrderedDict, list, tuple                 that container; without tensors, a JSON value
+///   defaultdict, Counter with tensors              dicts
+///   tensors, nested tensors, parameters, numpy     leaves
+///   scalars and arrays
+///   quantized tensors                              dicts of their parts
+///   sparse and jagged tensors                      nodes of kind sparse
+///   None, bool, int, float, str                    JSON values
+///   bytes, bytearray, complex, set, frozenset,     extended scalars (Value::Special)
+///   other Counter, torch.Size, torch.dtype,
+///   torch.device, torch.layout, torch.qscheme
 ///
 /// A root that is a tensor or a JSON value becomes a bare root. `where` names the file. All other
 /// objects, dict items whose keys are not str, numbers, None or tuples of these, and values that a

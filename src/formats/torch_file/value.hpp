@@ -18,7 +18,7 @@ std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t 
 bool is_builtin(const Pickle::Call& call, std::string_view name);
 
 /// Checks the default factory of a defaultdict, which is dropped. Throws Error(unsupported) unless
-/// it is a known class of Python without side effects.
+/// it is None or a known class of Python without side effects.
 void check_factory(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -174,7 +174,7 @@ class Planner {
         group.extent.end = std::max(group.extent.end, extent.end);
         continue;
       }
-      // Offsets are in elements, so a tensor at another offset gets its own storage.
+      // Offsets are in elements, so a tensor at a fraction of an element gets its own storage.
       if (!overlaps) open = groups_.size();
       add_group(extent.leaf);
       groups_.back().extent = extent;
@@ -354,7 +354,7 @@ class Pickler {
     leave();
   }
 
-  /// The attribute that a module's state_dict() attaches to its dict.
+  /// Writes the attribute that a module's state_dict() attaches to its dict.
   void module_versions(const Value& versions) {
     to_.begin_dict();
     to_.known_text("_metadata");
@@ -517,8 +517,8 @@ class Pickler {
       case frozenset:
         throw refuse()
             .problem("a frozenset cannot be stored")
-            .expected("what torch loads")
-            .found("one")
+            .expected("a value that torch.load() accepts")
+            .found("a frozenset")
             .remedy("store a set");
       case counter:
         return call("collections", "Counter", [&] { items(held.items); });
@@ -639,8 +639,9 @@ class Pickler {
 
 /// Converts dict, OrderedDict, list, tuple and JSON values to the same types in Python, a
 /// TensorDict and a tensorclass to a dict, a lazy stack to a list. Throws Error(unsupported),
-/// naming the key, for nested tensors, integers of more than 255 bytes, keys that are not UTF-8 and
-/// for nesting beyond the limit of readers. Reads no tensor.
+/// naming the key, for opaque objects, nested and jagged tensors, and frozensets. Also throws it
+/// for integers of more than 255 bytes, text that is not UTF-8 and nesting beyond the limit of
+/// readers. Reads no tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {
@@ -657,7 +658,7 @@ Plan make_object_plan(const TensorDict::Item& item) {
 constexpr std::uint32_t kAlignment = 64;  // same as torch
 
 /// Returns the name of the folder of all records: the stem of the file's name, as in torch, if it
-/// is plain ASCII and valid.
+/// is plain ASCII and valid, else "archive".
 std::string root_of(const Path& path) {
   const std::string stem = path.stem().string();
   const bool is_plain = std::ranges::all_of(stem, [](char c) { return c >= ' ' && c <= '~'; });

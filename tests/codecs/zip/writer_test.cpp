@@ -160,7 +160,7 @@ std::string complaint(const std::vector<ZipItem>& items) {
 }
 
 TEST(ZipWriter, NamesThatAReaderWouldRefuseAreRefused) {
-  EXPECT_THAT(complaint({stored_item("../a", 1)}), ::testing::HasSubstr("leaves the archive"));
+  EXPECT_THAT(complaint({stored_item("../a", 1)}), ::testing::HasSubstr("\"..\" component"));
   EXPECT_THAT(complaint({stored_item("", 1)}), ::testing::HasSubstr("is empty"));
   EXPECT_THAT(complaint({stored_item("a\xff", 1)}), ::testing::HasSubstr("is not UTF-8"));
   EXPECT_THAT(complaint({stored_item(std::string(65536, 'a'), 1)}),

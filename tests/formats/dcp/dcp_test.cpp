@@ -229,8 +229,8 @@ TEST(Dcp, ReportsErrorsInShardsInSafetensors) {
   };
   EXPECT_THAT(changed("[4, 0]"), HasSubstr("tensor \"model.rows\": its pieces do not make up"));
   EXPECT_THAT(changed("[2, 0]"), HasSubstr("its pieces do not make up the tensor"));
-  EXPECT_THAT(changed("[-3,0]"), HasSubstr("expected 2 \"saved_offsets\" from 0, found others"));
-  EXPECT_THAT(changed("[3.00]"), HasSubstr("expected 2 \"saved_offsets\" from 0, found others"));
+  EXPECT_THAT(changed("[-3,0]"), HasSubstr("a list \"saved_offsets\" of 2 integers from 0"));
+  EXPECT_THAT(changed("[3.00]"), HasSubstr("a list \"saved_offsets\" of 2 integers from 0"));
   EXPECT_THAT(changed("[3, 0["), HasSubstr("DCP_SHARDING_INFO"));
 }
 

@@ -165,10 +165,10 @@ TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
   EXPECT_EQ(refusal_of(TensorDict()),
             "root: a NumPy file holds one array, which has no name: expected a tensor, found a "
-            "tensordict of 0; save each tensor as a separate file");
+            "tensordict of length 0; save each tensor as a separate file");
   TensorDict named(kind(NodeKind::dict));
   named.set("a", tensor);
-  EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of 1"));
+  EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of length 1"));
   EXPECT_EQ(refusal_of(bare_tree(NonTensor{Value(1)})),
             "root: it cannot be stored: expected a tensor, found a JSON value");
   EXPECT_THAT(refusal_of(bare_tree(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
@@ -229,7 +229,7 @@ const std::vector<BadFile> kBadFiles = {
     {"array-of-voids", ErrorCode::unsupported,
      "dtype: torch has no such dtype: expected numbers or bool, found \"|V2\""},
     {"array-structured", ErrorCode::unsupported,
-     "dtype: a structured array is not a tensor: expected one number an element, found fields "
+     "dtype: a structured array is not a tensor: expected one number per element, found fields "
      "\"[('x', '<f4'), ('y', '<i8', (2,))]\"; save each field as a separate file"},
     {"big-endian", ErrorCode::unsupported,
      "dtype: big-endian elements cannot be mapped: expected little-endian ones, found \">f4\"; "
