@@ -64,7 +64,7 @@ class BatchStream {
   /// The rows of this rank in that batch, numbered across all parts.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
-  /// Prefetches pages of the batches after the one that is made next.
+  /// Prefetches pages of `batch`, which is made next, and of some batches after it.
   void prefetch_ahead(std::int64_t batch, Lock& lock);
   void work();
   Batch take(std::int64_t batch, Lock& lock);
