@@ -168,7 +168,8 @@ class Build {
   std::uint64_t num_dead() const noexcept { return num_dead_; }
 
  private:
-  /// Equal keys have equal hashes, so they are adjacent, with the last row at the end.
+  /// Keeps the last row of each key. Equal keys have equal hashes, so their entries are in one run
+  /// of equal hashes, in the order of their rows.
   void drop_duplicates(std::vector<Entry>& entries) {
     std::size_t kept = 0;
     std::size_t first = 0;  // index of the first kept entry with this hash
