@@ -79,7 +79,8 @@ class Parts {
     if (!file_.valid()) {
       folder_->remove_tree(kSpillName);
       file_ = os::File::create_at(*folder_, kSpillName);
-      // Removed at once, so that the file exists only while it is open, and no crash leaves it.
+      // Removed at once, so that the file exists only while it is open. A crash between the two
+      // calls leaves the file; the next spill removes it.
       folder_->remove_file(kSpillName);
     }
     for (Part& part : parts_) {
