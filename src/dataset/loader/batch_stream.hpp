@@ -19,8 +19,8 @@
 
 namespace tenfold {
 
-/// One pass through an epoch. Threads of the stream make some batches in advance. A caller that is
-/// faster than these threads makes its batch itself instead of waiting.
+/// One pass through an epoch. Threads of the stream make some batches in advance. If none of them
+/// has begun the next batch, the caller makes it itself instead of waiting.
 class BatchStream {
  public:
   BatchStream(Dataset dataset, const BatchLoaderOptions& options, EpochOrder order,

@@ -19,9 +19,9 @@ namespace tenfold {
 /// Prefetches the pages of coming batches before they are gathered, all pages of a batch at once,
 /// because a reader with one outstanding request gets a fifth as many pages per second. Prefetching
 /// a cached page takes a hundredth of the time of waiting for a missing one, so rows are prefetched
-/// only while enough of their pages are missing. Samples decide that. If the first samples find no
-/// missing page, the major page faults of some batches decide. So for cached data only the samples
-/// at each start take time.
+/// only while enough of their pages are missing. Samples decide that, and, while prefetching is
+/// off, also the major page faults of some batches. So for cached data only the samples at each
+/// start take time.
 ///
 /// Uses madvise; on network file systems, threads of the library read the pages. The environment
 /// variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
