@@ -61,8 +61,8 @@ DictWriter::DictWriter(Path path, Dataset dataset)
   open_index();
   num_dead_ = index_->num_dead(num_rows_);
   if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
-  // The previous writer crashed, or rows were added as to a data set. So the index may not contain
-  // all keys.
+  // The previous writer crashed, or rows were added as to a data set. So the index may lack some
+  // changes.
   drop_checksums();
   is_begun_ = true;
   rebuild(kDictBuiltLoad, 0);

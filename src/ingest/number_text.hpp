@@ -18,7 +18,7 @@ struct NumberText {
   const char* begin = nullptr;
   const char* end = nullptr;      ///< one past its last character
   std::uint64_t digits = 0;       ///< its digits as one integer, if there are at most 19
-  std::int32_t num_digits = 0;    ///< number of digits; if above 19, without leading zeros
+  std::int32_t num_digits = 0;    ///< number of digits; above 19, without leading zeros
   std::int32_t num_fraction = 0;  ///< number of digits after the decimal point
   std::int32_t exponent = 0;      ///< as written, clamped to +-99999
   bool negative = false;
