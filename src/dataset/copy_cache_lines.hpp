@@ -29,8 +29,9 @@ struct CacheLineCopiers {
   CopyCacheLines from_cache;
   /// Like from_memory.
   CopyTwoRows two_from_memory;
-  /// Writes whole cache lines with non-temporal stores, which need not read them first. `out` and
-  /// `second_offset_bytes` must be multiples of a cache line. Call end_streaming() at the end.
+  /// Writes whole cache lines with non-temporal stores, which need not read them first. `out`,
+  /// `size_bytes` and `second_offset_bytes` must be multiples of a cache line. Call end_streaming()
+  /// at the end.
   CopyTwoRows two_past_caches;
 };
 

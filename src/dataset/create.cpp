@@ -22,7 +22,8 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Zeros that use no memory: files are created as holes.
+/// Leaves of zeros that use no memory: with WriteRequest::zeros, the writer extends the files and
+/// does not read the leaves.
 class Zeros final : public LeafSource {
  public:
   Buffer map(const Leaf& leaf) override {

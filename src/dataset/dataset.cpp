@@ -47,8 +47,8 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   return indices;
 }
 
-/// The tables of several data sets, numbered consecutively, and the orders of the data sets,
-/// shifted to these row numbers.
+/// The tables of several data sets, whose rows are numbered consecutively, and the orders of the
+/// data sets, shifted to these row numbers.
 struct Joined {
   std::shared_ptr<DatasetState> state = std::make_shared<DatasetState>();
   std::vector<RowOrderPtr> orders;
@@ -80,7 +80,7 @@ bool is_same_part(const DatasetPart& a, const DatasetPart& b) { return a.is_same
 /// Replaces the columns of each part by choose(columns).
 template <class Choose>
 void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
-  // Many parts share one list.
+  // Consecutive parts often share one list.
   DatasetPart::Columns before;
   DatasetPart::Columns chosen;
   for (DatasetPart& part : parts) {

@@ -58,7 +58,7 @@ class DatasetPart {
 
   std::shared_ptr<const Table> table;  ///< null if the table is not open
   std::int64_t first_row = 0;
-  std::vector<const StoredColumn*> columns;  ///< the selected columns; empty if it is not open
+  std::vector<const StoredColumn*> columns;  ///< the selected columns; empty if the table is closed
 
  private:
   std::shared_ptr<ClosedTables> closed_;

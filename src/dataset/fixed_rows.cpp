@@ -8,8 +8,8 @@
 namespace tenfold {
 namespace {
 
-/// Alignment in bytes of every tensor in a batch, so that no two threads write to one cache line
-/// and vector loads are aligned.
+/// Alignment in bytes of every tensor in the block, so that no two tensors share a cache line and
+/// vector loads are aligned.
 constexpr std::uint64_t kAlignment = 64;
 
 /// True if the batch includes validity. NaN marks a missing float, but a missing ragged row has no

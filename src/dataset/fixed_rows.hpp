@@ -13,7 +13,8 @@
 namespace tenfold {
 
 /// The fixed-size part of a batch: the values of columns without end offsets, and the validity of
-/// any column. One block of memory, filled row by row from a data set.
+/// nullable columns (floats without end offsets have none, because NaN marks missing ones). One
+/// block of memory, filled row by row from a data set.
 ///
 /// Thread safety: several threads may copy different rows concurrently.
 class FixedRows {
@@ -23,8 +24,8 @@ class FixedRows {
   FixedRows(const DatasetState& state, std::size_t num_rows, std::vector<BatchColumn>& columns);
 
   std::uint64_t num_bytes() const noexcept { return num_bytes_; }
-  /// Copies `rows` to the rows of the block that start at `first`. `parts`: the part of each row;
-  /// empty if there is only one part.
+  /// Copies `rows`, which are numbered within their parts, to the rows of the block that start at
+  /// `first`. `parts`: the part of each row; empty if there is only one part.
   void copy(std::span<const std::uint32_t> parts, std::span<const std::int64_t> rows,
             std::size_t first) const;
   /// Zeroes `count` rows of the block.

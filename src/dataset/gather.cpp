@@ -189,7 +189,7 @@ class Gatherer {
     return size;
   }
 
-  /// Converts ranges of items to ranges of bytes, and copies the items' end offsets to the batch.
+  /// Converts ranges of items to ranges of bytes, and sets the item offsets of the batch.
   std::vector<Extent> extents_of_items(std::size_t index, const std::vector<Extent>& rows,
                                        BatchColumn& into) const {
     std::vector<Extent> items;
@@ -236,7 +236,8 @@ class Gatherer {
     }
   }
 
-  /// The padding value as one element of the column's dtype, which must represent it exactly.
+  /// The padding value as one element of the column's dtype. An integer or bool dtype must
+  /// represent it exactly.
   static std::vector<std::byte> filler_of(const Column& column, const PadValue& pad) {
     std::vector<std::byte> filler(itemsize(column.dtype));
     const bool held = std::visit(

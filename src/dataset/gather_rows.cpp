@@ -16,12 +16,12 @@ namespace {
 /// Distance of prefetches from memory: the memory latency is about 100 ns, in which a core copies a
 /// few KiB.
 constexpr std::size_t kAheadBytes = 4096;
-/// The same distance if two rows are copied at once.
+/// The distance in each of two rows that are copied at once.
 constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
-/// Results from this size on bypass the caches: such a result leaves L2 before the caller reads it,
-/// and would evict from L3 the rows that are read next.
+/// Columns of wide rows bypass the caches if the result has at least this size. Such a result
+/// leaves L2 before the caller reads it, and would evict from L3 the rows that are read next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Size of a block of the widest column. Two blocks and the copied rows fit in L2 of any CPU.
+/// Maximum size of a block of rows. Two blocks and the copied rows fit in L2 of any CPU.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;
@@ -39,7 +39,7 @@ struct ChosenRows {
   }
 };
 
-/// True for row sizes that one or two instructions copy.
+/// True for row sizes that copy_words() copies inline.
 bool is_one_word(std::size_t row_bytes) {
   return row_bytes <= kCacheLineBytes && std::has_single_bit(row_bytes);
 }

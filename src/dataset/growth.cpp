@@ -26,7 +26,7 @@ namespace {
 
 Error refuse_growth(const Path& path) { return base::unsupported(path); }
 
-/// The file of a leaf. Throws Error(unsupported) if the leaf is not stored as in a data set.
+/// The file of a leaf. Throws Error(unsupported) if rows cannot be added to it.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
   const std::string where = "column " + base::quote(column);
@@ -34,7 +34,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const auto& leaf = std::get<Leaf>(item);
   const auto handle = folder::folder_of(leaf);
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
-  // The elements of ragged rows must be in one folder, next to the root's tensors.
+  // Elements of ragged rows must be in the root's `%values`, other tensors outside of `%values`.
   const bool has_expected_name = role.is_unbatched
                                      ? below == folder::kValuesName
                                      : below.find(folder::kValuesName) == std::string::npos;
@@ -58,13 +58,13 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
     throw refuse_growth(path)
         .part(where)
         .problem("elements of 0 bytes cannot be counted")
-        .expected("at least one");
+        .expected("at least 1 byte");
   }
   return {key, folder::file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
 
-/// Number of batched tensors in a node. Throws Error(unsupported) for nodes whose rows do not grow
-/// with those of the root.
+/// Number of batched tensors and values in a node and below it. Throws Error(unsupported) for nodes
+/// whose rows do not grow with those of the root.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -90,7 +90,8 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
 }
 
 /// The last of `count` end offsets; the column has `limit` elements. Throws Error(corrupt) if the
-/// offset is out of range, because new elements are written at that offset.
+/// offset is out of range, because new elements are written at that offset. `is_exact`: it must
+/// equal `limit`.
 std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
                        std::uint64_t count, std::int64_t limit, bool is_exact) {
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
@@ -139,7 +140,8 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   OpenOptions options;
   options.mode = folder_.is_closed() ? Mode::read : folder_.mode();
   if (folder_.directory().valid()) {
-    // Appending keeps the checksums of existing rows; writing in place removes them.
+    // Unlike open(), open_tree() keeps the checksums, because appending does not change existing
+    // rows. mark_in_place() removes them.
     return state_of(folder::open_tree(folder_.directory().duplicate(), path, options.mode),
                     os::identity_of(path));
   }
@@ -168,7 +170,7 @@ std::int64_t FolderGrowth::size() {
   return known_size();
 }
 
-/// The number of rows. Maps nothing after an append, which sets size_.
+/// The number of rows. Opens nothing after an append that set size_.
 std::int64_t FolderGrowth::known_size() {
   if (size_ < 0) current();
   return size_;
@@ -214,7 +216,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
     throw refuse_growth(folder_.path())
         .problem("rows cannot be added")
         .expected("only the tensors of its schema")
-        .found("other tensors");
+        .found("other entries");
   }
   return leaves;
 }
@@ -345,7 +347,7 @@ void FolderGrowth::close() {
   if (!folder_.is_writable()) return;
   if (in_place_) current()->parts[0].table->tree().flush();
   folder_.close();
-  // Reopen on the next read: another process may append or replace the data set from now on.
+  // Reopen for reading while the lock still prevents that another process replaces the folder.
   forget();
   current();
   folder_.release();

@@ -66,13 +66,13 @@ class FolderGrowth final : public Growth {
   void forget() noexcept;
   void start();
   void mark_in_place();
-  /// The leaves to append to. `is_exact`: the files end with the last row.
+  /// The leaves to append to. `is_exact`: the files must end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
   std::mutex mutex_;  ///< guards the members below
   detail::formats::folder::AppendableFolder folder_;
-  std::shared_ptr<const DatasetState> state_;  ///< null if rows were appended since the last read
+  std::shared_ptr<const DatasetState> state_;  ///< null if it must be opened again
   std::int64_t size_ = -1;                     ///< number of rows; negative: not known yet
   Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;

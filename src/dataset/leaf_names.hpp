@@ -6,9 +6,9 @@
 
 namespace tenfold {
 
-/// Names the leaves of all columns after the columns, like name_leaves(Column&), but with unique
-/// names that are no members of tensordict's metadata. The values of a column have priority for its
-/// name.
+/// Names the leaves of all columns after the columns, like name_leaves(Column&). The names are
+/// unique, and differ from the members of tensordict's metadata. The leaf of a column's values has
+/// priority for the column's name.
 /// With columns "x" (strings) and "x.end" (numbers), the latter keeps its name, and the end offsets
 /// of "x" are stored as "x.end.1"; a column "shape" is stored as "shape.1".
 void name_leaves(std::vector<Column>& columns);

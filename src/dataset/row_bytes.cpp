@@ -129,6 +129,7 @@ Tensor named_by(const Tensor& offsets, const Tensor& values) {
   return values.narrow(numbers.front(), numbers.back()).contiguous();
 }
 
+/// Sets `valid` to false for rows whose elements are all NaN, and to true for others.
 template <class T>
 void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& valid) {
   const auto elements = values.span<T>();

@@ -27,8 +27,8 @@ struct LeafRole {
 std::vector<LeafRole> leaf_roles(const Schema& schema);
 
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
-/// `schema` (if `some`, at least one of them) with values that can be stored unchanged. Checks
-/// dtypes, shapes of rows, and that offsets are nondecreasing and within their values.
+/// `schema` (if `some`, any of them) and no others, with values that can be stored unchanged.
+/// Checks dtypes, shapes of rows, and that offsets are nondecreasing and within their values.
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 

@@ -48,8 +48,8 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// A copy of positions. Stored in huge pages, because they are read in random order, and with the
-/// narrowest index type.
+/// A copy of positions. Large ones are stored in huge pages, because they are read in random order.
+/// Index is int32 if all positions fit, else int64.
 template <class Index>
 class Taken final : public RowOrder {
  public:
@@ -67,7 +67,8 @@ class Taken final : public RowOrder {
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
     const auto* taken = reinterpret_cast<const Index*>(memory_.get());
-    // Prefetch all positions first, to L2, which allows more outstanding requests than L1.
+    // Prefetch each block of positions first, to L2, which allows more outstanding requests than
+    // L1.
     for (std::size_t first = 0; first < positions.size(); first += kPrefetchedRows) {
       const auto some =
           positions.subspan(first, std::min(kPrefetchedRows, positions.size() - first));

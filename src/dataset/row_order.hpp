@@ -31,7 +31,7 @@ RowOrderPtr row_range(std::int64_t begin, std::int64_t size);
 /// The positions [begin, begin + size) of `base`.
 RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t size);
 
-/// Copies `positions` of `base`, which must be in range.
+/// The rows of `base` at `positions`, which must be in range. Copies the positions.
 RowOrderPtr selected_order(RowOrderPtr base, std::span<const std::int64_t> positions);
 
 /// The positions [begin, begin + size) of `permutation`, applied to `base`.
@@ -41,8 +41,8 @@ RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std
 /// Concatenates orders.
 RowOrderPtr joined_order(std::vector<RowOrderPtr> parts);
 
-/// Interleaves orders: the k-th row is the next one of part pattern[k % pattern.size()]. Ends with
-/// the first part that is exhausted.
+/// Interleaves orders: the k-th row is the next one of part pattern[k % pattern.size()]. Ends
+/// before the first row that an exhausted part would have to provide.
 RowOrderPtr mixed_order(std::vector<RowOrderPtr> parts, std::vector<std::uint32_t> pattern);
 
 }  // namespace tenfold

@@ -70,7 +70,7 @@ void name_leaves(Column& column) {
 
 namespace {
 
-/// Makes each tensor of a tree a column.
+/// Makes each batched tensor of a tree a column.
 void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& columns) {
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);
@@ -155,7 +155,8 @@ Value value_of(const Column& column) {
   return object;
 }
 
-/// The members of the record at `path`; creates missing records.
+/// The columns of the record that contains the column at `path`; creates missing records. `root` is
+/// the record of the first `depth` keys.
 Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t depth) {
   auto found = std::find_if(root.members.begin(), root.members.end(),
                             [](const auto& member) { return member.first == "columns"; });

@@ -41,7 +41,7 @@ std::optional<std::int64_t> first_dimension(const TensorDict& node, const KeyPat
     if (found && length && *found != *length) {
       throw base::invalid_argument(subject_of(node))
           .part("entry ", base::quote(dotted(path)))
-          .problem("all columns of a data set have as many rows")
+          .problem("all columns of a data set have the same number of rows")
           .expected(*length)
           .found(*found)
           .remedy(is_list ? "each tensor of a list is a column: stack them, or make rows of them "

@@ -24,7 +24,7 @@ void check_table(const TensorDict& tree, const Schema& schema);
 struct StoredColumn {
   Tensor values;     ///< contiguous rows: [N, *shape], or ragged ones [M, *shape]
   Tensor ends;       ///< int64 [N] or empty
-  Tensor item_ends;  ///< int64 [M] or empty
+  Tensor item_ends;  ///< int64 [number of items] or empty
   Tensor valid;      ///< bool [N] or empty
   /// The validity as a column of its own, if there is one.
   std::shared_ptr<const StoredColumn> validity;

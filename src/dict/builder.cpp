@@ -79,7 +79,8 @@ class Parts {
     if (!file_.valid()) {
       folder_->remove_tree(kSpillName);
       file_ = os::File::create_at(*folder_, kSpillName);
-      // Removed at once, so that the file exists only while it is open, and no crash leaves it.
+      // Removed at once, so that the file exists only while it is open. A crash between the two
+      // calls leaves the file; the next spill removes it.
       folder_->remove_file(kSpillName);
     }
     for (Part& part : parts_) {
@@ -168,7 +169,8 @@ class Build {
   std::uint64_t num_dead() const noexcept { return num_dead_; }
 
  private:
-  /// Equal keys have equal hashes, so they are adjacent, with the last row at the end.
+  /// Keeps the last row of each key. Equal keys have equal hashes, so their entries are in one run
+  /// of equal hashes, in the order of their rows.
   void drop_duplicates(std::vector<Entry>& entries) {
     std::size_t kept = 0;
     std::size_t first = 0;  // index of the first kept entry with this hash

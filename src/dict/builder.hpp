@@ -19,15 +19,16 @@ struct DictBuildOptions {
   std::uint64_t room = 0;  ///< reserve slots for this many more keys
   /// Folder for the unnamed spill file of entries that do not fit in memory; null: no spill file.
   os::Directory* spill = nullptr;
-  std::size_t most_in_memory = std::size_t{4} << 20;  ///< keys sorted in memory, 16 bytes each
+  std::size_t most_in_memory = std::size_t{4} << 20;  ///< entries held, 16 bytes each
   Monitor* monitor = nullptr;
 };
 
 /// Builds the index of `keys`. Among rows with the same key, the last is the key's row and the
-/// others are superseded. Memory is bounded: hashes are sorted partition by partition, so that the
-/// index is written sequentially. Returns the number of superseded rows. Throws
-/// Error(invalid_argument) with a duplicate key and its rows (DuplicateKeys::error), Error(corrupt)
-/// if the end offsets of keys are invalid.
+/// others are superseded. With a spill file, memory is bounded: hashes are sorted partition by
+/// partition, so that the index is written sequentially. Returns the number of superseded rows.
+/// Throws Error(invalid_argument) with a duplicate key and its rows (DuplicateKeys::error),
+/// Error(corrupt) if the end offsets of keys are invalid, Error(unsupported) if too many hashes are
+/// equal.
 std::uint64_t build_dict_index(const StoredKeys& keys, const DictBuildOptions& options,
                                const DictSink& sink);
 

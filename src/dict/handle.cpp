@@ -61,7 +61,8 @@ DictWriter::DictWriter(Path path, Dataset dataset)
   open_index();
   num_dead_ = index_->num_dead(num_rows_);
   if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
-  // The previous writer crashed, so the index may contain only some of its changes.
+  // The previous writer crashed, or rows were added as to a data set. So the index may lack some
+  // changes.
   drop_checksums();
   is_begun_ = true;
   rebuild(kDictBuiltLoad, 0);
@@ -182,7 +183,7 @@ bool DictWriter::insert(const Change& change) {
   return true;
 }
 
-/// Removes the slots of the first `count` keys.
+/// Removes the slots of the new keys among the first `count` keys.
 void DictWriter::rollback(const Change& change, std::size_t count) {
   // In reverse order, because a search ends at the first bucket with a free slot.
   for (std::size_t i = count; i-- > 0;) {
@@ -276,7 +277,8 @@ void DictWriter::flush() {
 
 void DictWriter::close() {
   if (!is_begun_) return dataset_.close();
-  // Flush the rows first, because slots must only point to durable rows.
+  // Flush rows and slots before the flag is cleared, because without the flag every slot must point
+  // to a durable row.
   flush();
   index_->set_word(DictWord::writer, 0);
   sync_index();
@@ -438,7 +440,8 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 
 /// The object that prefetches pages; null if everything is cached, or if the last prefetches were
 /// futile. Checking whether everything is cached takes longer than the lookup of a batch, so it is
-/// done only for a new state, and from time to time while lookups are slow or a page was missing.
+/// done only for a new state, and again at most once per second: if a lookup is slow although
+/// everything was cached, or fast although a page was missing.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
@@ -454,7 +457,8 @@ std::shared_ptr<DictPaging> DictHandle::paging() {
   return nullptr;
 }
 
-/// Doubles the pause after each futile prefetch, until a lookup is slow.
+/// Doubles the pause after each futile prefetch, up to 64 lookups, until a prefetch finds a missing
+/// page or a lookup is slow.
 void DictHandle::note_prefetch(bool was_missing) {
   constexpr unsigned kMaxDoublings = 6;
   const Lock lock(mutex_);

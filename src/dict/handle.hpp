@@ -33,7 +33,7 @@ namespace tenfold {
 class DictWriter {
  public:
   /// Locks the dictionary against other writers, and repairs the index after a crash of a writer.
-  /// `dataset` was opened with Mode::write_through.
+  /// `dataset` must be opened with Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
@@ -132,14 +132,15 @@ class DictHandle {
   void begin_writing();
   void flush();
   void close();
-  /// Closes the folder while `replace` writes another dictionary to its path. Throws if rows were
-  /// added after `source` was read.
+  /// Closes the folder while `replace` writes another dictionary, made from `source`, to its path.
+  /// `replace` must throw if rows were added after `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
   using Lock = std::lock_guard<std::mutex>;
 
-  /// Calls `find` to look up the rows of keys, until it returns a state that contains all of them.
+  /// Looks up the rows of keys with `find`, in newer states until one contains all of them. Returns
+  /// the state to which `rows` belongs.
   template <class Find>
   std::shared_ptr<const DictState> find_in_newest(const DictKeys& keys,
                                                   std::span<std::int64_t> rows, const Find& find);
@@ -214,8 +215,8 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
   }
 }
 
-/// Looking up a single key takes less time than reading a clock. So only every 64th lookup is
-/// timed, except while some page is not cached, when every lookup is.
+/// Timing a lookup takes about as long as looking up a single key in memory. So only every 64th
+/// lookup is timed, except while some page is not cached, when every lookup is.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

@@ -19,8 +19,8 @@
 
 namespace tenfold {
 
-/// The index of a MappedDict: an unbatched int64 tensor [num_buckets + 1, 8]. A lookup nearly
-/// always reads one cache line.
+/// The index of a MappedDict: an unbatched int64 tensor [num_buckets + 1, 8]. Most lookups read one
+/// cache line of it.
 ///
 /// Each row of the tensor is a bucket of eight slots. A slot is 0 (free), or has row + 1 in the low
 /// 40 bits and 24 bits of the key's hash above them. The home bucket of a key is the high half of
@@ -34,7 +34,8 @@ namespace tenfold {
 /// committed yet: readers ignore them, and always compare the stored key itself.
 inline constexpr std::size_t kDictSlots = 8;
 inline constexpr std::size_t kDictBucketBytes = kDictSlots * sizeof(std::uint64_t);
-/// Maximum distance of a key from its home bucket.
+/// Number of buckets after the home buckets. Every key is less than this many buckets from its
+/// home bucket.
 inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
 inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
@@ -159,7 +160,7 @@ class DictIndex {
 
   /// The position of a search for a key; it starts in the home bucket.
   struct Cursor {
-    std::uint64_t fingerprint;  ///< in the bit positions that slots use
+    std::uint64_t fingerprint;  ///< the low 24 bits of the hash
     std::uint64_t bucket;
     std::uint64_t last;     ///< the last bucket to search
     std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be tried
@@ -197,7 +198,7 @@ class DictIndex {
       if (row != 0) return row - 1;
     }
   }
-  /// The position of the slot that next() returned last.
+  /// The position of a slot in the cursor's bucket.
   static std::uint64_t position(const Cursor& cursor, std::uint64_t slot_in_bucket) noexcept {
     return cursor.bucket * kDictSlots + slot_in_bucket;
   }
@@ -215,9 +216,9 @@ class DictIndex {
   void set_word(DictWord which, std::uint64_t value) noexcept {
     store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
   }
-  /// A free slot for a key with that hash; empty if the index is too full there.
+  /// The position of a free slot for a key with that hash; empty if the index is too full there.
   std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
-  /// The slot of a key with that hash and row; empty if there is none.
+  /// The position of the slot with that hash and row; empty if there is none.
   std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;
 
  private:

@@ -121,7 +121,8 @@ class Search {
       if (*row < static_cast<std::uint64_t>(stored_.num_rows)) {
         return static_cast<std::int64_t>(*row);
       }
-      // A key has one slot. In a damaged index, any number of slots may match.
+      // A key has one slot. In a damaged index any number of slots may match, so the list is
+      // limited.
       const bool is_likely = newer_.size() < 2 * rows_.size() + kDictSlots;
       if (is_likely) newer_.push_back({i, static_cast<std::int64_t>(*row)});
     }

@@ -14,7 +14,7 @@ namespace {
 /// sample such a page.
 constexpr std::int64_t kSampledPages = 64;
 constexpr std::int64_t kPageBytes = 4096;
-/// Parts of fewer bytes are not prefetched, because the first lookups read them in less time.
+/// Parts of fewer bytes are not sampled, because the first lookups read them in little time.
 constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
 /// The number of ranges of a batch that are sampled to check whether prefetching is necessary.

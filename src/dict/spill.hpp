@@ -14,8 +14,8 @@
 namespace tenfold {
 
 /// Buffers keys and values for a dictionary, because its builder needs all of them in one step.
-/// They are added in batches. Small buffers stay in memory, large ones are written to unnamed spill
-/// files.
+/// They are added in batches. Small buffers and the end offsets of keys stay in memory, large
+/// buffers are written to unnamed spill files.
 ///
 /// Thread safety: none; one thread at a time.
 class DictSpill {

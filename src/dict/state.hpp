@@ -57,12 +57,13 @@ struct DictState {
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
 
-/// Throws Error(invalid_argument) if the tree is not a dictionary, Error(corrupt) if its index does
-/// not match.
+/// Throws Error(invalid_argument) if the tree is not a dictionary, Error(corrupt) if its index or
+/// schema is invalid. Does not check that the index covers the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
-/// False if the index does not cover exactly the rows of `state`: it was replaced, it was open for
-/// writing when the system crashed, or rows were added as to a plain data set.
+/// False if the index does not cover exactly the rows of `state`: a writer has added rows or
+/// replaced the index, the index was open for writing when the system crashed, or rows were added
+/// as to a plain data set.
 bool is_trusted(const DictState& state);
 /// Rebuilds the index in memory, with a warning.
 void make_index_in_memory(DictState& state);
@@ -107,8 +108,9 @@ DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<s
 void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys& keys,
                 std::span<std::int64_t> rows);
 
-/// Checks that a lookup of every key finds its last row, and that every slot points to an existing
-/// row. Reads all keys.
+/// Checks that a lookup of every key finds its last row, and that the index has one slot for each
+/// key and the right number of keys. Reads all keys. While a writer is active, differences that its
+/// changes explain are not reported.
 std::vector<Problem> check_dict(const DictState& state);
 
 /// The values of rows; zeros or empty values where a row is -1.

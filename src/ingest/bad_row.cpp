@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// The greatest size of BadRow::text.
+/// The greatest number of bytes of a row that BadRow::text shows.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
 }  // namespace

@@ -18,7 +18,7 @@ struct NumberText {
   const char* begin = nullptr;
   const char* end = nullptr;      ///< one past its last character
   std::uint64_t digits = 0;       ///< its digits as one integer, if there are at most 19
-  std::int32_t num_digits = 0;    ///< number of digits without leading zeros
+  std::int32_t num_digits = 0;    ///< number of digits; above 19, without leading zeros
   std::int32_t num_fraction = 0;  ///< number of digits after the decimal point
   std::int32_t exponent = 0;      ///< as written, clamped to +-99999
   bool negative = false;
@@ -44,7 +44,7 @@ using base::is_digit;
 
 /// Combines eight digits to a number. Each byte of `values` is a digit, the lowest byte the first.
 inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
-  // Combines pairs, then groups of four, then all eight, with one multiplication per step.
+  // Combines pairs with one multiplication, then all four pairs with two.
   values = values * 10 + (values >> 8);
   constexpr std::uint64_t kMask = 0x000000FF000000FF;
   constexpr std::uint64_t kFirst = 100 + (std::uint64_t{1'000'000} << 32);

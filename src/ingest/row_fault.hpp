@@ -9,7 +9,7 @@ namespace tenfold {
 enum class Outcome : std::uint8_t {
   kept,
   promote,    ///< the plan is too narrow: a column needs another type, or is missing
-  mismatch,   ///< no column of any plan could hold this value
+  mismatch,   ///< a value does not fit its column, and no other plan will be tried
   malformed,  ///< not a valid record of the format
 };
 

@@ -40,7 +40,7 @@ inline ScalarKinds kinds_of(std::int64_t value) noexcept {
   return kinds;
 }
 
-/// The kinds of an integer in a uint64 column, which may be small.
+/// The kinds of an integer from a uint64 column: kBig even if the integer is small.
 ScalarKinds kinds_of(std::uint64_t value) noexcept;
 ScalarKinds kinds_of(const NumberText& number) noexcept;
 

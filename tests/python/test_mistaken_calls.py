@@ -299,7 +299,7 @@ ROWS: dict[str, Case] = {
     "a checkpoint as rows": (
         lambda: Dataset("ckpt"),
         ValueError,
-        "all columns of a data set have as many rows",
+        "all columns of a data set have the same number of rows",
     ),
     "text as rows": (
         lambda: Dataset("rows.csv"),
@@ -419,7 +419,7 @@ ROWS: dict[str, Case] = {
     ),
 }
 OTHERS: dict[str, Case] = {
-    "a dictionary of a checkpoint": (lambda: MappedDict("ckpt"), ValueError, "as many rows"),
+    "a dictionary of a checkpoint": (lambda: MappedDict("ckpt"), ValueError, "same number of rows"),
     "a dictionary of rows": (
         lambda: MappedDict("rows"),
         ValueError,

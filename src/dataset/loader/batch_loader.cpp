@@ -22,7 +22,7 @@ Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 /// The last epoch. Each pass increments the epoch, which wraps to 0 after this value, so that every
 /// saved state can be loaded.
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
-/// The greatest world size, so that the product of rows and ranks cannot overflow.
+/// The greatest world size, so that the product of two ranks cannot overflow.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
 
 void check(const BatchLoaderOptions& options) {

@@ -147,7 +147,7 @@ void BatchStream::work() {
     if (stop_) return;
     const std::int64_t batch = claimed_++;
     lock.unlock();
-    // A fork must not happen while a batch is being delivered.
+    // A fork must not happen while this thread makes a batch and stores it in its slot.
     const os::NoFork no_fork;
     lock.lock();
     Slot made;

@@ -19,8 +19,8 @@
 
 namespace tenfold {
 
-/// One pass through an epoch. Threads of the stream make some batches in advance. A caller that is
-/// faster than these threads makes its batch itself instead of waiting.
+/// One pass through an epoch. Threads of the stream make some batches in advance. If none of them
+/// has begun the next batch, the caller makes it itself instead of waiting.
 class BatchStream {
  public:
   BatchStream(Dataset dataset, const BatchLoaderOptions& options, EpochOrder order,
@@ -64,7 +64,7 @@ class BatchStream {
   /// The rows of this rank in that batch, numbered across all parts.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
-  /// Prefetches pages of the batches after the one that is made next.
+  /// Prefetches pages of `batch`, which is made next, and of some batches after it.
   void prefetch_ahead(std::int64_t batch, Lock& lock);
   void work();
   Batch take(std::int64_t batch, Lock& lock);

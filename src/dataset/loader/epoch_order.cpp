@@ -7,7 +7,7 @@
 namespace tenfold {
 namespace {
 
-/// Added to the seed, so that rows in a window are shuffled independently of the blocks.
+/// XORed with the seed, so that rows in a window are shuffled independently of the blocks.
 constexpr std::uint64_t kWindowSalt = 0xA0761D6478BD642F;
 
 }  // namespace

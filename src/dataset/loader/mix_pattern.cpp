@@ -64,7 +64,7 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
     if (!(weight >= 0) || !std::isfinite(weight)) {
       throw base::invalid_argument()
           .part("mix: weights")
-          .expected("numbers of 0 or more")
+          .expected("finite numbers of 0 or more")
           .found(std::to_string(weight));
     }
     sum += weight;

@@ -19,25 +19,25 @@ namespace tenfold {
 /// Prefetches the pages of coming batches before they are gathered, all pages of a batch at once,
 /// because a reader with one outstanding request gets a fifth as many pages per second. Prefetching
 /// a cached page takes a hundredth of the time of waiting for a missing one, so rows are prefetched
-/// only while enough of their pages are missing. Samples decide that. If the first samples find no
-/// missing page, the major page faults of some batches decide. So for cached data only the samples
-/// at each start take time.
+/// only while enough of their pages are missing. Samples decide that, and, while prefetching is
+/// off, also the major page faults of some batches. So for cached data only the samples at each
+/// start take time.
 ///
 /// Uses madvise; on network file systems, threads of the library read the pages. The environment
 /// variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
 ///
 /// The location of ragged rows is only known from their end offsets, so prefetching has stages. The
-/// first prefetches data at known locations, the second the ranges of end offsets, the third the
-/// bytes of lists of strings. Each stage reads the offsets that the previous stage prefetched some
-/// batches earlier.
+/// first prefetches data at known locations, the second the elements between end offsets, the third
+/// the bytes of lists of strings. Each stage reads the offsets that the previous stage prefetched
+/// some batches earlier.
 ///
 /// Thread safety: prefetch() may be called from many threads, sample_more() from one at a time.
 class Residency {
  public:
   static constexpr int kMaxStages = 3;
 
-  /// `random`: rows are accessed in random order, so readahead is disabled. Throws
-  /// Error(invalid_argument) for an unknown TENFOLD_RESIDENCY.
+  /// `random`: rows are accessed in random order, so readahead is disabled while pages are
+  /// prefetched. Throws Error(invalid_argument) for an unknown TENFOLD_RESIDENCY.
   Residency(const DatasetState& state, bool random);
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
@@ -105,9 +105,10 @@ class Residency {
   std::optional<Strategy> forced_;
   Strategy strategy_ = Strategy::willneed;
   std::optional<os::PageReader> reader_;
-  std::atomic<bool> was_needed_{false};  ///< the members above do not change after this is true
+  /// After this is true, the members above do not change, except num_sampled_.
+  std::atomic<bool> was_needed_{false};
   std::atomic<bool> needed_{false};
-  std::mutex mutex_;                          ///< locked while these members are changed
+  std::mutex mutex_;                          ///< locked while prefetching is started or stopped
   std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
   std::atomic<std::int64_t> num_samples_{0};  ///< samples of reconsider() since its last decision
   std::atomic<std::int64_t> num_missing_{0};  ///< missing pages among these

@@ -67,7 +67,8 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
   }
   first_rows_.push_back(0);
   for (std::size_t i = 0; i < num_parts(); ++i) {
-    // The manifest does not count rows that were appended to an open part after it was written.
+    // The manifest does not count rows that were appended to an open part after the manifest was
+    // written.
     if (manifest_.parts[i].is_open) {
       const std::int64_t rows = num_rows_of(open_tree(i));
       if (rows < manifest_.parts[i].num_rows) {

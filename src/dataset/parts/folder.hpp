@@ -61,10 +61,11 @@ struct PartTree {
 /// are needed, and closed again. Each component of their paths is opened separately, so that no
 /// link is followed.
 ///
-/// Thread safety: all const members may be called from any thread.
+/// Thread safety: all members may be called from any thread.
 class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {
  public:
-  /// Reads the manifest. Throws what read_parts_manifest() and Schema::from_value() do.
+  /// Reads the manifest, and checks the parts that are large or marked as open. Throws what
+  /// read_parts_manifest() and Schema::from_value() do, or Error(corrupt) for such a part.
   static std::shared_ptr<PartsFolder> open(os::Directory folder, const Path& path);
   /// The folder of a tree that open_parts() returned; null for other trees.
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
@@ -74,7 +75,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   const Schema& schema() const noexcept { return schema_; }
   std::size_t num_parts() const noexcept { return manifest_.parts.size(); }
   std::int64_t num_rows() const noexcept { return first_rows_.back(); }
-  /// The first row of each part, and the number of all rows.
+  /// The first row of each part, followed by the number of all rows.
   const std::vector<std::int64_t>& first_rows() const noexcept { return first_rows_; }
   const os::Directory& directory() const noexcept { return folder_; }
   /// "ds/part-0"
@@ -86,7 +87,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   std::shared_ptr<const Table> open(std::size_t number) override;
   /// The tree of a part, which has as many rows as in the manifest (more if the part is open).
   std::shared_ptr<const PartTree> tree_of(std::size_t number) const;
-  /// Adds the parts to a state without parts.
+  /// Sets schema, order and parts of a state without parts. Omits parts without rows.
   void add_to(DatasetState& state);
 
  private:
@@ -113,7 +114,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 /// component is missing. Throws Error(corrupt) if a component is a link or a file.
 os::Directory open_part_folder(const os::Directory& folder, std::string_view part_path);
 
-/// Throws Error(corrupt) unless the tree at `display` has the columns of `schema`, in their order.
+/// Throws Error(corrupt), naming `display`, unless the schema `found` has the columns of `schema`,
+/// in their order.
 void require_columns(const Schema& schema, const Schema& found, const std::string& display);
 
 }  // namespace tenfold

@@ -24,8 +24,8 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// The lease of the process that may change the parts. The name is one for which is_leftover() is
-/// true, so that a lease that remained after a crash is removed when the folder is replaced.
+/// The name of the lease of the process that may change the parts. is_leftover() is true for this
+/// name, so that a lease that remained after a crash is removed when the folder is replaced.
 constexpr const char* kLeaseName = ".parts.tenfold-lease";
 
 os::Directory require_part_folder(const os::Directory& folder, const std::string& part_path) {

@@ -16,7 +16,8 @@ namespace tenfold {
 /// XXH3 of the `%checksums` of a part; nothing if it has none.
 std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
 
-/// The lease of the process that changes `%parts.json`. Throws Error(io) (EBUSY) naming its holder.
+/// Acquires the lease for changing `%parts.json`. Throws Error(io) (EBUSY) naming the holder if
+/// another process has it.
 os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
 /// Completes a part whose writer did not close it, so that meta.json counts all of its rows. Throws
@@ -24,7 +25,8 @@ os::Lease lease_parts(const os::Directory& folder, const Path& path);
 void seal_part(const Path& path);
 
 /// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
-/// rows and file sizes. No process may be appending to it. Throws Error(corrupt).
+/// rows and file sizes. Seals the part if its writer did not close it. Throws Error(corrupt) if a
+/// check fails, Error(io) (EBUSY) if another process is appending.
 detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
                                          const std::string& part_path, const Schema& schema);
 

@@ -223,7 +223,7 @@ class TypeParser {
         (!is_record && schema.n_children != expected)) {
       throw corrupt()
           .part("format ", base::quote(type.format), ": children")
-          .expected((is_record ? "some" : std::to_string(expected)))
+          .expected((is_record ? "0 to " + std::to_string(kMaxChildren) : std::to_string(expected)))
           .found(schema.n_children);
     }
     if (schema.n_children > 0 && schema.children == nullptr) {

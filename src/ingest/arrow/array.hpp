@@ -38,10 +38,10 @@ struct ArrowType {
   std::string format;
   DType stored = DType::float64;  ///< kind number: dtype in Arrow's buffer
   DType dtype = DType::float64;   ///< kind number: dtype of our column; int64 for dates and times
-  std::string unit;               ///< unit of dates, times and durations: "days", "s", "ms", "us",
-                                  ///< "ns"
-  bool is_binary = false;         ///< kind text: bytes instead of UTF-8
-  bool is_large = false;          ///< kinds text and list: 64-bit offsets
+  std::string unit;               ///< unit of dates, times, durations and intervals: "months",
+                                  ///< "days", "s", "ms", "us", "ns"
+  bool is_binary = false;         ///< kinds of text and bytes: bytes instead of UTF-8
+  bool is_large = false;          ///< kinds text, list, list_view: 64-bit offsets
   std::int64_t width = 0;
   std::int32_t scale = 0;
   std::vector<ArrowType> children;

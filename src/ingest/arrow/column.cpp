@@ -92,8 +92,8 @@ class RowsReader {
 
   // --- numbers ---
 
-  /// Copies all numbers, converted to the column's dtype. Nulls become zeros, or whatever the
-  /// buffer contains there.
+  /// Copies all numbers, converted to the column's dtype. Nulls get unspecified values, which the
+  /// caller replaces.
   void copy_numbers(const ArrowSlice& numbers, std::byte* into) const {
     const ArrowType& type = *numbers.type;
     const DType dtype = column_.dtype;
@@ -185,7 +185,7 @@ class RowsReader {
   }
 
   /// Flattens nested fixed-size lists of these rows: `flat` becomes their innermost numbers.
-  /// Returns an error message if a list inside another one is null.
+  /// Returns an error message if a list inside another one is null, else "".
   std::string flatten(ArrowSlice lists, ArrowSlice& flat) const {
     bool outermost = true;
     while (lists.type->kind == ArrowKind::fixed_list) {
@@ -222,7 +222,7 @@ class RowsReader {
 
   // --- ragged rows ---
 
-  /// Calls `add` for each row, which appends the row's items or returns an error message.
+  /// Calls `add` for the items of each row. `add` appends them and returns "", or an error message.
   void read_lists(const std::function<std::string(const ArrowSlice&)>& add) {
     if (!column_.is_text() && !is_nested_ && read_lists_in_place()) return;
     auto& ends = owned().ends;
@@ -245,7 +245,8 @@ class RowsReader {
     }
   }
 
-  /// If lists are contiguous and without nulls, uses their numbers without a copy.
+  /// If lists are contiguous, without nulls and of the column's dtype, uses their numbers without a
+  /// copy. Otherwise returns false.
   bool read_lists_in_place() {
     if (rows_.type->kind != ArrowKind::list || !owned_valid().empty() || rows_.size == 0) {
       return false;

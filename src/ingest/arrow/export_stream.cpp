@@ -17,14 +17,15 @@
 namespace tenfold {
 namespace {
 
-/// The offsets of rows [begin, end), starting at 0, and the range [first, last) of their elements,
-/// which must be within `limit`.
+/// The offsets of some rows, starting at 0, and the range [first, last) of their elements.
 struct Span {
   std::vector<std::int64_t> offsets;
   std::int64_t first = 0;
   std::int64_t last = 0;
 };
 
+/// The span of rows [begin, end). Throws Error(corrupt) unless its end offsets are nondecreasing
+/// and at most `limit`.
 Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int64_t limit,
              const Column& column) {
   const std::span<const std::int64_t> all = ends.span<std::int64_t>();
@@ -178,11 +179,12 @@ class Exporter {
   }
 
   std::shared_ptr<const DatasetState> state_;
-  std::shared_ptr<const DatasetState> gathered_state_;  ///< null if rows are consecutive
+  std::shared_ptr<const DatasetState> gathered_state_;  ///< null if first_ is set
   std::vector<std::size_t> validity_of_;
   ArrowExportOptions options_;
   std::vector<ArrowField> fields_;
-  std::optional<std::int64_t> first_;  ///< the row at position 0, if rows are consecutive
+  /// The row at position 0, if the arrays can point into the data set; otherwise rows are gathered.
+  std::optional<std::int64_t> first_;
   std::int64_t size_;
   std::int64_t position_ = 0;
 };

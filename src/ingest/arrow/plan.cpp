@@ -56,8 +56,7 @@ std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& number
   return shape;
 }
 
-/// The innermost type of nested lists of numbers, if at least one list level has no fixed size;
-/// otherwise null.
+/// The innermost type of nested lists of numbers; null for other types.
 const ArrowType* nested_numbers(const ArrowType& type) {
   const ArrowType* inner = &type;
   while (inner->is_list() && !inner->dictionary) inner = inner->children.data();

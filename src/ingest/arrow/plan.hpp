@@ -15,13 +15,14 @@ namespace tenfold {
 ///   Arrow                                    column
 ///   numbers, booleans                        numbers
 ///   dates, times, timestamps, durations      int64 with a unit
+///   intervals of months                      int64 with a unit
 ///   text, decimals                           string
 ///   binary of any width                      bytes
 ///   dictionary                               as its values
 ///   null                                     float64, nullable
 ///   fixed_size_list of numbers (nested, too) rows of that shape
 ///   list of numbers or of such lists         ragged
-///   list of text, binary, decimals           ragged strings
+///   list of text, binary, decimals           ragged strings or bytes
 ///   list of lists of numbers                 ragged, as long as the inner lists are of one shape
 ///   any other list, map                      string: JSON
 ///   struct                                   a nested record

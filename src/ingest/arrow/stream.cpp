@@ -219,7 +219,7 @@ class ArrowIngest {
       throw base::invalid_argument(options_.where)
           .problem("bad rows can be omitted only if all columns are read again")
           .expected("the streams twice, or a single stream")
-          .found(streams_.size());
+          .found(streams_.size(), " streams once");
     }
     std::optional<std::size_t> first;
     for (std::size_t k = 0; k < streams_.size(); ++k) {

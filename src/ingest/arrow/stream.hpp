@@ -29,7 +29,8 @@ struct ArrowIngestOptions {
 /// reports the resulting schema. A column becomes nullable with its first null. Releases the
 /// stream. Throws Error(corrupt) if the stream violates the interface, as far as that can be
 /// checked, Error(io) with the producer's message if the producer fails, Error(unsupported) for
-/// types that no column can store, Error(invalid_argument) for a row that does not fit the schema.
+/// types that no column can store, Error(invalid_argument) for a row that does not fit the schema
+/// if on_error is `raise`.
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);
 

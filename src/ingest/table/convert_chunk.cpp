@@ -195,7 +195,7 @@ class Converter {
   const std::byte* number(std::int64_t i) const {
     return chunk_.values.data() + static_cast<std::size_t>(i) * itemsize(from_.dtype);
   }
-  /// The origin of the next element, which it counts.
+  /// Returns the origin of the next element, and advances the position.
   Origins::Kind origin() const {
     return origins_ == nullptr ? Origins::Kind::same : origins_->at((*position_)++);
   }
@@ -233,7 +233,8 @@ class Converter {
       cast_elements(from_.dtype, chunk_.values.data(), to_.dtype, cast.data(), count);
       return cast;
     }
-    // NaN represents null in floats; integers have no such value.
+    // NaN represents null in floats. It is replaced by 0 for the cast, because integers have no
+    // such value.
     GrowingBytes values;
     values.append(chunk_.values);
     const std::size_t size = itemsize(from_.dtype);

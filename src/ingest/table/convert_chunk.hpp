@@ -54,8 +54,8 @@ std::string number_text(DType dtype, const std::byte* element,
 ///   rows that are all null to anything
 ///
 /// `origins`: the origins of the elements of `from`. `position`: the index in `origins` of the
-/// chunk's first element, which is advanced past the last one; elements of a null list are not
-/// counted. Throws Error(invalid_argument) for any other promotion.
+/// chunk's first element, which is advanced past the last one if origins are needed; elements of a
+/// null list are not counted. Throws Error(invalid_argument) for any other promotion.
 ColumnBuilder convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                             const Origins* origins = nullptr, std::int64_t* position = nullptr);
 

@@ -79,7 +79,7 @@ std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
   }
 }
 
-/// Index of the first element for which `fits(double)` is false.
+/// Index of the first element for which `fits(double)` is false; `count` if there is none.
 template <class Fits>
 std::int64_t float_not_fitting(DType from, const std::byte* elements, std::int64_t count,
                                const Fits& fits) {

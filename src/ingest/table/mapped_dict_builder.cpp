@@ -64,7 +64,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
   return Schema(std::move(columns));
 }
 
-/// Memory for the `ends` and `valid` of a chunk that is made from a batch.
+/// Owns the memory to which a chunk made from a batch points.
 struct ChunkMemory {
   Tensor values;
   Tensor valid;
@@ -217,7 +217,7 @@ void MappedDictBuilder::commit() { state_->table.commit(); }
 
 namespace {
 
-/// The columns of a data set without its key.
+/// The keys of a data set, and its other columns.
 struct Source {
   Dataset keys;
   Dataset values;

@@ -38,8 +38,8 @@ class PartFile {
   /// Writes the buffer and the last checksum. Nothing can be appended afterwards. Closes the file,
   /// unless sync() follows.
   void finish();
-  /// After finish(): makes the file durable (fdatasync) and closes it. Uses the descriptor that
-  /// wrote, which reports write errors since then.
+  /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,
+  /// uses the descriptor that wrote, which reports write errors since then.
   void sync();
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }

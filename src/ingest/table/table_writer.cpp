@@ -39,7 +39,7 @@ namespace {
 /// Creates the file of a part; `unbatched` parts are in a separate folder.
 using MakePart = std::function<std::unique_ptr<PartFile>(bool unbatched)>;
 
-/// The files of one column, appended row by row.
+/// The files of one column, to which rows are appended chunk by chunk.
 class ColumnWriter {
  public:
   ColumnWriter(Column column, const MakePart& make_part);
@@ -686,8 +686,8 @@ void TableWriter::State::require_equal_rows() const {
   }
 }
 
-/// Finishes all files: renames them to their names in the tree, or removes those that are not in
-/// it.
+/// Finishes all files, and removes empty ones, because a tensor without bytes has no file.
+/// write_texts() gives the others their names in the tree.
 void TableWriter::State::finish_files() {
   for (const ColumnWriter& writer : writers) {
     for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
@@ -702,6 +702,8 @@ void TableWriter::State::finish_files() {
   for (auto& [name, text] : texts) text->finish();
 }
 
+/// Writes the files of metadata and `%checksums`, and renames the files of leaves to their names in
+/// the tree.
 void TableWriter::State::write_texts(const Plan& plan, std::vector<formats::ChecksumLine>& lines) {
   const auto write = [&](os::Directory& folder, const std::string& name, const std::string& path,
                          const std::string& text) {

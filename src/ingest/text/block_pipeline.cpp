@@ -47,7 +47,7 @@ class Pipeline {
   void rethrow() const {
     if (failure_) std::rethrow_exception(failure_);
   }
-  /// Called between the blocks of the calling thread, and while it waits.
+  /// Polls the progress in the calling thread: after each of its deliveries, and while it waits.
   void poll() {
     if (std::this_thread::get_id() != caller_) return;
     try {

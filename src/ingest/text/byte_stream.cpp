@@ -107,7 +107,7 @@ class ZipEntryStream final : public ByteStream {
     if (done_ > entry_.size_bytes ||
         (at_end && (done_ != entry_.size_bytes || crc32_ != entry_.crc32))) {
       throw base::corrupt(where())
-          .expected(entry_.size_bytes, " bytes of its CRC-32")
+          .expected(entry_.size_bytes, " bytes with the CRC-32 in the archive's directory")
           .found("other bytes")
           .remedy("the archive is damaged");
     }

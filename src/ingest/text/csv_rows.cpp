@@ -148,7 +148,8 @@ bool CsvRows::fields(const char* begin, const char* end) {
   return absent_.empty() || set_null(rows_.column(absent_.front()));
 }
 
-/// True if the record has as many fields as the header.
+/// True if all fields of the record are well-formed and there are as many as in the header. Sets
+/// the fault otherwise.
 bool CsvRows::is_well_formed(const char* begin, const char* end) {
   std::size_t count = 0;
   for (const char* at = begin; at != nullptr; ++count) {

@@ -32,7 +32,7 @@ class CsvRows {
   CsvRows(const RowPlan& plan, RowBuilder& rows) : plan_(plan), rows_(rows) {}
 
   /// Continues with the records of `file`. Columns that are missing in the header of the file are
-  /// null in its rows.
+  /// null in its rows. If such a column must not be null, all rows of the file are rejected.
   void begin_file(const TextFile& file);
   /// Like JsonRows::add().
   Outcome add(const char* begin, const char* end);
@@ -54,7 +54,7 @@ class CsvRows {
   char delimiter_ = ',';
   NaValues na_values_;
   std::vector<std::size_t> targets_;  ///< target of each field
-  std::vector<std::size_t> absent_;   ///< targets without a field
+  std::vector<std::size_t> absent_;   ///< required targets without a field
   std::string new_column_;            ///< name of a column that requires another plan
   std::vector<bool> seen_;
   std::vector<std::string> ignored_;

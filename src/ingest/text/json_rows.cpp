@@ -126,7 +126,7 @@ bool JsonRows::plain_number(TextColumn& column) {
 }
 
 /// Consumes the next key and returns its field, which is usually the one after the last. Returns
-/// null if the plan has no such field; the value is then skipped.
+/// null if the plan has no such field, whose value is then skipped, or if the record is rejected.
 const Field* JsonRows::find(const Field& field, std::size_t& next) {
   if (next < field.fields.size()) {
     const Field& expected = field.fields[next];

@@ -60,7 +60,7 @@ class JsonRows {
   const RowPlan& plan_;
   RowBuilder& rows_;
   JsonText text_{nullptr, nullptr, true};
-  std::uint64_t row_ = 0;            ///< starts at 1; unknown names have the mark of an earlier row
+  std::uint64_t row_ = 0;            ///< starts at 1, because the mark 0 means no row
   std::vector<std::uint64_t> seen_;  ///< by Field::number: the last row that had the field
   /// By Field::number of a record: its names that are not in the plan, and the last row that had
   /// each name.

@@ -9,12 +9,12 @@
 
 namespace tenfold {
 
-/// Reads consecutive JSON values from a text, accepting what Python's json accepts (including NaN,
-/// Infinity and -Infinity), and reports errors without throwing. Lone surrogates are errors,
-/// because UTF-8 cannot encode them.
+/// Reads consecutive JSON values from a text, and reports errors without throwing. Accepts what
+/// Python's json accepts (including NaN, Infinity and -Infinity), except duplicate keys in skipped
+/// objects, and lone surrogates, which UTF-8 cannot encode.
 ///
 /// The text must be followed by a character that cannot continue a token (',', ']', a line feed or
-/// NUL), and kSlackBytes more must be readable.
+/// NUL), and kSlackBytes must be readable after the text.
 class JsonText {
  public:
   static constexpr std::size_t kSlackBytes = 64;
@@ -61,7 +61,8 @@ class JsonText {
   /// Skips a value of any kind. An object with duplicate keys is an error.
   bool skip_value(std::size_t depth = 0);
 
-  /// Records an error at the current position, where `expected` should be. Returns false.
+  /// Records an error at the current position, where `expected` should be, unless there was an
+  /// earlier error. Returns false.
   bool fail(const char* expected) noexcept {
     if (fault_ == nullptr) {
       fault_ = expected;
@@ -69,7 +70,7 @@ class JsonText {
     }
     return false;
   }
-  /// "expected a string, found "x at character 7".
+  /// The recorded error: `expected a key in quotes, found "x: 1}" at character 7`.
   std::string fault() const;
 
  private:

@@ -66,7 +66,7 @@ std::string shown(char separator) {
   return separator == '\t' ? "\"\\t\"" : "\"" + std::string(1, separator) + "\"";
 }
 
-/// True for the first line of Excel, `sep=;`.
+/// True for the first line with which Excel names the separator: `sep=;`.
 bool names_separator(std::string_view line) {
   return line.size() == 5 && line.starts_with("sep=") && is_csv_separator(line[4]);
 }
@@ -141,7 +141,7 @@ const char* end_of_csv_record(const char* begin, const char* end, char delimiter
     const char* const quote = find_char(at, limit, '"');
     if (quote == nullptr) return feed == nullptr ? nullptr : feed + 1;
     at = quote + 1;
-    // Inside a field, a quote is an ordinary character.
+    // Inside an unquoted field, a quote is an ordinary character.
     if (quote != begin && quote[-1] != delimiter) continue;
     while (true) {
       at = find_char(at, end, '"');

@@ -45,7 +45,7 @@ struct TextFile {
   NaValues na_values;                ///< CSV
 };
 
-/// Consecutive whole records of one file, followed by a NUL and JsonText::kSlackBytes.
+/// Consecutive whole records of one file, followed by JsonText::kSlackBytes NULs.
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index of the block in all files
@@ -57,7 +57,7 @@ struct Block {
   TextMemory memory;
 };
 
-/// One record, [begin, end), and its line. `*end` is a character that cannot be part of a record.
+/// One record, [begin, end), and its line. `*end` cannot continue the last token of the record.
 struct Record {
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -71,7 +71,7 @@ class RecordCursor {
 
   /// Returns false after the last record. Skips blank lines.
   bool next(Record& record);
-  /// Number of lines passed so far; all lines after the last record.
+  /// Number of lines passed so far; after the last record, the number of lines in the block.
   std::uint64_t num_lines() const noexcept { return line_; }
 
  private:
@@ -96,7 +96,7 @@ class BlockReader {
 
   /// Reads the next block into reused memory; returns false after the last one. Throws
   /// Error(corrupt) for a file that is truncated or is not text, Error(invalid_argument) for
-  /// duplicate names in a header.
+  /// duplicate names in a header, and for a header with another separator.
   bool next(Block& block);
 
   /// Number of bytes read from files.
@@ -144,7 +144,7 @@ struct CsvField {
 };
 
 /// Parses the field at `at`, and advances `at` past its delimiter; sets it to null after the last
-/// field. Returns null, or an error message.
+/// field. Returns null, or what was expected, for an error message.
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
 
 /// One past the record that starts at `begin`, including its line end; null if it does not end

@@ -68,7 +68,8 @@ struct RowPlan {
   bool ignores_new_columns = false;
   /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;
-  /// True if the user gave the schema. Then integers are rounded to the dtype of the column.
+  /// True if the user gave the schema. Then integers may be rounded to a float dtype, and floats
+  /// without a fraction are accepted as integers.
   bool is_given = false;
 
   Schema schema() const;

@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Maximum size of the rows of one thread before they are written.
+/// The rows of one thread are written when they are larger than this.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 /// Number of rows between checks of the size.
 constexpr std::int64_t kSizeCheckRows = 64;

@@ -17,14 +17,14 @@ namespace tenfold {
 
 /// The format of a text file, by its name.
 enum class SourceKind : std::uint8_t {
-  lines,  ///< .jsonl, .ndjson
+  lines,  ///< .jsonl, .ndjson, .jsonlines
   json,   ///< .json: lines, or one array
   csv,    ///< .csv
   tsv,    ///< .tsv, .tab
   unknown,
 };
 
-/// Unquoted CSV fields that are null, besides the empty field; may be null.
+/// Unquoted CSV fields that mean null, besides the empty field. A null pointer: no others.
 using NaValues = std::shared_ptr<const std::set<std::string, std::less<>>>;
 
 /// A text source: a file, possibly compressed, or an entry of an archive.

@@ -358,9 +358,9 @@ def test_any_tree_of_equally_long_tensors_is_a_data_set(tmp_path: Path) -> None:
     for name in ("a.safetensors", "folder"):
         data = Dataset(tenfold.save(columns, tmp_path / name, durable=False))
         assert torch.equal(data[[6, 0]]["x"], columns["x"][[6, 0]])
-    with pytest.raises(ValueError, match="as many rows: expected 7, found 6"):
+    with pytest.raises(ValueError, match="same number of rows: expected 7, found 6"):
         Dataset({"x": torch.rand(7), "y": torch.arange(6)})
-    message = r'entry "x.1": .*as many rows: expected 2, found 1; each tensor of a list is a column'
+    message = r'entry "x.1": .*number of rows: expected 2, found 1; each tensor of a list is a col'
     with pytest.raises(ValueError, match=message):
         Dataset({"x": [torch.zeros(2, 3), torch.zeros(1, 2)]})
     with pytest.raises(ValueError, match=r"batch_size.*expected \[N\], found \[\]"):
