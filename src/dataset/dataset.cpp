@@ -23,13 +23,14 @@ namespace {
 Error fail_dataset() { return base::invalid_argument().part("data set"); }
 
 /// Indices of the columns of `from`, in the order of `schema`.
-std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from) {
+std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from,
+                                          std::string_view call) {
   std::vector<std::size_t> indices;
   for (const Column& column : schema.columns()) {
     const Column* found = from.find(column.path);
     if (found == nullptr || !are_compatible(column, *found)) {
       throw fail_dataset()
-          .part("concat: column ", base::quote(column.name()))
+          .part(call, ": column ", base::quote(column.name()))
           .expected(describe(column), " in every part")
           .found((found == nullptr ? "none" : describe(*found)));
     }
@@ -38,7 +39,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   for (const Column& column : from.columns()) {
     if (schema.find(column.path) == nullptr) {
       throw fail_dataset()
-          .part("concat: column ", base::quote(column.name()))
+          .part(call, ": column ", base::quote(column.name()))
           .expected("the column in every part")
           .found("it in some parts only")
           .remedy("select() the columns that all parts have");
@@ -96,16 +97,17 @@ RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
   return rows == 0 ? order : std::make_shared<MovedOrder>(order, rows);
 }
 
-Joined join(std::span<const Dataset> sources) {
+/// `call`: the name of the call, for messages.
+Joined join(std::span<const Dataset> sources, std::string_view call) {
   if (sources.empty()) {
-    throw fail_dataset().part("concat").expected("at least one data set").found("none");
+    throw fail_dataset().part(call).expected("at least one data set").found("none");
   }
   Joined joined;
   joined.state->schema = sources[0].schema();
   joined.state->tree = sources[0].tree();
   std::int64_t first_row = 0;
   for (const Dataset& source : sources) {
-    const auto indices = matching_columns(joined.state->schema, source.schema());
+    const auto indices = matching_columns(joined.state->schema, source.schema(), call);
     const auto state = state_of(source);
     std::vector<DatasetPart> parts = state->parts;
     for (DatasetPart& part : parts) part.first_row += first_row;
@@ -427,7 +429,7 @@ Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
 }
 
 Dataset Dataset::concat(std::span<const Dataset> parts) {
-  Joined joined = join(parts);
+  Joined joined = join(parts, "concat");
   joined.state->order = joined_order(std::move(joined.orders));
   return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
 }
@@ -439,7 +441,7 @@ Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> w
         .expected("a weight for each of ", sources.size(), " data sets")
         .found(std::to_string(weights.size()));
   }
-  Joined joined = join(sources);
+  Joined joined = join(sources, "mix");
   joined.state->order = mixed_order(std::move(joined.orders), mix_pattern(weights));
   return Dataset(std::shared_ptr<const DatasetState>(std::move(joined.state)));
 }

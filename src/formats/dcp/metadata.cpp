@@ -104,7 +104,8 @@ class MetadataReader {
            std::ranges::find(kModules, type.text) != kModules.end();
   }
 
-  /// Returns the value of an attribute, or nullopt if the object does not have it.
+  /// Returns the value of an attribute, or nullopt if the object does not have it. The last of
+  /// several equal keys counts, as in Python.
   std::optional<std::uint32_t> optional_field(std::uint32_t object, std::string_view name) const {
     const auto state = state_of_.find(object);
     if (state == state_of_.end()) return std::nullopt;
@@ -112,11 +113,12 @@ class MetadataReader {
     if (fields.kind != PickleKind::dict) {
       unexpected("state of " + describe(object), "a dict", state->second);
     }
+    std::optional<std::uint32_t> found;
     for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
       const PickleNode key = at(fields.items[i]);
-      if (key.kind == PickleKind::text && key.text == name) return fields.items[i + 1];
+      if (key.kind == PickleKind::text && key.text == name) found = fields.items[i + 1];
     }
-    return std::nullopt;
+    return found;
   }
 
   std::uint32_t field(std::uint32_t object, std::string_view name) const {

@@ -601,10 +601,11 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
   }
   const std::span<const std::uint32_t> fields = pickle_.at(arguments.items[0]).items;
   const auto field = [&](std::string_view name) -> std::optional<std::uint32_t> {
+    std::optional<std::uint32_t> found;  // the last of several equal keys counts, as in Python
     for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
-      if (pickle_.text(fields[i]) == name) return fields[i + 1];
+      if (pickle_.text(fields[i]) == name) found = fields[i + 1];
     }
-    return std::nullopt;
+    return found;
   };
   Slot made = container(arguments.items[0], NodeKind::sparse, [&](Children& to) {
     for (const char* name : {"values", "offsets", "lengths"}) {

@@ -410,7 +410,17 @@ class Checker {
       }
       std::int64_t needed = 0;
       if (type.kind == ArrowKind::record) needed = array.offset + array.length;
-      if (type.kind == ArrowKind::fixed_list) needed = (array.offset + array.length) * type.width;
+      if (type.kind == ArrowKind::fixed_list) {
+        // The product could overflow.
+        const std::int64_t lists = array.offset + array.length;
+        if (lists > 0 && type.width > kMaxLength / lists) {
+          throw corrupt()
+              .part("length")
+              .expected("at most 2^48 items")
+              .found(lists, " lists of ", type.width);
+        }
+        needed = lists * type.width;
+      }
       if (needed > kMaxLength) throw corrupt().part("length").expected("at most 2^48 items");
       check(*array.children[i], type.children[static_cast<std::size_t>(i)], needed);
     }

@@ -243,6 +243,17 @@ TEST(ArrowStream, BatchesWithInvalidCountsOrPointersAreRefused) {
   }
 }
 
+TEST(ArrowStream, FixedListsWhoseNumberOfItemsOverflowsAreRefused) {
+  constexpr std::int64_t kLists = std::int64_t{1} << 48;
+  ArrowNode item("i", "item");
+  item.pointer().buffer(std::vector<std::int32_t>{1}).rows(1);
+  ArrowNode lists("+w:65536", "x");  // 2^64 items
+  lists.pointer().rows(kLists).child(item);
+  ArrowNode root("+s");
+  root.pointer().rows(kLists).child(lists);
+  expect_refused(root, "expected at most 2^48 items, found 281474976710656 lists of 65536");
+}
+
 TEST(ArrowStream, DescendingOrOutOfRangeOffsetsAreRefused) {
   for (const auto& offsets : {std::vector<std::int32_t>{0, 2, 1, 3}, {-1, 0, 1, 2}}) {
     Batch batch;
