@@ -286,8 +286,8 @@ class Builder {
         if (piece.offsets.size() != shape.size() || piece.sizes.size() != shape.size()) {
           throw corrupt()
               .problem("its shards differ in their number of dimensions")
-              .expected(shape.size())
-              .found(piece.offsets.size());
+              .expected(shape.size(), " offsets and sizes")
+              .found(piece.offsets.size(), " offsets and ", piece.sizes.size(), " sizes");
         }
         for (std::size_t d = 0; d < shape.size(); ++d) {
           constexpr std::int64_t kMost = std::int64_t{1} << 62;

@@ -113,7 +113,7 @@ TensorDict open_sharded(const FileHead& head, const OpenRequest& /*request*/) {
       .part("format \"pt\"")
       .problem("this version writes no index of files of torch.save")
       .expected("a name that ends in \".pt\" or \".safetensors.index.json\"")
-      .found("\".bin.index.json\"");
+      .found("the name of such an index");
 }
 
 void check_sharded(const TensorDict&) { refuse_to_write(); }

@@ -175,7 +175,10 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
   const Pickle list(keys, where);
   const PickleNode root = keys.at(keys.root);
   if (root.kind != PickleKind::list) {
-    throw base::corrupt(where).part("storage keys").expected("a list").found("none");
+    throw base::corrupt(where)
+        .part("storage keys")
+        .expected("a list")
+        .found("an object of another type");
   }
   const auto sizes = item_bytes_of(object);
   std::vector<LegacyExtent> extents;
