@@ -164,7 +164,10 @@ Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const s
   const std::int64_t num_rows = shape.empty() ? 0 : shape[0];
   for (const std::int64_t row : rows) {
     if (row < 0 || row >= num_rows) {
-      throw head.corrupt("table").part("row").expected("one of ", num_rows).found(row);
+      throw head.corrupt("table")
+          .part("row")
+          .expected("at least 0 and less than ", num_rows)
+          .found(row);
     }
   }
   Shape made_shape = shape;
