@@ -35,7 +35,7 @@ namespace tenfold {
 ///    "metadata": {"author": "me"}}
 ///
 /// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
-/// "%"; the root is "". Empty members are omitted, and an empty document is not written. A member
+/// "%"; the root is "". Empty members are omitted, and an empty document is not written. A note
 /// that does not match the tree is ignored with a warning: another tool may have changed the tree.
 struct Notes {
   struct NodeNote {
@@ -97,7 +97,7 @@ struct Notes {
 /// Joins the keys as notes do: "model/encoder.weight".
 std::string note_path(const KeyPath& path);
 std::string note_path_child(std::string_view parent, std::string_view key);
-/// Splits a path of the notes into its keys; empty if it is not well formed.
+/// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Collects kinds, value notes, aliases and unbatched leaves of a whole tree, but not leaves,

@@ -17,7 +17,7 @@
 
 namespace tenfold {
 
-/// An entry whose metadata is read at its first access (a sub-folder, an object).
+/// An entry whose metadata is read at its first access (a sub-folder, a pickled object).
 class LazyItem {
  public:
   virtual ~LazyItem() = default;
