@@ -47,8 +47,8 @@ class ChangeObserver {
   virtual void after(const Change& change, std::uint64_t inode) = 0;
   /// Called before an entry called `name` (or a path) is examined or opened.
   virtual void before_read(const std::string& /*name*/) {}
-  /// The errno with which flock, or close() of a written file, shall seem to fail; 0: none. Then
-  /// flock is not called, but close() is.
+  /// The errno with which flock, or close() of a written file, shall seem to fail; 0: none. If
+  /// it is not 0, flock is not called, but close() is.
   virtual int lock_errno() { return 0; }
   virtual int close_errno() { return 0; }
 };

@@ -50,8 +50,8 @@ inline constexpr int kMaxReads = 100;
 
 /// Calls `read`, which opens and reads `path`, and repeats it if a save replaced the entry at the
 /// path during the call. The files of a replaced folder are removed one by one, so a read may be
-/// incomplete even if nothing failed. After kMaxReads calls, throws
-/// the error of the last one, or Error(io) (ESTALE).
+/// incomplete even if nothing failed. After kMaxReads calls, throws the error of the last one, or
+/// Error(io) (ESTALE).
 ///
 /// `read` may be called several times; only its last result is returned.
 template <class Read>
