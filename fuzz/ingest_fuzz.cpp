@@ -1,6 +1,6 @@
-// Arbitrary bytes as JSON lines, one JSON array, and CSV. They are refused with an Error, or split
-// into records, whose types give a plan that every valid record fits. Small blocks must give the
-// same rows as one block, and a stream with the same schema as many rows.
+// Arbitrary bytes as JSON lines, one JSON array, CSV and TSV. They are refused with an Error, or
+// split into records, whose types give a plan that every valid record fits. Small blocks must give
+// the same rows as one block, and a stream with the same schema must read as many records.
 
 #include <algorithm>
 #include <cstddef>
@@ -79,7 +79,8 @@ Rows rows_of(const std::vector<SourceFile>& files, const RowPlan& plan, std::siz
   return rows;
 }
 
-/// Reads records `count` at a time, each group in reverse order.
+/// Streams the records in groups, each in reverse order: the first group is one block, the others
+/// have 3 records. Checks that their total number is as expected.
 void stream(const std::vector<SourceFile>& files, const Schema& schema, const Rows& expected) {
   TextStream stream(files, schema);
   std::int64_t num_records = 0;

@@ -1,7 +1,8 @@
 // Arbitrary bytes as the parts of a dictionary. A lookup must return the row of the requested key,
 // no row, or an Error. The input begins with the schema, which ends at the first 0xFF, because JSON
-// never contains this byte. The next byte gives the type of the keys and the number of rows. The
-// rest is index, end offsets and keys.
+// never contains this byte. The next byte gives the number of rows, whether the index gets a valid
+// header, and the type of the keys. The rest is the index, the end offsets of string keys, and the
+// keys.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,7 @@ using namespace tenfold;
 
 constexpr std::int64_t kBuckets = static_cast<std::int64_t>(kDictTailBuckets) + 3;
 
-/// Returns the next `count` elements of 8 bytes of the input, padded with zeros.
+/// Takes as many elements of 8 bytes from `input` as `shape` has; zeros after the end.
 Tensor take_words(std::string_view& input, Shape shape) {
   Tensor words = Tensor::zeros(DType::int64, std::move(shape));
   const std::size_t size = std::min(input.size(), static_cast<std::size_t>(words.nbytes()));

@@ -1,5 +1,5 @@
-// Arbitrary bytes as notes. They are refused, or the notes survive a round trip, and applying them
-// to any tree changes nothing or gives a valid tree.
+// Arbitrary bytes as notes. They are refused, or the notes survive a round trip. A note that does
+// not fit a value or a node changes nothing.
 
 #include <array>
 #include <cstddef>

@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
   attempt([&] {
     const auto manifest = detail::formats::parse_parts_manifest(text, "manifest");
-    // A parsed manifest must survive a round trip.
+    // Parse the text that is written for the parsed manifest, too.
     static_cast<void>(detail::formats::parse_parts_manifest(
         detail::formats::parts_manifest_text(manifest), "manifest"));
   });

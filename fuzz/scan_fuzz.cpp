@@ -24,8 +24,8 @@ using namespace tenfold;
 
 constexpr const char* kNumbers = "x.memmap";
 
-/// Returns the path of the input. Depending on `name`, the name indicates a pickle, numbers, or
-/// nothing; then the first bytes determine the type.
+/// Returns the path of the input. `name` indicates a pickle ("x.pkl"), numbers (kNumbers) or
+/// nothing ("x"). In the last case, the first bytes determine the type.
 fs::path scratch(const char* name) {
   static const fuzz::ScratchFolder folder;
   return folder.path() / name;

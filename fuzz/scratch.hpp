@@ -10,8 +10,8 @@
 
 namespace tenfold::fuzz {
 
-/// A folder for the files of the inputs, which exists as long as the process. The folder is in
-/// memory if the system has a file system in memory.
+/// A folder for the files of the inputs, which exists as long as this object. The folder is in
+/// memory if the system has /dev/shm.
 class ScratchFolder {
  public:
   ScratchFolder() {

@@ -1,5 +1,5 @@
-// Arbitrary bytes as the notes of a plain tree. They are refused, or give a tree whose own notes
-// are the same.
+// Arbitrary bytes as the notes of a plain tree. They are refused, or give a tree whose notes
+// survive a round trip.
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 namespace tenfold::base {
 
 /// Which vector instructions this process may execute: those that the CPU has and whose registers
-/// the operating system saves on a context switch. All false on other architectures than x86-64.
+/// the operating system saves on a context switch. All false on architectures other than x86-64.
 ///
 /// `__builtin_cpu_supports` is not used: it reads a table that the compiler's runtime library
 /// fills. The library of zig leaves the table empty, so that the wheels for old glibcs, which zig

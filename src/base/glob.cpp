@@ -39,7 +39,7 @@ Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) n
   const bool negated = i < pattern.size() && pattern[i] == '!';
   if (negated) ++i;
   bool found = false;
-  // A `]` right after the opening bracket is a literal.
+  // A `]` right after the opening bracket, or after its `!`, is a literal.
   for (bool first = true; i < pattern.size() && (first || pattern[i] != ']'); first = false) {
     const Character low = character_at(pattern, i);
     i += low.size_bytes;

@@ -5,8 +5,8 @@
 namespace tenfold::base {
 
 /// Matches the whole string against a shell-style pattern: `*` any run (dots included), `?` one
-/// character, `[abc]`, `[a-z]`, `[!a]` a class. Takes time proportional to the product of the
-/// lengths.
+/// character, `[abc]`, `[a-z]`, `[!a]` a class; a `[` that is never closed is a literal. Takes time
+/// proportional to the product of the lengths.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
 /// False if no string that starts with `prefix` can match. True does not guarantee that one can.

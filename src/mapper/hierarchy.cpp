@@ -86,7 +86,10 @@ void Hierarchy::read_tables(const TensorDict& tensors) {
     const ValueOrigin origin = origin_of(head_, origins[i]);
     Tensor values = tensor_of(head_, node, keys[i]).contiguous();
     if (values.ndim() == 0) {
-      throw head_.corrupt("tables").part(keys[i]).expected("rows").found("a tensor of 0-d");
+      throw head_.corrupt("tables")
+          .part(keys[i])
+          .expected("a tensor of rows")
+          .found("a 0-d tensor");
     }
     tables_.push_back({origin, std::move(values)});
   }
@@ -157,7 +160,7 @@ void Hierarchy::check(const StatePlace& place) const {
   }
   if (place.row >= 0 && place.row < num_rows) return;
   throw head_.corrupt("paths")
-      .expected("rows of ", tables_.size(), " tables")
+      .expected("the row of a value")
       .found("row ", place.row, " of table ", place.table);
 }
 

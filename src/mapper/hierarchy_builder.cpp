@@ -219,7 +219,8 @@ void HierarchyBuilder::add_mapper(std::string_view key) {
   add_node(key, {kMapperTable, static_cast<std::int64_t>(mapper_paths_.size()) - 1}, false);
 }
 
-/// Sets the defaults of levels without a default to that of the level above, which precedes them.
+/// Sets the place of each level to that of its own default, else to that of the level above, which
+/// precedes it.
 void HierarchyBuilder::inherit() {
   for (std::size_t node = 0; node < paths_.size(); ++node) {
     if (levels_[node] == 0) continue;

@@ -45,14 +45,15 @@ class HierarchyBuilder {
 
   void begin_level(std::string_view key);
   void end_level();
-  /// Adds a value. A number, or nested lists of numbers of equal lengths, becomes a row of a table;
-  /// other JSON is stored as a string.
+  /// Adds a value. A number, or nested lists of numbers of equal lengths, becomes a row of a table.
+  /// Other JSON is stored as a string, also empty lists and integers beyond int64.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
   void add_json(std::string_view key, std::string_view text);
   /// Adds another mapper, whose tree the caller stores.
   void add_mapper(std::string_view key);
-  /// Adds a tensor of numbers from JSON. Throws if the numbers do not fit dtype and shape.
+  /// Adds a tensor of numbers from JSON. Throws if a number is out of the range of an integer
+  /// `dtype`. The caller must check that the numbers fit `shape`.
   void add(std::string_view key, const JsonNumbers& numbers, DType dtype, const Shape& shape);
 
   /// The path of an entry of the current level.

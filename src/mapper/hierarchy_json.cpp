@@ -66,7 +66,10 @@ class JsonLevels {
     const auto* name = type.get_if<std::string>();
     const auto dtype = name == nullptr ? std::nullopt : dtype_from_name(*name);
     if (!dtype || !has_json_form(*dtype)) {
-      throw builder_.fail_at(key).part("dtype").expected("one of numbers").found(to_json(type));
+      throw builder_.fail_at(key)
+          .part("dtype")
+          .expected("one of real numbers")
+          .found(to_json(type));
     }
     const Value* values = object.find("values");
     const Shape shape = shape_of(key, object.find("shape"));

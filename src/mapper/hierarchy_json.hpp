@@ -12,22 +12,25 @@
 
 namespace tenfold {
 
-// A hierarchy as one JSON file: the nested levels themselves. If plain JSON cannot express all
-// values, the root's first member is `"%state_mapper": {"version": 1, "default_key": "default"}`.
-// In such a file, tensors are `{"%tensor": "float32", "shape": [2], "values": [1.0, 2.0]}`, and a
-// key that begins with "%" is written with another "%" before it. Without that member, the file is
-// plain JSON, which any program may write.
+// A hierarchy as one JSON file: the nested levels themselves. If it has tensors, keys that begin
+// with "%", or another default key than "default", the root's first member is
+// `"%state_mapper": {"version": 1, "default_key": "default"}`. In such a file, tensors are
+// `{"%tensor": "float32", "shape": [2], "values": [1.0, 2.0]}`, and a key that begins with "%" is
+// written with another "%" before it. Without that member, the file is plain JSON, which any
+// program may write.
 
 /// The content of a file that begins like a JSON object; empty for other paths, and for an index of
 /// safetensors shards.
 std::optional<std::string> hierarchy_json_text(const Path& path);
 
-/// The head and the tree of a hierarchy in JSON. Throws Error(corrupt).
+/// The head and the tree of a hierarchy in JSON. Throws Error(corrupt), or Error(unsupported) for
+/// another version.
 std::pair<MapperHead, TensorDict> parse_hierarchy_json(std::string_view text,
                                                        const std::string& where);
 
 /// Writes the file and replaces `path` atomically. Throws Error(unsupported) naming a value that
-/// the file cannot store: a mapper, a tensor of complex numbers or of more than 65,536 numbers.
+/// the file cannot store: a mapper, a tensor of complex numbers or float4, or a tensor of more than
+/// 65,536 numbers.
 void save_hierarchy_json(const Hierarchy& hierarchy, const Path& path, bool durable,
                          bool overwrite);
 

@@ -18,6 +18,11 @@ constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kHead = "state_mapper";
 constexpr std::string_view kTensors = "tensors";
 
+/// The type of a value for messages; "none" if there is no value.
+std::string_view type_of(const Value* value) {
+  return value == nullptr ? std::string_view("none") : value->type_name();
+}
+
 base::Where where_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "state mapper") : tree.where();
 }
@@ -37,7 +42,9 @@ MapperHead head_of(const TensorDict& tree) {
   if (object == nullptr) throw head.corrupt(kHead).expected("a JSON object").found("another entry");
   const Value* version = object->find("version");
   const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
-  if (number == nullptr) throw head.corrupt(kHead).part("version").expected("an int").found("none");
+  if (number == nullptr) {
+    throw head.corrupt(kHead).part("version").expected("an int").found(type_of(version));
+  }
   if (*number != kVersion) {
     throw base::unsupported(head.where)
         .part("state_mapper: version")
@@ -47,10 +54,12 @@ MapperHead head_of(const TensorDict& tree) {
   }
   const Value* name = object->find("class");
   const auto* text = name == nullptr ? nullptr : name->get_if<std::string>();
-  if (text == nullptr) throw head.corrupt(kHead).part("class").expected("a string").found("none");
+  if (text == nullptr) {
+    throw head.corrupt(kHead).part("class").expected("a string").found(type_of(name));
+  }
   const Value* config = object->find("config");
   if (config == nullptr || !config->is<Value::Object>()) {
-    throw head.corrupt(kHead).part("config").expected("an object").found("none");
+    throw head.corrupt(kHead).part("config").expected("an object").found(type_of(config));
   }
   head.class_name = *text;
   head.config = *config;
@@ -68,7 +77,7 @@ std::shared_ptr<const SavedMapper> saved_module(MapperHead head, TensorDict tens
     throw head.corrupt("config")
         .part("config")
         .expected("the arguments of a factory")
-        .found("none");
+        .found(type_of(arguments));
   }
   auto made = std::make_shared<SavedMapper>(head, MapperKind::module, std::move(tensors));
   made->factory = head.text("factory");
@@ -101,7 +110,9 @@ const Value* MapperHead::find(std::string_view key) const {
 const std::string& MapperHead::text(std::string_view key) const {
   const Value* value = find(key);
   const auto* found = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (found == nullptr) throw corrupt("config").part(key).expected("a string").found("none");
+  if (found == nullptr) {
+    throw corrupt("config").part(key).expected("a string").found(type_of(value));
+  }
   return *found;
 }
 
@@ -164,7 +175,10 @@ Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const s
   const std::int64_t num_rows = shape.empty() ? 0 : shape[0];
   for (const std::int64_t row : rows) {
     if (row < 0 || row >= num_rows) {
-      throw head.corrupt("table").part("row").expected("one of ", num_rows).found(row);
+      throw head.corrupt("table")
+          .part("row")
+          .expected("at least 0 and less than ", num_rows)
+          .found(row);
     }
   }
   Shape made_shape = shape;

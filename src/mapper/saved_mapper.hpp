@@ -62,7 +62,7 @@ std::shared_ptr<const SavedMapper> made_sparse(std::span<const Value> states,
                                                const SparseMatrix& matrix,
                                                const std::optional<Tensor>& fallback);
 
-/// Formats a state for messages: "room/door", (3, 4).
+/// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.
 std::string shown_state(const Value& state);
 
 /// The node `key` of `tensors`. Throws Error(corrupt) naming it if it is missing.

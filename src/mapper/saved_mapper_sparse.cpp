@@ -69,7 +69,7 @@ struct SavedSparse final : SavedMapper {
         if (has_fallback) continue;
         throw base::key_not_found(head.where)
             .problem("no state ", shown_state(states[i]))
-            .expected("one of ", keys.size())
+            .expected("one of the ", keys.size(), " states of the mapper")
             .found("none");
       }
       wanted.push_back(has_numbers ? numbers.data<std::int64_t>()[found[i]] : found[i]);

@@ -8,8 +8,11 @@
 
 namespace tenfold {
 
-/// A MappedDict inside a larger tree, for the keys of a state mapper. The schema of the dictionary
-/// follows from the kind of its keys and the names of its columns, so it is not stored.
+// A state index is a MappedDict inside a larger tree, for the keys of a state mapper. The schema of
+// the dictionary follows from the kind of its keys and the names of its columns, so it is not
+// stored.
+
+/// A column of a state index, in addition to the keys.
 struct StateIndexColumn {
   std::string name;
   Tensor values;  ///< [number of keys]

@@ -74,7 +74,7 @@ TensorDict StatePaths::make(std::span<const std::string_view> paths,
       is_level.size() != paths.size()) {
     throw base::invalid_argument()
         .part("paths")
-        .expected("a table, a row and a level for each of ", paths.size())
+        .expected("a table, a row and a level for each of ", paths.size(), " paths")
         .found(tables.size(), ", ", rows.size(), " and ", is_level.size());
   }
   Tensor levels = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(is_level.size())});

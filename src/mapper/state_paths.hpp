@@ -62,7 +62,8 @@ class StatePaths {
     /// The offset of the key in `path`.
     std::size_t key_begin() const { return path.rfind('/') + 1; }  // npos + 1 is 0
   };
-  /// Calls `use` for all nodes but the root, and for levels before their entries.
+  /// Calls `use` for all nodes but the root, in the order in which they were saved: levels before
+  /// their entries, unless the file is damaged.
   void for_each(const std::function<void(const Node&)>& use) const;
 
  private:

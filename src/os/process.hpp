@@ -20,7 +20,7 @@ BootId boot_id();
 std::optional<BootId> set_boot_id(std::optional<BootId> id);
 
 /// Number of files that one operation may keep open: a quarter of the limit of the process (`ulimit
-/// -n`), at most 4096.
+/// -n`), at least 16 and at most 4096.
 std::size_t num_files_to_keep_open() noexcept;
 
 /// The process ID; differs in a forked child.

@@ -37,15 +37,16 @@ std::span<std::byte> pages_of(std::span<const std::byte> bytes) noexcept;
 
 FileInfo to_info(const struct stat& status) noexcept;
 
-/// "a directory", "a symbolic link", "a FIFO", ...
+/// "a folder", "a symbolic link", "a FIFO", ...
 std::string_view kind_name(mode_t mode) noexcept;
 
-/// Throws Error(invalid_argument) unless `name` is one path component: not empty, "." or "..", and
+/// Throws Error(invalid_argument) unless `name` is one path component: not empty, not "." or "..",
 /// without '/' and NUL.
 void require_component(const std::string& name, const std::string& display);
 
-/// fchown and fchmod of `descriptor` to owner and permission bits of `like`, as far as this process
-/// may. Set-id bits are dropped if the owner cannot be changed.
+/// fchown and fchmod of `descriptor` to owner, group and permission bits of `like`, as far as this
+/// process may. Set-id bits are dropped if the owner or the group cannot be changed. If the group
+/// cannot, group and others get only the permissions that `like` gives to both.
 void apply_permissions(int descriptor, const FileInfo& like, const std::string& display);
 
 }  // namespace tenfold::os

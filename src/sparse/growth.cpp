@@ -199,7 +199,7 @@ void SparseGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
   folder_.close();
-  // Reopen on the next read: another process may append or replace the matrix from now on.
+  // Reopen now: another process may append from now on, and replace the matrix after release().
   state_ = nullptr;
   current();
   folder_.release();

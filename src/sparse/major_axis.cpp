@@ -59,7 +59,7 @@ std::vector<EntryRange> ranges_in_offsets(const SparseState& state,
     if (begin < 0 || begin > end || end > state.nnz) {
       throw fail(state, major_indices[i])
           .part("entries")
-          .expected("a range within ", state.nnz)
+          .expected("a range within [0, ", state.nnz, ")")
           .found("[", begin, ", ", end, ")");
     }
     ranges[i] = {begin, end};

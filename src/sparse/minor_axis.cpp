@@ -62,7 +62,7 @@ void visit_compressed(const SparseState& state, const Ends* ends, const Indices*
     if (end < begin || end > state.nnz || ends[0] != 0) {
       throw base::corrupt(state.where)
           .part(state.major_name(), " ", major_index, ": entries")
-          .expected("a range within ", state.nnz)
+          .expected("a range within [0, ", state.nnz, ")")
           .found("[", begin, ", ", end, ")");
     }
     for (std::int64_t entry = begin; entry < end; ++entry) {
@@ -145,7 +145,7 @@ void copy_values(const SparseState& state, const std::vector<BatchEntry>& entrie
   }
 }
 
-/// Writes indices as int32 or int64, of the dtype of the matrix's indices.
+/// A tensor of int32 or int64, into which indices are written.
 class IndexWriter {
  public:
   IndexWriter(DType dtype, Shape shape) : tensor_(Tensor::zeros(dtype, std::move(shape))) {}

@@ -56,7 +56,7 @@ class SparseReader {
       if (part == "values" && shape.size() > 1) {
         throw refuse()
             .part("values")
-            .expected("a matrix of numbers, [nnz]")
+            .expected("one number for each entry, [nnz]")
             .found(base::list_text(shape));
       }
       fail(part, std::to_string(ndim) + " dimensions", base::list_text(shape));
@@ -121,7 +121,7 @@ void read_compressed(const SparseReader& reader, SparseState& state) {
                     state.major_name() + "s",
                 std::to_string(ends.shape()[0]));
   }
-  reader.require_length("values", state.nnz, values.shape()[0]);
+  reader.require_length("values: length", state.nnz, values.shape()[0]);
   reader.require_length(std::string(parts[0]) + ": last", state.nnz, last_of(ends));
   state.ends = ends.tensor().contiguous();
   state.minor_indices = minor_indices.tensor().contiguous();
@@ -134,7 +134,7 @@ void read_coordinates(const SparseReader& reader, SparseState& state) {
   const Leaf values = reader.leaf("values", 1);
   reader.require_length("indices: rows", 2, indices.shape()[0]);
   state.nnz = indices.shape()[1];
-  reader.require_length("values", state.nnz, values.shape()[0]);
+  reader.require_length("values: length", state.nnz, values.shape()[0]);
   const Tensor both = indices.tensor().contiguous();
   if (state.nnz > 0) {
     state.major_indices = both.select(0);

@@ -69,8 +69,8 @@ struct EntryRange {
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
-/// Prefetches all pages of these entries that are not cached. Without prefetching, a reader has one
-/// outstanding request to the device at a time.
+/// Prefetches the pages of these entries, unless the matrix is small or two sampled ranges are
+/// cached. Without prefetching, a reader has one outstanding request to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.
@@ -120,7 +120,7 @@ struct BatchEntry {
   std::int64_t column;
   std::int64_t entry;  ///< index of the entry in the matrix
 };
-/// Sorts these entries and builds the batch.
+/// Sorts these entries and builds the batch, in any layout but dense.
 SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
                     std::int64_t num_rows, std::int64_t num_cols, RowsLayout layout);
 

@@ -166,7 +166,7 @@ TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
             "sparse matrix: row 0: index of an entry: expected 0 to 3, found 4");
   EXPECT_THAT(told(csr_node({0, 2, 2, 3}, {1, 3, -1})), HasSubstr("row 2: index of an entry"));
   EXPECT_THAT(told(csr_node({0, 9, 2, 3}, {1, 3, 0})),
-              HasSubstr("row 0: entries: expected a range within 3, found [0, 9)"));
+              HasSubstr("row 0: entries: expected a range within [0, 3), found [0, 9)"));
   EXPECT_THAT(told(csr_node({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("row 1: entries"));
   EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
 }

@@ -8,11 +8,10 @@
 
 namespace tenfold::base {
 
-/// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), with the widest vector instructions
-/// of this CPU.
+/// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), with AVX2 where the CPU has it.
 std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 
-/// XXH3 with a seed, for hash tables over short keys. Does not dispatch on the CPU's vectors.
+/// XXH3 with a seed, for hash tables over short keys. Does not dispatch to AVX2.
 std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
 
 /// A random seed, private to this process, for hash tables whose keys come from files.

@@ -35,7 +35,7 @@ namespace tenfold {
 ///    "metadata": {"author": "me"}}
 ///
 /// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
-/// "%"; the root is "". Empty members are omitted, and an empty document is not written. A member
+/// "%"; the root is "". Empty members are omitted, and an empty document is not written. A note
 /// that does not match the tree is ignored with a warning: another tool may have changed the tree.
 struct Notes {
   struct NodeNote {
@@ -86,8 +86,9 @@ struct Notes {
   /// The document as one line of JSON.
   std::string to_json() const;
   /// Parses and checks a document. In the result, every path is well formed, every file name is one
-  /// path component (which cannot lead out of the folder), every shape has a size that fits 63
-  /// bits, and no target of an alias is an alias. Members of unknown name are ignored with a
+  /// path component (which cannot lead out of the folder), and no target of an alias is an alias.
+  /// Every shape has a size that fits 63 bits, except that of a jagged tensor, whose size is not
+  /// checked. Unknown top-level members and unknown types of extended scalars are ignored with a
   /// warning. Throws Error(corrupt) if the text is not a notes document, Error(unsupported) if its
   /// version is higher than this library supports.
   static Notes from_json(std::string_view text, const base::Where& where);
@@ -96,28 +97,28 @@ struct Notes {
 /// Joins the keys as notes do: "model/encoder.weight".
 std::string note_path(const KeyPath& path);
 std::string note_path_child(std::string_view parent, std::string_view key);
-/// Splits a path of the notes into its keys; empty if it is not well formed.
+/// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Collects kinds, value notes, aliases and unbatched leaves of a whole tree, but not leaves, files
-/// and schema. Among leaves over the same bytes, the first in for_each_leaf order is the alias
-/// target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are omitted, for
-/// formats that store them natively.
+/// Collects kinds, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
+/// files, schema and metadata. Among leaves over the same bytes, the first in for_each_leaf order
+/// is the alias target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are
+/// omitted, for formats that store them natively.
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
-/// Adds the note of a JSON value at `path`: the locations of its tuples, int-keyed and ordered
-/// objects, and extended scalars.
+/// Adds the note of a JSON value at `path`: the locations of its tuples, of its ordered objects and
+/// those whose keys are not strings, and of its extended scalars.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
 /// Applies the note of the node at `path` (kind, keys) to `info`; if the note does not fit the
-/// node, warns and does nothing. If `keys`, the keys of the node, is given, checks that a list or
-/// tuple has the keys "0", "1", ..., that int_keys are integers in Python's notation, and that
-/// typed_keys exist.
+/// node, warns and does nothing. If `keys`, the keys of the node, is given, also checks them: a
+/// list or tuple has "0", "1", ..., a sparse tensor its parts, and a bare root only "value";
+/// int_keys are integers in Python's notation; all typed_keys are among them.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info);
 
-/// Restores tuples, int-keyed and ordered objects, and extended scalars in a JSON value. Returns
+/// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. Returns
 /// false with a warning, and leaves the value unchanged, if the note is stale.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
 

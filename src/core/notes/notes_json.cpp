@@ -146,13 +146,13 @@ class NotesReader {
     const Object& members = object(value, part);
     const Value* kind = members.find("kind");
     if (kind == nullptr) {
-      throw fail(part).problem("kind is missing").expected("its name").found("no member");
+      throw fail(part).problem("kind is missing").expected("a kind of node").found("no member");
     }
     const auto found = node_kind_from_name(text(*kind, part));
     if (!found.has_value()) {
       throw fail(part)
           .problem("unknown kind")
-          .expected("one of \"dict\", \"ordered_dict\", \"list\", \"tuple\"")
+          .expected("a kind of node, such as \"dict\" or \"list\"")
           .found(base::quote(text(*kind, part)));
     }
     note.kind = *found;
@@ -166,7 +166,7 @@ class NotesReader {
     note.is_bare = flag(part, members, "bare");
     if (note.is_bare && (!path.empty() || note.kind != NodeKind::dict)) {
       throw fail(part)
-          .problem("bare does not go with it")
+          .problem("\"bare\" is not allowed")
           .expected("the root, of kind \"dict\"")
           .found((path.empty() ? base::quote(to_string(note.kind)) : std::string("another node")));
     }
@@ -206,8 +206,8 @@ class NotesReader {
       throw fail(part)
           .part("keys")
           .expected(
-              "distinct keys, each under its str(), that are null, bool, int, float or an array of "
-              "these")
+              "distinct keys, each under its str(), that are null, bool, int, float, or an array "
+              "of these and strings")
           .found(tenfold::to_json(value));
     }
     return keys;
@@ -371,8 +371,8 @@ class NotesReader {
     for (const auto& [path, target] : notes.aliases) {
       if (notes.aliases.contains(target)) {
         throw fail("alias " + base::quote(path))
-            .problem("does not name the leaf that holds the bytes")
-            .expected("no alias")
+            .problem("its target is an alias")
+            .expected("the path of a leaf that is not an alias")
             .found(base::quote(target));
       }
     }

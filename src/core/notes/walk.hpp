@@ -21,8 +21,9 @@ class TreeVisitor {
   virtual void value(const std::string& /*path*/, const NonTensor& /*value*/) {}
 };
 
-/// Visits a node and everything below it, depth first, in the order of the keys. Reads no tensor.
-/// Throws Error(invalid_argument) beyond kMaxDepth levels, because a node may contain itself.
+/// Visits a node and everything below it, depth first, in the order of the entries. Reads no
+/// tensor. Throws Error(invalid_argument) beyond kMaxDepth levels, because a node may contain
+/// itself.
 void walk(const TensorDict& tree, TreeVisitor& visitor);
 
 /// Appends the entry `key` to the path of its node, as note_path_child() does.

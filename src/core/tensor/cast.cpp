@@ -118,7 +118,7 @@ constexpr int kFloat32 = 9;
 
 /// The row of a dtype in Table; a narrow float uses the row of float32.
 struct Real {
-  int native = kFloat32;
+  int native = kFloat32;     ///< -1 for complex dtypes and float4
   Convert widen = nullptr;   ///< from a narrow float to float
   Convert narrow = nullptr;  ///< from float to a narrow float
 };

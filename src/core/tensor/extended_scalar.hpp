@@ -14,7 +14,8 @@ inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tens
 /// The extended scalar of that type that JSON stores as `plain`; empty if there is none.
 std::optional<Value::Special> special_from_json(Value::Special::Type type, const Value& plain);
 
-/// True if a Python set can contain the value: there is no list and no dict in it.
+/// True if a Python set can contain the value: it is, and it has, no list, dict, set, Counter or
+/// bytearray.
 bool is_hashable(const Value& value) noexcept;
 
 /// True if the value contains an extended scalar, which plain JSON cannot represent.

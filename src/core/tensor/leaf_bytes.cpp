@@ -22,7 +22,7 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
     throw base::invalid_argument()
         .part("tensor")
         .problem("bytes [", begin, ", ", end, ")")
-        .expected("whole elements within ", leaf.nbytes(), " bytes, and room for one element");
+        .expected("whole elements within ", leaf.nbytes(), " bytes, and scratch for one element");
   }
   const std::uint64_t piece_bytes = scratch.size() / item_bytes * item_bytes;
   const Tensor* tensor = nullptr;

@@ -13,19 +13,20 @@ namespace tenfold {
 
 /// Passes the row-major bytes [begin, end) of a leaf to a callback in order, in pieces of at most
 /// `scratch.size()` bytes: without a copy if the tensor is contiguous in memory, through `scratch`
-/// if it is strided or on disk (pread). `begin` and `end` are multiples of the itemsize.
+/// if it is strided or on disk (pread). Throws Error(invalid_argument) unless `begin` and `end` are
+/// multiples of the itemsize within the leaf, and `scratch` has room for one element.
 void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
-/// Identifies the stored bytes of a leaf, to find shared storage. Has no value if the bytes are
-/// unknown, or if no other leaf shares them.
+/// Identifies the stored bytes of a leaf, to find shared storage. SharedBytes{} means that the
+/// bytes are unknown, or that no other leaf shares them.
 using SharedBytes = LeafSource::Identity;
 struct SharedBytesHash {
   std::size_t operator()(const SharedBytes& key) const noexcept;
 };
 /// Equal for contiguous tensors over the same memory range, and for leaves with the same place on
-/// disk. A leaf without elements shares its storage with no other leaf.
+/// disk. SharedBytes{} for strided tensors in memory, nested leaves and leaves without elements.
 SharedBytes shared_bytes(const Leaf& leaf);
 
 }  // namespace tenfold

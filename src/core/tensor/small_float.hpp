@@ -83,7 +83,7 @@ struct Float8E4m3fn : Layout<std::uint8_t, 4, 3, 7> {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
     std::uint32_t out = magnitude >= (1087U << 20) ? 0x7EU : round(magnitude);
-    out = out > 0x7EU ? 0x7EU : out;  // 465 to 479 round to the code after 448, which is NaN: clamp
+    out = out > 0x7EU ? 0x7EU : out;  // numbers in (464, 480) round to NaN: clamp
     out = magnitude > 0x7F800000U ? 0x7FU : out;
     return static_cast<std::uint8_t>(out | sign_from(bits));
   }
@@ -124,7 +124,8 @@ struct Float8E8m0fnu {
   static std::uint8_t from_float(float value) noexcept {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
     const std::uint32_t exponent = bits >> 23;
-    // Ties round up, except among the subnormals, whose implied bit is 0 (even).
+    // As in torch: a mantissa of exactly one half rounds up, except that of a subnormal, whose
+    // implied bit is 0 (even).
     const std::uint32_t half = exponent > 0 ? 0x400000U : 0x400001U;
     const std::uint32_t rounded = exponent + ((bits & 0x7FFFFFU) >= half ? 1U : 0U);
     return static_cast<std::uint8_t>(exponent == 255 ? 255U : rounded);

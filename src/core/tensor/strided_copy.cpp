@@ -86,7 +86,8 @@ void copy_block_of(std::size_t item_bytes, const Block& block) {
   }
 }
 
-/// The same elements in the same order with as few dimensions as possible, at least two.
+/// A shape and strides that give the elements of a tensor in the same order, with as few dimensions
+/// as possible, but at least two.
 struct Layout {
   Shape shape;
   Shape strides;

@@ -170,7 +170,7 @@ Tensor::Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint
       buffer_(std::move(buffer)),
       offset_bytes_(offset_bytes),
       numel_(numel_of(shape_)) {
-  // A stride of 0 repeats elements, so a contiguous copy may be larger than the buffer.
+  // Check the size of a contiguous copy, which a stride of 0 can make larger than the buffer.
   nbytes_of(dtype_, shape_);
   const std::uint64_t needed = spanned_bytes(dtype_, shape_, strides_);
   if (!base::range_fits(offset_bytes_, needed, buffer_.size_bytes())) {
@@ -227,7 +227,7 @@ Tensor Tensor::select(std::int64_t index) const {
   if (index < 0 || index >= shape()[0]) {
     throw fail()
         .problem("row ", index, " is out of range")
-        .expected("0 to ", shape()[0] - 1, " (", shape()[0], " rows)");
+        .expected("at least 0 and less than ", shape()[0]);
   }
   Tensor row = narrow(index, index + 1);
   row.shape_.erase(row.shape_.begin());
@@ -244,7 +244,7 @@ std::int64_t Tensor::size(std::int64_t dim) const {
   if (wanted < 0 || wanted >= ndim()) {
     throw fail()
         .problem("dimension ", dim, " is out of range")
-        .expected("one of ", ndim(), ", of shape ", base::list_text(shape()));
+        .expected("one of the ", ndim(), " dimensions of shape ", base::list_text(shape()));
   }
   return shape()[static_cast<std::size_t>(wanted)];
 }
@@ -273,7 +273,7 @@ const std::byte* Tensor::address_of(std::span<const std::int64_t> index) const {
   if (index.size() != lengths.size()) {
     throw fail()
         .part("index ", base::list_text(index))
-        .expected("one for each dimension of shape ", base::list_text(lengths))
+        .expected("one number for each dimension of shape ", base::list_text(lengths))
         .found(index.size());
   }
   std::uint64_t element = 0;

@@ -4,9 +4,9 @@
 
 namespace tenfold {
 
-// Checks of the names of torch's constants, such as "torch.float32" in a pickle. They become
-// extended scalars of a tree, including dtypes that a Tensor cannot have. The first two functions
-// take the name without the prefix "torch.".
+// Checks of the names of torch's constants, such as "torch.float32" in a pickle. The constants
+// become extended scalars of a tree, including dtypes that a Tensor cannot have. The first two
+// functions take the name without the prefix "torch.".
 
 /// "float32", and torch dtypes without a DType: "bits8", "int4", "quint8", ...
 bool is_torch_dtype(std::string_view name) noexcept;
@@ -17,8 +17,8 @@ bool is_torch_qscheme(std::string_view name) noexcept;
 
 /// "torch.strided", "torch.sparse_csr", ...
 bool is_torch_layout(std::string_view text) noexcept;
-/// True if `text` has the syntax of a device: a type and an index of 0 to 127, "cpu", "cuda:1". The
-/// type is not checked against a list, because backends outside of torch register their own.
+/// True if `text` has the syntax of a device, "cpu" or "cuda:1": a type and, optionally, an index
+/// of 0 to 127. The type is not checked against a list, because other backends register their own.
 bool is_torch_device(std::string_view text) noexcept;
 
 }  // namespace tenfold

@@ -175,7 +175,7 @@ std::uint64_t AssembledSource::first_run_after(const Placed& placed, std::uint64
   return low;
 }
 
-/// Copies the bytes of a piece that are in the range of the whole tensor that starts at `begin`.
+/// Fills `into`, the bytes of the whole tensor from `begin` on, as far as the piece has them.
 void AssembledSource::read_piece(const Placed& placed, std::uint64_t begin,
                                  std::span<std::byte> into) const {
   const std::uint64_t end = begin + into.size();

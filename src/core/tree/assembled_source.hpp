@@ -26,9 +26,10 @@ class AssembledSource final : public LeafSource {
  public:
   /// Builds the leaf from `pieces`, which must cover each element of `shape` exactly once; pieces
   /// without elements are dropped. `where` names the tensor in messages. A single piece that covers
-  /// the whole tensor is returned unchanged. Throws Error(corrupt) if a piece has another dtype or
-  /// number of dimensions or does not fit, or if pieces leave a gap or overlap; Error(unsupported)
-  /// if more than 8 dimensions are sharded.
+  /// the whole tensor is returned unchanged. Throws Error(corrupt) if the shape is too large, a
+  /// piece has another dtype or number of dimensions or does not fit, or pieces leave a gap or
+  /// overlap; Error(unsupported) if more than 8 dimensions are sharded or there are too many
+  /// pieces.
   static Leaf assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
                        base::Where where);
 

@@ -33,7 +33,8 @@ class KeyIndex {
     }
   }
 
-  /// Adds `key` at `position`. Returns kNone, or the position of an equal key.
+  /// Adds `key` at `position` and returns kNone. If there is an equal key, adds nothing and returns
+  /// the position of that key.
   template <class KeyAt>
   std::uint32_t insert(std::string_view key, std::uint32_t position, const KeyAt& key_at) {
     if ((size_ + 1) * 2 > slots_.size()) grow();

@@ -20,7 +20,7 @@ class Monitor;
 
 namespace detail {
 
-/// The source of leaves that are still on disk: one object per file, or per folder node.
+/// The source of leaves that are not in memory: usually one object per file, or per folder node.
 /// Thread-safe.
 class LeafSource {
  public:
@@ -34,7 +34,8 @@ class LeafSource {
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor with pread.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
-  /// The sizes of a nested leaf, int64 [n, k]; only folders store nested leaves.
+  /// The sizes of a leaf with mark_nested(), int64 [n, k]. Throws Error(invalid_argument) for other
+  /// leaves.
   virtual Tensor nested_sizes(const Leaf& leaf);
 
   /// Prefetches the bytes. A hint.
@@ -52,7 +53,7 @@ class LeafSource {
   virtual bool is_one_mapping() const noexcept { return false; }
 
   /// Identity of stored bytes: all members are equal for leaves over the same bytes (aliases on
-  /// disk). If it has no value, the leaf shares its storage with no other leaf.
+  /// disk). Identity{} means that the leaf shares its storage with no other leaf.
   struct Identity {
     std::uint64_t device = 0;  ///< device of the file, or kThisProcess
     std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process

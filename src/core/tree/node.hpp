@@ -17,7 +17,7 @@
 
 namespace tenfold {
 
-/// An entry whose metadata is read at its first access (a sub-folder, an object).
+/// An entry whose metadata is read at its first access (a sub-folder, a pickled object).
 class LazyItem {
  public:
   virtual ~LazyItem() = default;
@@ -54,8 +54,8 @@ struct Node {
   std::size_t find(std::string_view key) const;
   /// Like find(), but the stem of the file's name also finds the entry of a bare root.
   std::size_t find_or_stem(std::string_view key) const;
-  /// The tensor at `position`, or null if the entry is of another kind. The pointer is valid until
-  /// the entry is replaced.
+  /// The tensor at `position`, or null if the entry is of another kind or not loaded yet. The
+  /// pointer is valid until the entry is replaced.
   const Leaf* leaf_at(std::size_t position) const;
   /// The entry as an Item. Loads a LazyItem.
   TensorDict::Item item(std::size_t position);

@@ -7,15 +7,15 @@
 namespace tenfold {
 
 /// A leaf with dtype and shape but without bytes, because another process has them or they do not
-/// exist yet. Mapping or reading the leaf throws Error(invalid_argument). It shares its storage,
-/// and its source, only with its own copies. Throws Error(invalid_argument) for a size beyond 63
-/// bits.
+/// exist yet. Mapping or reading the leaf throws Error(invalid_argument). It shares storage with
+/// no other leaf, and its source only with its own copies. Throws Error(invalid_argument) for a
+/// size beyond 63 bits.
 Leaf outline_leaf(DType dtype, Shape shape);
 
 /// Creates a new source for such leaves.
 std::shared_ptr<detail::LeafSource> outline_source();
 
-/// True for a leaf that outline_leaf() has made.
+/// True for a leaf that outline_leaf() has made, or whose source is from outline_source().
 bool is_outline(const Leaf& leaf);
 
 }  // namespace tenfold

@@ -49,7 +49,7 @@ Tensor rows_of(const Tensor& tensor, const Rows& rows) {
   return rows.single ? tensor.select(rows.begin) : tensor.narrow(rows.begin, rows.end);
 }
 
-/// Component `row` of a nested tensor as a tensor, or a range of components as a nested tensor.
+/// A single component of a nested tensor as a tensor, or a range of them as a nested tensor.
 Leaf rows_of_nested(const Leaf& leaf, const Rows& rows) {
   const Tensor values = leaf.tensor();
   const Tensor sizes = leaf.sizes().contiguous();

@@ -169,8 +169,9 @@ class Checker {
     if (index < 0 || index >= length) fail(part, "0 to " + number(length - 1), number(index));
   }
 
-  /// Checks CSR and CSC and their batches: compressed indices [rows + 1] from 0 to n,
-  /// nondecreasing; plain indices [n], increasing within a row.
+  /// Checks CSR and BSR (CSC and BSC with rows and columns swapped) and their batches: compressed
+  /// indices [rows + 1] from 0 to n, nondecreasing; plain indices [n], increasing within a row. In
+  /// BSR, rows and columns are those of blocks.
   void check_compressed() const {
     const bool by_row = is_by_row(info_.layout);
     const Parts& parts = by_row ? kByRow : kByColumn;
@@ -209,7 +210,9 @@ class Checker {
     const std::int64_t lines = by_row ? rows : columns;
     // Not compared with `lines + 1`, which could overflow.
     if (compressed.shape().back() - 1 != lines) {
-      fail(parts[0], "one entry more than " + number(lines) + " lines",
+      fail(parts[0],
+           "one entry more than " + number(lines) + (is_block(info_.layout) ? " block" : "") +
+               (by_row ? " rows" : " columns"),
            number(compressed.shape().back()));
     }
     if (values.shape()[batch_dims] != count) {

@@ -12,11 +12,12 @@
 namespace tenfold {
 
 /// Names of the component tensors of a sparse layout, as in torch: {"indices", "values"} for
-/// "sparse_coo"; empty for other layouts.
+/// "sparse_coo"; empty for an unknown layout.
 ///
 /// Jagged nested tensors of torch have components too, and use the same kind of node, with the
-/// layout "jagged" and the components "values", "offsets" and optionally "lengths". Their
-/// dense_shape has -1 for the ragged dimension: [3, -1, 2] for values of shape [6, 2].
+/// layout "jagged" and the components "values", "offsets" and optionally "lengths", which this
+/// function omits. Their dense_shape has -1 for the ragged dimension: [3, -1, 2] for values of
+/// shape [6, 2].
 std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept;
 
 inline constexpr std::string_view kJagged = "jagged";

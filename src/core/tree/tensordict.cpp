@@ -59,7 +59,7 @@ struct Found {
   base::Where place;
 };
 
-/// The entry that a caller requested by its key.
+/// The entry that a caller requested by its key. Throws Error(unsupported) if it is a refused one.
 TensorDict::Item requested_item(Node& node, std::size_t position) {
   TensorDict::Item item = node.item(position);
   const auto* child = std::get_if<TensorDict>(&item);
@@ -121,8 +121,8 @@ KeyPath path_or_name(const TensorDict& node, std::string_view name) {
   return path;
 }
 
-/// The entry at `path`, or nullopt if a key of the path is missing or names something other than a
-/// node.
+/// The entry at `path`, or nullopt if the path is empty, a key is missing, or a key before the last
+/// does not name a readable node. Throws Error(unsupported) if the entry is a refused one.
 std::optional<TensorDict::Item> found_at(const TensorDict& root,
                                          std::span<const std::string> path) {
   TensorDict node = root;

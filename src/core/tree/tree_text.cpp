@@ -10,8 +10,8 @@
 namespace tenfold {
 namespace {
 
-/// The greatest numbers of entries per node, of lines, and of nested nodes that are written. There
-/// is a limit because people read the text, and because a node may contain itself.
+/// The greatest numbers of entries per node, of lines, of nested nodes, and of bytes of a key or
+/// value that are written. The text is read by people, and a node may contain itself.
 constexpr std::size_t kMaxEntries = 20;
 constexpr std::size_t kMaxLines = 200;
 constexpr std::size_t kMaxNodes = 16;
@@ -63,7 +63,8 @@ class TreeWriter {
     }
   }
 
-  /// Quotes a key that contains line breaks or control characters, which a terminal would execute.
+  /// Quotes a key that is too long, or that contains characters which quote() escapes, such as
+  /// control characters, which a terminal would execute.
   static std::string printable(const std::string& key) {
     std::string quoted = base::quote(key, kMaxValueBytes);
     const std::string_view inner(quoted.data() + 1, quoted.size() - 2);

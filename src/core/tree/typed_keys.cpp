@@ -9,7 +9,8 @@
 namespace tenfold {
 namespace {
 
-/// Python's repr() of a string. Escapes only quotes and backslashes.
+/// Like Python's repr() of a string, but always in single quotes, and escapes only these and
+/// backslashes.
 std::string quoted_text(const std::string& text) {
   std::string made = "'";
   for (const char c : text) {
@@ -33,13 +34,13 @@ std::string part_text(const Value& part) {
   return key_text(part);
 }
 
-/// A string that is the same for all keys that are equal in Python. NaN equals no key, so a dict
-/// has at most one key with the string of NaN.
+/// A string that is the same for all keys that are equal in Python, up to 2^53. All NaNs have one
+/// string, although NaN equals no key, so a dict of typed keys has at most one NaN.
 std::string equality_text(const Value& key) {
   if (const auto* flag = key.get_if<bool>()) return *flag ? "1" : "0";
   if (const auto* text = key.get_if<std::string>()) return quoted_text(*text);
   if (const auto* tuple = key.get_if<Value::Tuple>()) return tuple_text(*tuple, equality_text);
-  constexpr double kMaxExact = 9007199254740992.0;  // above, the string of a float is unique
+  constexpr double kMaxExact = 9007199254740992.0;  // up to it, a float can be every integer
   const auto* number = key.get_if<double>();
   if (number == nullptr || std::abs(*number) > kMaxExact || *number != std::trunc(*number)) {
     return key_text(key);

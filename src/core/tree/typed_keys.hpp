@@ -30,8 +30,8 @@ Value int_key(std::string_view digits);
 /// The typed key whose str() is `text`; null if the key is a string.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
-/// True if they are sorted, have distinct strings, and no two are equal in Python, where 1 == 1.0
-/// == True.
+/// True if every key is a typed key under its str(), the keys are sorted by distinct strings, and
+/// no two are equal in Python, where 1 == 1.0 == True.
 bool are_valid(const TypedKeys& keys);
 
 /// True if the string of every key is in `texts`.
@@ -46,12 +46,13 @@ class KeyTypes {
   void add(std::string text, Value key);
 
   bool empty() const noexcept { return kinds_.empty(); }
-  /// Two typed keys are the same key if their strings are equal; a string key never equals a typed
-  /// one.
+  /// True if the key of entry `position` is a string. A string key never equals a typed key; two
+  /// typed keys with equal strings are the same key, unless they contain NaN.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
   /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object. `text_at(i)` is the string
-  /// of entry i. Returns false, and sets nothing, if two keys are equal in Python.
+  /// of entry i. Returns false, and sets nothing, if the typed keys are not valid, such as if two
+  /// keys are equal in Python.
   template <class Info, class TextAt>
   [[nodiscard]] bool finish(Info& info, const TextAt& text_at) && {
     if (kinds_.empty()) return true;

@@ -25,8 +25,8 @@ struct Change {
     permissions,
   };
   Kind kind;
-  /// Device and inode of the affected file (write, truncate, sync_file, permissions; for
-  /// create_file, the new file after the call) or of the directory (all others).
+  /// Device and inode of the open file or directory: for create_file, remove_file, rename and the
+  /// like, of the directory that has the entry.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::string name;                   ///< the entry, for calls on a directory
@@ -47,8 +47,8 @@ class ChangeObserver {
   virtual void after(const Change& change, std::uint64_t inode) = 0;
   /// Called before an entry called `name` (or a path) is examined or opened.
   virtual void before_read(const std::string& /*name*/) {}
-  /// The errno with which flock, or close() of a written file, shall fail instead of being called;
-  /// 0: it is called.
+  /// The errno with which flock, or close() of a written file, shall seem to fail; 0: none. If
+  /// it is not 0, flock is not called, but close() is.
   virtual int lock_errno() { return 0; }
   virtual int close_errno() { return 0; }
 };

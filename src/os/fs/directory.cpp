@@ -166,7 +166,7 @@ void Directory::remove_tree(const std::string& name) {
     try {
       remove_file(name);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::file_not_found) throw;  // another process created it first
+      if (error.code() != ErrorCode::file_not_found) throw;  // another process removed it first
     }
     return;
   }

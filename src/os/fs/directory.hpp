@@ -19,7 +19,8 @@ class Directory {
   /// Opens a path given by the user: symlinks are followed. Throws Error(file_not_found), Error(io)
   /// (ENOTDIR).
   static Directory open(const Path& path);
-  /// Opens an entry of a folder: one component, never a symlink.
+  /// Opens an entry of a folder: one component. Throws Error(corrupt) if it is a symlink or not a
+  /// folder.
   static Directory open_at(const Directory& parent, const std::string& name);
   /// Like open_at, but returns an invalid Directory if there is no such entry or it is not a
   /// folder.
@@ -70,8 +71,8 @@ class Directory {
   /// Creates the symbolic link `name` with target `text`. Returns false if `name` exists. Throws
   /// Error(io): EPERM, EOPNOTSUPP or ENOSYS if the file system has no symbolic links.
   bool create_symlink(const std::string& text, const std::string& name);
-  /// Hard-links `name` to the entry `existing` of `from`. Returns false if the file system does not
-  /// support the link.
+  /// Hard-links `name` to the entry `existing` of `from`. Returns false if the file systems do not
+  /// allow the link.
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
   void sync();
   void copy_permissions(const FileInfo& like);
@@ -91,7 +92,7 @@ struct Parent {
   Directory directory;
   std::string name;
 };
-/// Opens the parent of `path`, and creates missing folders.
+/// Opens the parent of `path`. If `create_missing`, creates missing folders.
 Parent open_parent(const Path& path, bool create_missing);
 
 }  // namespace tenfold::os

@@ -88,7 +88,7 @@ class File {
 
   /// Writes all of `bytes` at `offset_bytes` (pwrite).
   void write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
-  /// Writes `parts` consecutively with one call (pwritev); at most kMaxParts.
+  /// Writes `parts` consecutively. Up to kMaxParts take one call (pwritev); more are joined first.
   void write_at(std::uint64_t offset_bytes, std::span<const std::span<const std::byte>> parts);
   static constexpr std::size_t kMaxParts = 1024;  ///< IOV_MAX of Linux
   /// Sets the length. Added bytes are a hole.
@@ -100,7 +100,8 @@ class File {
   void sync();
   /// Starts writeback without waiting (sync_file_range). A hint.
   void start_writeback();
-  /// Copies permission bits and owner of `like`. Failing to change the owner is not an error.
+  /// Copies permission bits and owner of `like`. Failing to change the owner is not an error, but
+  /// may reduce the permissions.
   void copy_permissions(const FileInfo& like);
 
   /// Prefetches the range into the page cache and returns at once. A hint.

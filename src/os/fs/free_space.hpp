@@ -5,14 +5,14 @@
 
 namespace tenfold::os {
 
-/// Bytes that this process can still write to the file system of `descriptor`. Only root may use
-/// reserved blocks.
+/// Bytes and files that this process can still add to a file system. Only root may use reserved
+/// blocks.
 struct FreeSpace {
   std::uint64_t free_bytes = 0;
   std::uint64_t free_files = 0;
 };
 
-/// Zeros if the file system does not report its free space.
+/// The free space of the file system of `descriptor`; zeros if it does not report that.
 FreeSpace free_space(int descriptor) noexcept;
 
 /// Writes up to this size are not checked, because they fail within a moment anyway.
@@ -21,7 +21,8 @@ inline constexpr std::uint64_t kUncheckedBytes = std::uint64_t{64} << 20;
 /// Throws Error(io) (ENOSPC), naming `display`, if `needed_bytes` cannot fit on the file system of
 /// `descriptor`. Without this check, a save could fill a disk for minutes before it fails. Never
 /// refuses a write that would fit: on file systems that compress or report free space late, a write
-/// is refused only if no compression could make it fit. Up to kUncheckedBytes are not checked.
+/// is refused only if it would not fit on the empty file system, even compressed. Up to
+/// kUncheckedBytes are not checked.
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes);
 
 }  // namespace tenfold::os

@@ -368,7 +368,7 @@ void Lease::release() noexcept {
     const auto found = read_lease(folder_, name_);
     if (found && *found == text_) folder_.remove_file(name_);
   } catch (...) {
-    // The link remains, but is dead as soon as this process no longer holds the lease.
+    // The link remains. To other processes it is held until this one ends or the time-out passes.
   }
   try {
     holder().remove(text_);

@@ -15,15 +15,15 @@ namespace tenfold::os {
 /// in one step, and needs no file locks (NFSv4 and Lustre often have none). On file systems without
 /// symbolic links, a small file holds the same text.
 ///
-/// The holder refreshes the modification time every 30 s. A lease is dead if its process has ended,
-/// which can be checked for the same boot ID and process ID namespace, or if its modification time
-/// is older than the file system's clock by more than the time-out of 10 minutes.
+/// The holder refreshes the modification time every 30 s. A lease with the boot ID and process ID
+/// namespace of this process is dead if its holder has ended. Any other lease is dead if its
+/// modification time is older than the file system's clock by the time-out of 10 minutes.
 ///
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
  public:
-  /// Acquires the lease, and takes over a dead one. Empty if a living process holds it. Throws
-  /// Error(io) if no entry can be created in the folder.
+  /// Acquires the lease, and takes over a dead one. Empty if a living process holds it, or if a
+  /// dead one cannot be removed. Throws Error(io) if no entry can be created in the folder.
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
@@ -34,7 +34,8 @@ class Lease {
   /// True in the process that acquired the lease, as long as the link identifies this lease.
   /// Another host may have taken it over if this process was stopped for longer than the time-out.
   bool is_held() const;
-  /// Removes the link if this process holds it. If that fails, the lease expires by its time-out.
+  /// Removes the link if this process holds it. If that fails, the lease is dead for this process
+  /// at once, on this host when the process ends, and on other hosts after the time-out.
   void release() noexcept;
 
  private:
@@ -79,8 +80,8 @@ std::string held_by(const FileInfo& file);
 /// Sets the time-out of leases and returns the previous one. For tests.
 std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout);
 
-/// If false, Directory::create_symlink() fails as on a file system without symbolic links. For
-/// tests; returns the previous setting.
+/// If false, leases are created as on a file system without symbolic links. For tests; returns the
+/// previous setting.
 bool set_symlinks_supported(bool supported) noexcept;
 
 }  // namespace tenfold::os

@@ -33,7 +33,7 @@ class NamedEntry {
   /// `path` need not exist. Links are followed.
   explicit NamedEntry(const Path& path);
 
-  /// False if the path now names another entry. True if the system cannot report that.
+  /// False if the path now names another entry or none. True if the system cannot report that.
   bool is_current() const;
 
  private:
@@ -43,14 +43,15 @@ class NamedEntry {
   bool is_known_ = true;
 };
 
-/// The number of times that a path is read because saves replace its entry.
+/// The greatest number of times that a path is read while saves replace its entry.
 inline constexpr int kMaxReads = 100;
 
 [[noreturn]] void throw_replaced_always(const Path& path);
 
 /// Calls `read`, which opens and reads `path`, and repeats it if a save replaced the entry at the
 /// path during the call. The files of a replaced folder are removed one by one, so a read may be
-/// incomplete even if nothing failed. Throws Error(io) (ESTALE) after kMaxReads calls.
+/// incomplete even if nothing failed. After kMaxReads calls, throws the error of the last one, or
+/// Error(io) (ESTALE).
 ///
 /// `read` may be called several times; only its last result is returned.
 template <class Read>

@@ -18,7 +18,7 @@ constexpr std::size_t kHugePageBytes = std::size_t{2} << 20U;
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
-  // A huge page must be aligned to its size: allocate more, and unmap the excess.
+  // A huge page must be aligned to its size: map more, and begin at the first multiple of the size.
   const std::size_t extra = size_bytes >= kHugePageBytes ? kHugePageBytes : 0;
   const std::size_t mapped = size_bytes + extra;
   void* memory =

@@ -41,7 +41,7 @@ struct Mapping {
   std::uint64_t offset_of(const std::byte* byte) const noexcept {
     return offset_bytes + static_cast<std::uint64_t>(byte - begin);
   }
-  /// Opens the file again. Null if the path no longer names the file.
+  /// Opens the file again. Null if that fails, the path names another file, or `inode` is unknown.
   std::shared_ptr<const File> open_file() const;
 };
 

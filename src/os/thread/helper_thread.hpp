@@ -11,8 +11,8 @@ namespace tenfold::os {
 // thread, the helper thread parks and callers work alone. One caller at a time can use it. A forked
 // child gets a new helper thread.
 
-/// Announces short work: wakes the helper thread if it worked recently. The helper thread may still
-/// be parked when run_with_helper() is called.
+/// Announces short work: wakes the helper thread, or starts it, if the last work was recent. The
+/// helper thread may still be parked when run_with_helper() is called.
 void start_helper() noexcept;
 
 /// Calls work(begin, end) for ranges of at most `step` that cover [0, count), on this thread and on

@@ -14,7 +14,8 @@ int num_threads_for(int requested) noexcept;
 /// 1` threads of the process-wide pool (created at first use, parked when idle, created again in a
 /// forked child). Items are handed out in order. `between` is called by the calling thread only,
 /// between its items and at least every 50 ms while it waits; if it throws, no further item starts.
-/// The first exception of any item is rethrown when all threads have stopped.
+/// The first exception of an item or of `between` is rethrown when all threads have stopped. A call
+/// from inside an item runs serially.
 void parallel_for(std::size_t count, int num_threads, const std::function<void(std::size_t)>& work,
                   const std::function<void()>& between = {});
 

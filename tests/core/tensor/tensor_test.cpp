@@ -65,7 +65,8 @@ TEST(Tensor, DefaultTensorHasOneDimensionOfLengthZero) {
   EXPECT_THAT(tensor.narrow(0, 0).shape(), ElementsAre(0));
   EXPECT_THAT(message_of([&] { static_cast<void>(tensor.narrow(0, 1)); }),
               HasSubstr("expected a range within [0, 0)"));
-  EXPECT_THAT(message_of([&] { static_cast<void>(tensor.select(0)); }), HasSubstr("(0 rows)"));
+  EXPECT_THAT(message_of([&] { static_cast<void>(tensor.select(0)); }),
+              HasSubstr("expected at least 0 and less than 0"));
   // A 0-d tensor has one element.
   EXPECT_TRUE(Tensor::zeros(DType::int64, {}).shape().empty());
   EXPECT_EQ(Tensor::zeros(DType::int64, {}).numel(), 1);
@@ -252,7 +253,8 @@ TEST(Tensor, ElementsAreFoundByTheirIndices) {
   EXPECT_EQ(tensor.size(0), 4);
   EXPECT_EQ(tensor.size(-1), 2);
   EXPECT_EQ(message_of([&] { tensor.at<std::int32_t>(0, 0); }),
-            "tensor: index [0, 0]: expected one for each dimension of shape [4, 3, 2], found 2");
+            "tensor: index [0, 0]: expected one number for each dimension of shape [4, 3, 2], "
+            "found 2");
   EXPECT_EQ(message_of([&] { tensor.at<std::int32_t>(0, 3, 0); }),
             "tensor: index [0, 3, 0] is out of range of shape [4, 3, 2]");
   EXPECT_THROW(tensor.at<std::int32_t>(0, -1, 0), Error);
