@@ -136,7 +136,8 @@ class NotesReader {
 
   void read_metadata(const Value& value, Notes& notes) const {
     for_each(value, "metadata", [&](const std::string& key, const Value& content) {
-      notes.metadata.emplace(key, text(content, part_of("metadata", key)));
+      // The keys are free text, not paths.
+      notes.metadata.emplace(key, text(content, "metadata " + base::quote(key)));
     });
   }
 
