@@ -260,7 +260,7 @@ class IngestReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Change:
-    """An entry that two trees share and in which they differ.
+    """An entry that is in both trees, with different contents.
 
     Attributes:
         key: Its dotted name; ``""`` for the root.
