@@ -97,7 +97,7 @@ class Dataset(Growing):
     in the meantime, unpickling raises OSError (ESTALE).
 
     Args:
-        source: A path, or an opened TensorDict.
+        source: A path, a TensorDict, or a dict of tensors.
         mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended (`append`)
             and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared mappings.
         transform: The same as ``.map(transform)``.
@@ -138,7 +138,7 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # The views applied to the opened data set, and the number of rows it had then.
+        # The views applied to the opened data set, and its number of rows before the first of them.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -545,7 +545,7 @@ class Dataset(Growing):
         return self.range(0, integer("head: n", n, 0))
 
     def shard(self, *, rank: int, world_size: int) -> Dataset:
-        """Returns the contiguous part of one rank; the parts differ by at most one row.
+        """Returns the contiguous part of one rank; the lengths of parts differ by at most one.
 
         Args:
             rank: 0 to ``world_size - 1``.
@@ -571,7 +571,7 @@ class Dataset(Growing):
             batched: `function` maps batch dicts to batch dicts with the same number of rows.
 
         Returns:
-            Dataset: A view. ``len`` and other views do not call the function.
+            Dataset: A view. ``len`` and other views, except `filter` by a function, do not call it.
 
         Raises:
             ValueError: On access, if a batched function returns another number of rows.
@@ -615,7 +615,7 @@ class Dataset(Growing):
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` is not a data set, or `overwrite` is false.
+            FileExistsError: If `path` exists and is not a data set or `overwrite` is false.
             UnsupportedError: If the format cannot store a column.
 
         Example:
@@ -798,7 +798,7 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 
     Args:
         datasets: Data sets of the same columns; views too.
-        weights: Shares of the sources, one for each, from 0; they need not sum to 1.
+        weights: Shares of the sources, one for each, 0 or more; they need not sum to 1.
 
     Returns:
         Dataset: A view of the interleaved rows.
@@ -835,8 +835,8 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     maps = {dataset._maps for dataset in parts.datasets}
     if len(maps) > 1:
         raise ValueError(
-            "concat: the parts are mapped by different functions: expected one map() after concat, "
-            "found several before"
+            "data set: the parts are mapped by different functions: expected one map() after concat "
+            "or mix, found several before"
         )
     joined = object.__new__(Dataset)
     joined._native = native
@@ -854,7 +854,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
 
 
 def _fixed(dataset: Dataset) -> Dataset:
-    """The number of rows now."""
+    """A view of the current rows, if rows may be appended to the data set later."""
     is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
     return dataset if is_fixed else dataset.range(0, len(dataset))
 

@@ -151,7 +151,10 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 
 
 def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if a value is the validity of another column. Arguments are as for `with_nulls`."""
+    """True if a value is the validity of another column, which must be in `known`.
+
+    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`.
+    """
     base = key.removesuffix(".valid")
     if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
         return False
