@@ -835,8 +835,8 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     maps = {dataset._maps for dataset in parts.datasets}
     if len(maps) > 1:
         raise ValueError(
-            "data set: the parts are mapped by different functions: expected one map() after concat "
-            "or mix, found several before"
+            "data set: the parts are mapped by different functions: expected one map() after "
+            "concat or mix, found several before"
         )
     joined = object.__new__(Dataset)
     joined._native = native

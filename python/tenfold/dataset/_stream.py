@@ -802,7 +802,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """Records that a worker has returned all its rows, and the number of records of text files."""
+        """Records that a worker has returned all its rows, and the number of records of files."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 

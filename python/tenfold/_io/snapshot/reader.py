@@ -70,7 +70,7 @@ class StateReader:
         self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
 
     def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
-        """The value, tensor or containers of an entry of `node`; `path`: its path in the manifest."""
+        """The value, tensor or containers of an entry of `node`; `path` is in the manifest."""
         try:
             described = node.describe(key)
         except UnsupportedError:
