@@ -412,8 +412,8 @@ class CheckpointManager:
     ) -> RestoreResult:
         """Loads a step; later saves continue its lineage.
 
-        Names, dtypes and shapes of the tensors of modules are compared before the first object changes;
-        checksums as `verify` selects.
+        Names, dtypes and shapes of the tensors of modules are compared before the first object
+        changes; checksums as `verify` selects.
 
         Args:
             app_state: As for `save`. Objects are restored by ``load_state_dict()``; plain values
@@ -867,7 +867,7 @@ class CheckpointManager:
         app_state: dict[str, Any] | None,
         changed: list[str],
     ) -> tuple[RestoreResult | None, list[str | None]]:
-        """Loads a checked step. Returns the result; or None, and the damage that each rank found."""
+        """Loads a checked step. Returns the result, or None and the damage that each rank found."""
         ranks = self._ranks
         (restoring, state, _), problems = ranks.run(
             "restore: compare",
