@@ -281,7 +281,7 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
 
 
 def make_array(value: Any) -> Any:
-    """Converts numbers, nested lists or an array of any library to a torch tensor or numpy array."""
+    """Converts numbers, nested lists or any array to a torch tensor or numpy array."""
     torch = torch_or_none()
     if torch is not None:
         numpy = sys.modules.get("numpy")

@@ -349,7 +349,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """Pickles the content of a mapper that has no path, or differs from the file at its path."""
+        """Pickles the content of a mapper that has no path, or differs from the file there."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:
