@@ -371,7 +371,7 @@ class CheckpointManager:
         """Records the signals with which a scheduler announces the end of the job.
 
         Args:
-            signals: None: SIGTERM and SIGUSR1.
+            signals: Numbers of signals. None: SIGTERM and SIGUSR1.
 
         Returns:
             Preemption: A context manager, for the main thread only. Its truth value becomes true
@@ -427,7 +427,7 @@ class CheckpointManager:
             strict: Raise for missing or unexpected entries and tensors, and for other dtypes or
                 shapes.
             verify: As for the manager. None: the option of the manager.
-            discard_later: Remove all steps after the restored one.
+            discard_later: Remove all steps after the restored one. Not with `path`.
             missing_ok: A directory without steps is not an error, unless `step` is given. If all
                 steps are damaged, an error is raised anyway.
 

@@ -85,9 +85,9 @@ class Dataset(Growing):
     >>> ds["price"]                    # the column, mapped: float32 [len(ds)]
     >>> train, test = ds.split([0.9, 0.1], seed=0)
 
-    Rows contain 0-d tensors for numbers and str or bytes for strings; batches contain tensors
-    ``[B, *shape]`` and lists. A ragged column gives a 1-d tensor in a row and a jagged
-    ``torch.nested`` tensor in a batch. A missing number is NaN in float columns that are not
+    Rows contain tensors ``[*shape]`` for numbers (0-d for a single number) and str or bytes for
+    strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column gives a tensor
+    ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch. A missing number is NaN in float columns that are not
     ragged; other nullable columns add a bool ``"<column>.valid"``, and ``ds["<column>.valid"]``
     exists for every nullable column. Nested records are nested dicts.
 
@@ -778,7 +778,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets.
-        ValueError: If a column differs between the data sets; the message names it and both dtypes.
+        ValueError: If a column differs between the data sets (the message names it and both
+            dtypes), or they are mapped by different functions.
 
     Example:
         >>> len(tenfold.concat([ds, ds.head(10)]))
@@ -805,7 +806,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets, and for weights that are not numbers.
-        ValueError: If a column differs between the data sets, or the weights are invalid.
+        ValueError: If a column differs between the data sets, they are mapped by different
+            functions, or the weights are invalid.
 
     Example:
         >>> mixed = tenfold.mix([ds.range(0, 500), ds.range(500, 1000)], [0.8, 0.2])

@@ -82,9 +82,9 @@ class IterableDataset(_Base):
             ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst``, ``.bz2``,
             ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
-        shuffle: A data set is read in the exact shuffled order of `BatchLoader`. Text files are
-            read in shuffled order, and their rows pass through a shuffle buffer of 1,024 rows
-            unless `shuffle_buffer` is given.
+        shuffle: A data set is read in the exact shuffled order of `BatchLoader`. For text
+            files, the order of the files is shuffled, and their rows pass through a shuffle buffer:
+            1,024 rows unless `shuffle_buffer` is given.
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time.
         seed: Seed of the shuffle.
         rank: Rank of this process; None: that of ``torch.distributed``, if it is initialised.

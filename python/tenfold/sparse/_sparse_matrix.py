@@ -63,7 +63,7 @@ class SparseMatrix(Rows, Growing):
         source: A path, in any format that supports sparse tensors, or an opened node of one.
         mode: ``"r"``: the file never changes. ``"r+"``: rows can be appended (`append_rows`).
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; with numpy, sparse rows are
-            scipy matrices. Determined once; pickles keep it.
+            scipy matrices. Determined once; the pickle of a matrix with a path keeps it.
 
     Raises:
         FileNotFoundError: If the path does not exist.
