@@ -148,8 +148,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             self._open()
             capacity = self._opened().capacity
             if capacity is None or max_size not in (None, capacity):
-                of = "a data set without capacity"
-                found = of if capacity is None else f"one of {capacity} rows"
+                found = f"one of {capacity} rows" if capacity else "a data set without capacity"
                 wanted = "" if max_size is None else f" of {max_size} rows"
                 self.close()
                 raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")

@@ -174,7 +174,7 @@ def load(
         FileNotFoundError: If `path` does not exist.
         KeyError: If one of `keys` or `exclude` matches nothing, or if the file holds a single
             tensor or value.
-        ValueError: If `map_location` and `device` are both given, or not a device.
+        ValueError: If `map_location` and `device` are both given, or the given one is no device.
         CorruptFileError: If the bytes violate the format.
         UnsupportedError: If the format is unknown, or a selected entry cannot be read.
 

@@ -370,7 +370,7 @@ class ParameterState:
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
         """The tensor of the target, or a new one, with the dtype and device that torch chooses.
 
-        None if the shapes differ, or the dtypes differ and cannot be cast.
+        None if the shapes differ, or the dtypes differ and a cast is impossible or not allowed.
         """
         name = ".".join((self._name, *path))
         dtype, device = self._dtype_and_device(saved, key)

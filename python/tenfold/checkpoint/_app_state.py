@@ -70,7 +70,7 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Entries that may be unchanged since the last save: no parameters, or frozen ones."""
+    """Entries that may be unchanged since the last save: values, RngState and frozen modules."""
     names = []
     for name, value in app_state.items():
         if (

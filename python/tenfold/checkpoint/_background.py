@@ -44,8 +44,7 @@ class Writer:
 
     Args:
         on_error: ``"raise"``: `run` raises the exception of a failed save, and `wait` that of a
-            save in a thread. ``"warn"``: a
-            failed save is a warning.
+            save in a thread. ``"warn"``: a failed save is a warning.
         retries: Number of further attempts after a save failed with an OSError.
     """
 

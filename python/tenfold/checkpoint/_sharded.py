@@ -134,7 +134,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """By entry: the state of each object that has DTensors; or the optimizer of such parameters."""
+    """By entry: the state of each object with DTensors; for an optimizer, the optimizer itself."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")

@@ -87,9 +87,10 @@ class Dataset(Growing):
 
     Rows contain tensors ``[*shape]`` for numbers (0-d for a single number) and str or bytes for
     strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column gives a tensor
-    ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch. A missing number is NaN in float columns that are not
-    ragged; other nullable columns add a bool ``"<column>.valid"``, and ``ds["<column>.valid"]``
-    exists for every nullable column. Nested records are nested dicts.
+    ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch. A missing number
+    is NaN in float columns that are not ragged; other nullable columns add a bool
+    ``"<column>.valid"``, and ``ds["<column>.valid"]`` exists for every nullable column. Nested
+    records are nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
     `map`) copy nothing and can be combined.

@@ -44,7 +44,8 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
         what: Name of the indexed object in messages.
 
     Raises:
-        IndexError: If an int does not fit 64 bits, a mask has another length, or for a tuple.
+        IndexError: If an int does not fit 64 bits, a mask has another length, or the index is a
+            tuple.
         TypeError: For an index of another type.
     """
     if isinstance(index, Indices):

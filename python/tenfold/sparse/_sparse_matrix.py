@@ -56,8 +56,8 @@ class SparseMatrix(Rows, Growing):
     Indices keep their dtype, int32 or int64. Explicit zeros are kept; the entries of a row are
     sorted by column. A damaged file raises an error and never causes an out-of-bounds read.
 
-    A SparseMatrix pickles as its path, in memory as its arrays, and works in forked and spawned
-    workers. A matrix that is unpickled has mode ``"r"``.
+    A SparseMatrix pickles as its path, or as its arrays if it is in memory, and works in forked and
+    spawned workers. An unpickled matrix has mode ``"r"``.
 
     Args:
         source: A path, in any format that supports sparse tensors, or an opened node of one.

@@ -70,7 +70,10 @@ class StateReader:
         self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
 
     def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
-        """The value, tensor or containers of an entry of `node`; `path` is in the manifest."""
+        """Returns the value, tensor or containers of an entry of `node`.
+
+        `path` is the path of the entry in the manifest.
+        """
         try:
             described = node.describe(key)
         except UnsupportedError:

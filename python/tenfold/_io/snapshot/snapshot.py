@@ -358,7 +358,7 @@ class Snapshot:
         if torch is not None and isinstance(stateful, torch.nn.Module):
             stateful.load_state_dict(state, strict=strict)
             return
-        # tensordict needs this attribute of its state dict to distinguish "a.b" from ("a", "b").
+        # tensordict needs `_metadata` of its state dict to distinguish "a.b" from ("a", "b").
         metadata = getattr(current, "_metadata", None)
         if metadata is not None and type(state) is OrderedDict:
             state._metadata = metadata  # type: ignore[attr-defined]
