@@ -68,7 +68,8 @@ class Ranks:
 
         Raises:
             Exception: The exception of `work` on the lowest rank where it failed. Other ranks raise
-                an error of the same or a base class, whose message names that rank.
+                an error of the same class, a base class or RuntimeError, whose message names that
+                rank.
             RuntimeError: If the ranks make different calls, or a rank does not answer.
         """
         if self.is_alone:

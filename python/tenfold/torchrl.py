@@ -318,7 +318,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         slots = slots.long()
         slots = torch.where(slots < 0, slots + self.max_size, slots)
         if len(slots) and not 0 <= int(slots.min()) <= int(slots.max()) < self.max_size:
-            raise IndexError(f"RingStorage: slots must be below {self.max_size}, got {cursor}")
+            raise IndexError(f"RingStorage: slots must be in [{-self.max_size}, {self.max_size}), got {cursor}")
         return slots
 
     def _require_visible(self, index: Any, length: int) -> None:
@@ -522,8 +522,8 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:
         raise ValueError(
-            f"RingStorage: rows must have no batch dimensions, got {list(rows.batch_size[1:])}; "
-            "data.reshape(-1) makes rows of them"
+            f"RingStorage: rows must have one batch dimension, got batch_size {list(rows.batch_size)}; "
+            "data.reshape(-1) has one"
         )
     return rows
 

@@ -359,7 +359,7 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, tensors are not copied while it is held.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors.
 
         Example:
             >>> with manager.lock():
