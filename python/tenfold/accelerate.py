@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
-# Suffixes of the same files in `Accelerator.save_state`.
+# Suffixes of a saved object: ours, then those of `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
 # Distributed types that write sharded checkpoints of their own.
 _SHARDED = (
@@ -399,7 +399,7 @@ def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | Non
     if "random_state" not in states:
         RngState().load_state_dict(states)
         return
-    # In the form in which Accelerate saves them.
+    # The states have the form in which Accelerate saves them.
     torch = import_torch()
     random.setstate(states["random_state"])
     name, words, *rest = states["numpy_random_seed"]

@@ -72,7 +72,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         self._format = format
         self._async = boolean("CheckpointIO: async_save", async_save)
         self._forget()
-        # A Trainer of the package pytorch_lightning requires that package's interface.
+        # A Trainer of the package pytorch_lightning requires the interface of lightning_fabric.
         other = sys.modules.get("lightning_fabric.plugins.io.checkpoint_io")
         if other is not None and not isinstance(self, other.CheckpointIO):
             other.CheckpointIO.register(type(self))

@@ -318,7 +318,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         slots = slots.long()
         slots = torch.where(slots < 0, slots + self.max_size, slots)
         if len(slots) and not 0 <= int(slots.min()) <= int(slots.max()) < self.max_size:
-            raise IndexError(f"RingStorage: slots must be in [{-self.max_size}, {self.max_size}), got {cursor}")
+            raise IndexError(
+                f"RingStorage: slots must be in [{-self.max_size}, {self.max_size}), got {cursor}"
+            )
         return slots
 
     def _require_visible(self, index: Any, length: int) -> None:
@@ -361,7 +363,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # A new ReplayBuffer calls this method last. Its writer exists by then, and must continue at
+        # A new ReplayBuffer sets this property last. Its writer exists by then, and must continue at
         # the cursor of the storage.
         self._align_writers()
 
@@ -522,7 +524,7 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:
         raise ValueError(
-            f"RingStorage: rows must have one batch dimension, got batch_size {list(rows.batch_size)}; "
+            f"RingStorage: rows must have one batch dimension, got {list(rows.batch_size)}; "
             "data.reshape(-1) has one"
         )
     return rows

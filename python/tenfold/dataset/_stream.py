@@ -51,7 +51,7 @@ else:
 _CHUNK_ROWS = 256
 # Default number of rows in the shuffle buffer for text files.
 _DEFAULT_BUFFER = 1024
-# Same as in the engine.
+# The last epoch, as in the engine; epoch 0 follows it.
 _LAST_EPOCH = 2**62
 
 

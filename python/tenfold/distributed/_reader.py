@@ -201,7 +201,7 @@ class StorageReader(HasPath, _StorageReader):
         path, value = found
         if not _has_tensor(value):
             return value
-        # A tuple with tensors.
+        # The value is a tuple with tensors, which must be loaded.
         state = load(self.path, keys=[tuple(map(str, path))], framework="torch")  # type: ignore[arg-type]
         for part in path:
             state = state[part]

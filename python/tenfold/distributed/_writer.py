@@ -128,7 +128,7 @@ class StorageWriter(HasPath, _StorageWriter):
         self._saves: dict[int, _Save] = {}  # by thread, because saves may run asynchronously
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process that saves in the background needs the requested path, not the temporary one.
+        # A process that saves in the background gets the path, but not the saves of this process.
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

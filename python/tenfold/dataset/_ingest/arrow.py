@@ -268,7 +268,7 @@ def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any
 
 
 def _unread(file: str, error: Exception) -> UnsupportedError:
-    return UnsupportedError(f"{file}: expected types that pyarrow reads, found another one: {error}")
+    return UnsupportedError(f"{file}: expected types that pyarrow reads, found another: {error}")
 
 
 def _open_arrow(pa: Any, file: str) -> OpenedFile:

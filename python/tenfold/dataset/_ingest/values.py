@@ -76,7 +76,7 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
         return None, "", False
     if hasattr(value, "asm8"):  # pandas
         is_utc = getattr(value, "tzinfo", None) is not None
-        # Before pandas 2, all are in nanoseconds.
+        # Before pandas 2, all time stamps and durations are in nanoseconds.
         precise = value.as_unit("ns") if hasattr(value, "as_unit") else value
         count, unit, _ = _numpy_count(precise.asm8)
         return count, unit, is_utc
