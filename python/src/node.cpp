@@ -18,7 +18,7 @@ namespace tenfold::python {
 
 using namespace nb::literals;
 
-/// The inverse of key_types_of().
+/// The inverse of key_types_of(), for a dict of keys.
 static TypedKeys typed_keys_from(nb::handle dict) {
   TypedKeys keys;
   for (const auto& [key, own] : nb::cast<nb::dict>(dict)) {

@@ -12,7 +12,7 @@ from tenfold._public import set_module
 class _Report:
     """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
-    # The attribute to use as a truth value. Without an annotation it is no field of a dataclass.
+    # The attribute to use instead of the truth value. Without an annotation it is no field.
     _attribute = ""
 
     def __bool__(self) -> NoReturn:

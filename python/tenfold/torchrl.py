@@ -363,8 +363,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # A new ReplayBuffer sets this property last. Its writer exists by then, and must continue at
-        # the cursor of the storage.
+        # A new ReplayBuffer sets this property last. Its writer exists by then, and must continue
+        # at the cursor of the storage.
         self._align_writers()
 
     def _align_writers(self) -> None:
