@@ -333,7 +333,7 @@ def checked_device(device: Any) -> Any:
     torch = import_torch()
     if torch is None:
         raise UnsupportedError(
-            f"batch loader: device: {device!r} needs the package torch, which cannot be imported"
+            f"batch loader: device {device!r}: expected torch, which cannot be imported"
         )
     try:
         made = torch.device(device)
