@@ -27,7 +27,7 @@ class KeysArgument : public nb::object {
   NB_OBJECT(KeysArgument, nb::object, "collections.abc.Iterable[tuple[str, ...]]", is_any)
 };
 
-/// A function from an old key to the new one.
+/// A function from an old dotted name to the new one.
 class RenameArgument : public nb::object {
   NB_OBJECT(RenameArgument, nb::object, "collections.abc.Callable[[str], str]", is_any)
 };
@@ -38,7 +38,7 @@ class ProgressArgument : public nb::object {
             is_any)
 };
 
-/// Lengths, or row indices.
+/// Lengths, strides, offsets or row indices.
 class IntsArgument : public nb::object {
   NB_OBJECT(IntsArgument, nb::object, "collections.abc.Sequence[int]", is_any)
 };

@@ -9,9 +9,10 @@
 
 namespace tenfold::python {
 
-/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if `object` is not
-/// exactly torch's Tensor or Parameter, or cannot be shared (another device or layout, a lazy
-/// conjugate or negative): tenfold._interop.objects then converts it or reports the reason.
+/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if the class of
+/// `object` is not exactly Tensor, Parameter or MemoryMappedTensor, or if it cannot be shared
+/// (another device or layout, a lazy conjugate or negative): tenfold._interop.objects then converts
+/// it or reports the reason. Throws Error(corrupt) if its mapped file was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
 /// The autograd properties of an object that tensor_of_torch() accepted.
 Grad grad_of_torch(nb::handle object);

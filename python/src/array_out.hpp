@@ -66,9 +66,9 @@ class ArrayMaker {
   /// `place`: called with each new array, returns the one to use; or None.
   ArrayMaker(Mode mode, Tied& tied, nb::object place);
 
-  /// `tensor` and `sizes` belong to `leaf`; `sizes` is only used for a nested tensor. Throws
-  /// OSError for read-only pages, to which torch would write, and Error(unsupported) for a dtype
-  /// that numpy does not have; `name` identifies the leaf in messages.
+  /// `tensor` belongs to `leaf`, which also has the sizes of a nested tensor. `name` identifies the
+  /// leaf in messages. Throws OSError for read-only pages, to which torch would write, and
+  /// Error(unsupported) for a dtype that numpy does not have.
   nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:

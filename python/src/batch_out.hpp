@@ -10,8 +10,8 @@ namespace tenfold::python {
 /// Converts batches to dicts of arrays, nested like records.
 class BatchMaker {
  public:
-  /// `ragged`: called with (values, offsets) for each ragged column that is not padded, returns its
-  /// result.
+  /// `ragged`: called with (values, offsets) for each ragged column of a batch that is not padded;
+  /// its result is the value of the column.
   BatchMaker(const Schema& schema, nb::object ragged);
 
   /// A batch: arrays [B, ...], lists of strings.
@@ -25,7 +25,7 @@ class BatchMaker {
 
   std::vector<std::vector<nb::object>> keys_;  ///< for each column, the keys of its records and its
                                                ///< own key
-  /// For each column, the key of its validity; empty if a column has that name.
+  /// For each column, the keys of its validity and lengths; empty if another column has the name.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;
@@ -45,7 +45,7 @@ struct DatasetHandle {
   Dataset dataset;
 };
 
-/// {"pad": {name: value}, "pad_all": value or None}
+/// `pad`: a dict from column name to padding value; its key None is for all other columns.
 BatchOptions batch_options_from(nb::handle pad);
 
 }  // namespace tenfold::python

@@ -272,8 +272,8 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 
-/// Reads one entry of the selected part `node` into memory, and compares the checksums of its
-/// blocks. Returns a node with the entry under its key.
+/// Reads one entry of the selected part `node` into memory; with `compares`, compares the checksums
+/// of its blocks. Returns a node with the entry under its key.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
                         const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {
@@ -387,7 +387,7 @@ void bind_checkpoint(nb::module_& module) {
                    "have_entries: bool, num_bytes: int, sharded: Node, "
                    "boxes: list[list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]]]) -> RankedSave"),
-           "`boxes`: of each sharded entry, as those of ShardedWriter.")
+           "`boxes`: for each sharded entry, a list as for ShardedWriter.")
       .def("write_rank_entries", &write_rank_entries, "step"_a, "ranks_path"_a, "rank"_a, "state"_a)
       .def("write_shards", &write_shards, "tickets"_a, "parts"_a)
       .def(

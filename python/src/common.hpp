@@ -60,8 +60,10 @@ struct ItemHandle {
 /// Parses a list such as [("model.*",), ("a", "b")]: each tuple is a path of keys, or one glob or
 /// dotted name.
 std::vector<KeyPath> key_paths(nb::handle keys);
-/// (problems, number of leaves, of bytes, of checksums), as reports.py takes them.
+/// The arguments of Problem in _reports.py.
 nb::tuple tuple_of(const Problem& problem);
+/// (problems, number of leaves, of bytes, of checksums, keys without checksums), as verify_report()
+/// in _reports.py takes them.
 nb::tuple tuple_of(const VerifyReport& report);
 
 void bind_node(nb::module_& module);

@@ -250,7 +250,8 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) 
   return without_gil([&] { return self.hierarchy.find(paths); });
 }
 
-/// Returns tables and rows of the values; if all are in one table, (table, None, rows as an array).
+/// Returns (None, tables, rows) of the values; if all are in one table of tensors,
+/// (table, None, rows as an array).
 nb::tuple find_states(const HierarchyHandle& self, nb::list states) {
   const std::vector<StatePlace> places = places_of(self, states);
   const auto is_first = [&](const StatePlace& place) { return place.table == places[0].table; };

@@ -128,7 +128,7 @@ class RowIngest {
       throw base::invalid_argument(where_)
           .part("columns")
           .expected("a key in some row")
-          .found("none in ", num_kept_);
+          .found("none in ", num_kept_, num_kept_ == 1 ? " row" : " rows");
     }
     table_->report().ignored = reader_->ignored();
     if (!has_schema_) table_->arrange(reader_->columns_in_input_order());

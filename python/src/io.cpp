@@ -234,7 +234,8 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
-/// The names of the parameters of groups (size, names or None); empty if a group has none.
+/// The names of the parameters of groups (size, names or None); empty if there are no groups, a
+/// group has no names, or a name occurs twice.
 std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
   torch_detail::GroupNames names;
   for (const nb::handle group : groups) {
@@ -318,7 +319,7 @@ void bind_io(nb::module_& module) {
   module.def("open_consolidated", &open_one_file, "path"_a,
              nb::sig("def open_consolidated(path: str | bytes | os.PathLike[str] | "
                      "os.PathLike[bytes]) -> tuple[Node, bool]"),
-             "Mode \"c\"; the second is true if it was locked.");
+             "(tree opened with mode \"c\", whether it was locked).");
   module.def("format_to_save", format_to_save, "path"_a, "format"_a);
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),

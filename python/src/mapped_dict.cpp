@@ -40,7 +40,7 @@ constexpr std::size_t kMaxNamed = 5;
   throw nb::python_error();
 }
 
-/// Elements of a column that become Python numbers.
+/// An element as a Python number; empty for dtypes whose elements become arrays.
 nb::object scalar_of(DType dtype, const std::byte* bytes) {
   const auto as = [&]<class T>(T value) {
     std::memcpy(&value, bytes, sizeof value);

@@ -50,7 +50,7 @@ class KeysIn {
   std::vector<std::string_view> texts_;
   std::vector<std::int64_t> ints_;
   std::vector<std::size_t> places_;  ///< positions of the keys of the dictionary's type; empty if
-                                     ///< all are
+                                     ///< all or none are
   bool all_fit_ = true;
   nb::object objects_;                  ///< a tuple of the keys, unless they were copied
   std::vector<std::string> copies_;     ///< concatenated short strings

@@ -229,7 +229,7 @@ bool KeysIn::take_array(nb::handle keys) {
   const bool is_empty = array->numel() == 0;  // NumPy creates float64 if there are no keys
   if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {
     raise_type("keys: expected a tensor of integers of one dimension, at most int64, found " +
-               to_string(array->dtype()) + " of " + std::to_string(array->ndim()));
+               to_string(array->dtype()) + " with ndim " + std::to_string(array->ndim()));
   }
   size_ = static_cast<std::size_t>(array->numel());
   if (type_ != DictKeyType::int64) {
@@ -257,9 +257,12 @@ void KeysIn::take_packed(nb::handle keys) {
     if (found != nullptr) tensor = tensor_of_torch(found);
     if (found != nullptr && !tensor) tensor = array_from(found);
     if (!tensor || tensor->dtype() != dtype || tensor->ndim() != 1) {
+      std::string found_text = "none";
+      if (tensor) {
+        found_text = to_string(tensor->dtype()) + " with ndim " + std::to_string(tensor->ndim());
+      }
       raise_type("packed keys: \"" + std::string(key) + "\": expected " + to_string(dtype) +
-                 " of one dimension, found " +
-                 (tensor ? to_string(tensor->dtype()) : std::string("none")));
+                 " of one dimension, found " + found_text);
     }
     return tensor->contiguous();
   };

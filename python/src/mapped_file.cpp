@@ -132,7 +132,7 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
   });
 }
 
-/// `file` names the mapped file in errors.
+/// Writes the changes of a mapped tensor to its file. `file` names it in errors.
 void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {

@@ -46,7 +46,7 @@ nb::object exception_of(const Error& error, const nb::object& path) {
   return type(error.system_errno(), text(Error(error).path("").what()), path);
 }
 
-/// Translates all C++ exceptions of this project to Python exceptions.
+/// Translates tenfold::Error to Python exceptions; nanobind translates all others.
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);

@@ -18,7 +18,7 @@ namespace tenfold::python {
 
 using namespace nb::literals;
 
-/// The inverse of key_types_of().
+/// The inverse of key_types_of(), for a dict of keys.
 static TypedKeys typed_keys_from(nb::handle dict) {
   TypedKeys keys;
   for (const auto& [key, own] : nb::cast<nb::dict>(dict)) {
@@ -40,7 +40,7 @@ NodeInfo node_info_from(nb::handle info) {
   constexpr std::size_t kNumFields = 11;
   if (fields.size() != kNumFields) {
     throw base::invalid_argument()
-        .part("what a node is")
+        .part("node info")
         .expected("11 fields")
         .found(fields.size());
   }
@@ -136,7 +136,8 @@ nb::list keys_of(const NodeHandle& self) {
 }
 
 /// Describes an entry without reading its bytes: ("tensor", dtype, shape, nested, unbatched),
-/// ("value", python_value, is_stack, stack_dim) or ("node", handle).
+/// ("value", python_value, is_stack, stack_dim), ("node", handle), or ("refused", problem) for a
+/// node that cannot be read.
 nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return nb::make_tuple("tensor", text(to_string(leaf->dtype())), tuple_of(leaf->shape()),

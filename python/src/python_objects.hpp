@@ -112,7 +112,7 @@ inline PyObject* list_item(PyObject* list, std::size_t i) {
 #endif
 }
 
-/// Size of a list or tuple, like the next two functions.
+/// Size of a list or tuple. The next two functions, too, accept only these.
 inline std::size_t sequence_size(PyObject* sequence) {
 #ifdef TENFOLD_LIMITED_API
   return static_cast<std::size_t>(PyList_Check(sequence) ? PyList_Size(sequence)

@@ -58,7 +58,8 @@ bool append_plain_text(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Appends a tuple of such parts in the form of state_text(); returns false for another object.
+/// Appends a tuple of such ints and strings in the form of state_text(); returns false for another
+/// object.
 bool append_plain_tuple(PyObject* object, std::string& into) {
   if (!PyTuple_CheckExact(object)) return false;
   into += '[';

@@ -337,7 +337,7 @@ TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys
   std::size_t position = 0;
   for (const nb::handle key : keys) add(children, utf8(key), objects[position++]);
   put_all(made, children);
-  // Some entries may have been removed since it was read.
+  // Some entries may have been removed since `info` was read.
   std::erase_if(made.info().typed_keys,
                 [&](const auto& typed) { return !has_key(made, typed.first); });
   return made;

@@ -26,7 +26,7 @@ class _Fields:
 
 @set_module("tenfold")
 class Error(_Fields, Exception):
-    """Base of the errors that only this package raises.
+    """Base class of `CorruptFileError` and `UnsupportedError`.
 
     Every exception of the engine, Python's own ones too, has the parts of its message
     ``<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`` as attributes, each a str, or

@@ -16,14 +16,14 @@ INT32_MAX = 2**31 - 1
 
 
 def integer(where: str, value: Any, at_least: int | None = None, at_most: int = INT64_MAX) -> int:
-    """Checks an int and its range.
+    """Checks an int and its range, and returns it as a Python int.
 
     Args:
         where: Prefix of messages: ``"batch loader: seed"``.
         value: An int, or an object with ``__index__``, such as numpy integers and tensors of one
             element.
-        at_least: The minimum. None: any 64-bit integer, whose range the engine checks.
-        at_most: The maximum.
+        at_least: The minimum. None: -(2**63 - 1); the engine checks the range.
+        at_most: The maximum, if `at_least` is given; otherwise 2**63 - 1.
 
     Raises:
         TypeError: For a value of another type.

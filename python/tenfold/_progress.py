@@ -21,8 +21,8 @@ class Shown:
     """``with Shown(progress) as callback``: the function that the engine calls, or None.
 
     Args:
-        progress: None (a bar if standard error is a terminal and the work takes over a second),
-            False (nothing), True (a bar), or ``callable(done_bytes, total_bytes, what)``.
+        progress: None (a bar if standard error is a terminal), False (nothing), True (a bar), or
+            ``callable(done_bytes, total_bytes, what)``. Work of less than a second shows no bar.
     """
 
     def __init__(self, progress: Callback | bool | None) -> None:

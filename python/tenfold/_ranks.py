@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # If the process of a rank ends, the others get an error at once.
 _TIMEOUT = timedelta(minutes=30)
 
-# Classes for an error on the ranks that did not raise it: the first that it is an instance of.
+# If `work` fails on one rank, the others raise the first of these classes of which that error is
+# an instance, or else a RuntimeError. `_described` handles OSErrors separately.
 _CLASSES: tuple[type[Exception], ...] = (
     CorruptFileError,
     UnsupportedError,
@@ -58,7 +59,7 @@ class Ranks:
         """Runs `work` on every rank; if it fails on one, it fails on all of them.
 
         Args:
-            call: Name of the call. Raises if the ranks make different calls.
+            call: Name of the call, which must be the same on all ranks.
             work: Called on this rank.
             send: Converts the result of `work` to a JSON value for the other ranks.
 
@@ -67,7 +68,9 @@ class Ranks:
 
         Raises:
             Exception: The exception of `work` on the lowest rank where it failed. Other ranks raise
-                an error of the same class that names that rank.
+                an error of the same class, a base class or RuntimeError, whose message names that
+                rank.
+            RuntimeError: If the ranks make different calls, or a rank does not answer.
         """
         if self.is_alone:
             result = work()
@@ -139,7 +142,7 @@ class Ranks:
     def _no_reply(self, call: str, error: Exception) -> RuntimeError:
         return RuntimeError(
             f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected an answer of "
-            f"all ranks, found none: a process ended, or hung for {_TIMEOUT}: {error}"
+            f"all ranks, found fewer: a process ended, or hung for {_TIMEOUT}: {error}"
         )
 
 
@@ -171,7 +174,7 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
         )
     if size == 1:
         return [alone() for _ in range(count)]
-    # A process that is not in the group does not have its ranks.
+    # `new_group` must not wait for processes outside the group: they do not make this call.
     part: dict[str, Any] = {}
     if size < distributed.get_world_size():
         part["ranks"] = distributed.get_process_group_ranks(group)

@@ -12,7 +12,7 @@ from tenfold._public import set_module
 class _Report:
     """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
-    # The attribute to use. Without an annotation it is not a field.
+    # The attribute to use instead of the truth value. Without an annotation it is no field.
     _attribute = ""
 
     def __bool__(self) -> NoReturn:
@@ -260,7 +260,7 @@ class IngestReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Change:
-    """An entry that two trees share and in which they differ.
+    """An entry that is in both trees, with different contents.
 
     Attributes:
         key: Its dotted name; ``""`` for the root.

@@ -82,7 +82,7 @@ class Staging:
     def publish(self) -> None:
         """Checks the staged folder and renames it to `path`.
 
-        The old folder is removed; files in it that no manifest lists are kept in the new one.
+        The old folder is removed. Files that its manifest does not list are kept in the new one.
 
         Raises:
             CorruptFileError: If a file violates its format.
@@ -118,11 +118,13 @@ def check(path: Path) -> bool:
     """Compares a folder with its manifest. Files that the manifest does not list are ignored.
 
     Returns:
-        False if the folder has no manifest, because another program wrote it.
+        True if all listed files match; False if the folder has no manifest, because another program
+        wrote it.
 
     Raises:
         FileNotFoundError: If there is no such folder.
         CorruptFileError: If files are missing or damaged; the message lists all.
+        UnsupportedError: If the manifest has another version.
     """
     _put_back(path)
     if not path.is_dir():
@@ -189,7 +191,7 @@ def _replaced(path: Path) -> Path:
 
 
 def _put_back(path: Path) -> None:
-    """Restores the old version after a crash between the two renames of a replacement."""
+    """Restores the old version after a crash between the first two renames of `_rename_over`."""
     if not exists(path):
         with contextlib.suppress(FileNotFoundError):
             _replaced(path).rename(path)
@@ -282,7 +284,7 @@ def _keep_unlisted(old: Path, new: Path) -> None:
 
 
 def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
-    """For each file that differs: its name, the expected and the found content."""
+    """For each file that differs from the manifest: its name, what was expected and found."""
     try:
         manifest = json.loads(document)
         version, files = manifest["version"], manifest["files"]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
-# Suffixes of the same files in `Accelerator.save_state`.
+# Suffixes of a saved object: ours, then those of `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
 # Distributed types that write sharded checkpoints of their own.
 _SHARDED = (
@@ -67,9 +67,9 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     Args:
         accelerator: The accelerator for which the objects to save were prepared or registered.
         output_dir: A folder for this checkpoint only. An existing checkpoint is replaced
-            atomically. None: with ``automatic_checkpoint_naming``, the next folder in
-            ``checkpoints/`` of the project; checkpoints beyond ``total_limit`` are removed after
-            the new one exists.
+            atomically. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next
+            one in ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are
+            removed after the new one exists.
 
     Returns:
         Path: The folder.
@@ -104,23 +104,25 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
     """Loads what `save_state`, or `Accelerator.save_state`, saved.
 
-    Checksums are compared, and all files read, before the first object changes. No pickle is run.
+    Checksums are compared, and all files opened, before the first object changes. No pickle is
+    run.
 
     Args:
         accelerator: The same objects must have been prepared and registered, in the same order.
         input_dir: The folder. None: with ``automatic_checkpoint_naming`` the newest one.
-        strict: Passed to ``load_state_dict`` of modules.
+        strict: As for `tenfold.load_into`, with which each model is loaded.
 
     Returns:
         Path: The folder.
 
     Raises:
-        FileNotFoundError: If there is no folder, or no file for a prepared object.
+        FileNotFoundError: If there is no folder, or no file for a prepared or registered object.
         CorruptFileError: If a file is damaged or missing; the message lists all.
         UnsupportedError: If a file of Accelerate contains objects that only running code could
             create, or the training is sharded.
-        ValueError: If tensors of a model are missing, unexpected or of another shape, or if more or
-            fewer objects are registered than were saved.
+        ValueError: If `strict` and tensors of a model are missing, unexpected or of another dtype
+            or shape; if fewer objects are registered than were saved; or if `input_dir` is None
+            without automatic naming.
 
     Example:
         >>> tenfold.accelerate.load_state(accelerator, "run/checkpoint")
@@ -195,7 +197,7 @@ def _refuse_sharded(accelerator: Any, where: str) -> None:
     if accelerator.distributed_type in _SHARDED:
         raise UnsupportedError(
             f"{where}: expected processes that each hold the whole model, found "
-            f"{accelerator.distributed_type.value}; accelerator.{where}() saves its parts"
+            f"{accelerator.distributed_type.value}; use accelerator.{where}()"
         )
 
 
@@ -387,8 +389,8 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
 def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | None) -> None:
     if states is None:
         warnings.warn(
-            f"{folder}: it has no random states of process {accelerator.process_index}: its random "
-            "states stay as they are",
+            f"{folder}: it has no random states of process {accelerator.process_index}; the random "
+            "states of this process stay as they are",
             stacklevel=3,
         )
         return
@@ -397,7 +399,7 @@ def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | Non
     if "random_state" not in states:
         RngState().load_state_dict(states)
         return
-    # In the form in which Accelerate saves them.
+    # The states have the form in which Accelerate saves them.
     torch = import_torch()
     random.setstate(states["random_state"])
     name, words, *rest = states["numpy_random_seed"]

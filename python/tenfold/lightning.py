@@ -50,9 +50,10 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
         async_save: Copy the tensors, and write the copies in a thread. One save is in flight; the
             next one waits for it. Removals are queued after the preceding save. The error of a
-            failed save or removal is raised by the next call or at the end of the training, and
-            removals that were queued after it are skipped. The paths that `ModelCheckpoint` names
-            (``best_model_path``) exist once the save is done; `load_checkpoint` waits for it.
+            failed save or removal is raised by the next save or load, or at the end of the
+            training. Saves and removals that were queued after the failure are skipped. The paths
+            that `ModelCheckpoint` names (``best_model_path``) exist once the save is done;
+            `load_checkpoint` waits for it.
 
     Raises:
         ValueError: If there is no such format.
@@ -71,7 +72,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         self._format = format
         self._async = boolean("CheckpointIO: async_save", async_save)
         self._forget()
-        # A Trainer of the package pytorch_lightning requires that package's interface.
+        # A Trainer of the package pytorch_lightning requires the interface of lightning_fabric.
         other = sys.modules.get("lightning_fabric.plugins.io.checkpoint_io")
         if other is not None and not isinstance(self, other.CheckpointIO):
             other.CheckpointIO.register(type(self))
@@ -104,10 +105,10 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
         Raises:
             TypeError: If `storage_options` are given.
-            UnsupportedError: If an entry cannot be stored; the message names its key. Nothing has
-                been written.
+            UnsupportedError: If `path` is a URL, or an entry cannot be stored; the message names
+                its key. Nothing has been written.
             OSError: If a system call failed. The previous version at `path` is unchanged.
-            Exception: The exception of the previous save, if `async_save` is set.
+            Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
@@ -116,7 +117,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         if format is None and target.endswith(".ckpt"):
             format = "pt"
         tree = self._tree(checkpoint, target)
-        # Create the parent folder now: Lightning may link to the checkpoint before that exists.
+        # Create the parent folder now: Lightning may create a link to the checkpoint
+        # before the save has ended.
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         if not self._async:
             _save(tree, target, format)

@@ -44,8 +44,8 @@ _BLOCK_BYTES = 128 << 20
 class TenfoldDatasource(Datasource):  # type: ignore[misc]
     """The rows of a data set, for `ray.data.read_datasource`.
 
-    Each read task is a range of consecutive rows, at most 65,536 and at most a block of Ray. The
-    workers open the data set by its path, so all nodes need access to it.
+    Each read task reads consecutive rows: at most 65,536 rows, and at most the size of a block of
+    Ray. The workers open the data set by its path, so all nodes need access to it.
 
     Args:
         path: Path of a data set, in any format that `tenfold.Dataset` reads.
@@ -93,7 +93,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into ranges; at least `parallelism` of them if there are as many rows.
+        """Splits the rows into about `parallelism` ranges; into more if these would be too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.
@@ -126,7 +126,10 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
 
 def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
-    """The rows as one block, in which a column of rows with a shape is a tensor column of Ray."""
+    """The rows as one block. A column with a shape is a tensor column of Ray.
+
+    Ragged and nullable columns stay columns of Arrow.
+    """
     table = view.to_arrow()
     if not has_columns:
         return [table.select([])]
@@ -197,7 +200,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             ctx: Ray's context of the task, with its ``task_idx``.
 
         Returns:
-            The name of its folder and the number of rows.
+            The name of the folder and the number of rows of the part; None without rows.
         """
         tables = _tables_of(blocks)
         first = next(tables, None)
@@ -243,7 +246,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     def _agree(self, names: list[str]) -> None:
         """Converts all parts to the same columns.
 
-        A column is nullable if it has a null in any part; parts in which it is not are rewritten.
+        A column becomes nullable if it is nullable in any part or in the existing data set. Parts
+        with other columns than the result are rewritten.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
@@ -354,7 +358,7 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
     Args:
         ds: The rows.
         path: As for `TenfoldDatasink`.
-        schema: As for `tenfold.ingest`. None: those of the blocks.
+        schema: The columns, as for `tenfold.ingest`. None: those of the blocks.
         **options: Options of `ray.data.Dataset.write_datasink`, such as ``concurrency``.
 
     Returns:

@@ -109,8 +109,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     row. Readers never see a partially written row if rows are written in order, as by the default
     writers; they may see one that is changed in place. `flush` makes rows durable.
 
-    Rows are TensorDicts of tensors with one batch dimension. The first row defines the entries. The
-    folder is a data set, which `tenfold.Dataset(path)` reads, too.
+    Rows are passed as TensorDicts of tensors, with one batch dimension for several rows. The first
+    row defines the entries. The folder is a data set, which `tenfold.Dataset(path)` reads, too.
 
     Args:
         path: A folder for this buffer only; writing the first row creates it.
@@ -139,7 +139,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
-        # Number of rows of this storage; after `loads`, the circular buffer may have more.
+        # Number of rows to sample, after `loads` of a state with fewer rows than the circular
+        # buffer has; otherwise None.
         self._limit: int | None = None
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
@@ -147,7 +148,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             self._open()
             capacity = self._opened().capacity
             if capacity is None or max_size not in (None, capacity):
-                found = "a data set of any length" if capacity is None else f"one of {capacity}"
+                found = f"one of {capacity} rows" if capacity else "a data set without capacity"
                 wanted = "" if max_size is None else f" of {max_size} rows"
                 self.close()
                 raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")
@@ -199,9 +200,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             set_cursor: True for new rows, false for older rows that are changed.
 
         Raises:
-            TypeError: If `data` is not a TensorDict.
-            ValueError: If entries are missing, unknown or of another shape or dtype. Nothing is
-                written.
+            TypeError: If `data` is not a TensorDict or a list of TensorDicts.
+            ValueError: If there are not as many rows as slots, or entries are missing, unknown or
+                of another shape or dtype. Nothing is written.
             IndexError: If a slot neither has a row nor is the next slot.
             UnsupportedError: If the storage was opened with ``mode="r"``, or rows have entries
                 other than tensors of one shape.
@@ -317,7 +318,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         slots = slots.long()
         slots = torch.where(slots < 0, slots + self.max_size, slots)
         if len(slots) and not 0 <= int(slots.min()) <= int(slots.max()) < self.max_size:
-            raise IndexError(f"RingStorage: slots must be below {self.max_size}, got {cursor}")
+            raise IndexError(
+                f"RingStorage: slots must be in [{-self.max_size}, {self.max_size}), got {cursor}"
+            )
         return slots
 
     def _require_visible(self, index: Any, length: int) -> None:
@@ -360,8 +363,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # A new ReplayBuffer calls this method last. Its writer exists by then, and must continue at
-        # the cursor of the storage.
+        # A new ReplayBuffer sets this property last. Its writer exists by then, and must continue
+        # at the cursor of the storage.
         self._align_writers()
 
     def _align_writers(self) -> None:
@@ -390,14 +393,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             state_dict: The result of `state_dict`.
 
         Raises:
-            ValueError: If the state has another `max_size`, or more rows than the storage.
+            ValueError: If the state has another `max_size`, or more rows than the circular buffer.
         """
         length, cursor = int(state_dict["length"]), int(state_dict["cursor"])
         there = len(self) if self._ring is None else len(self._ring)
         if state_dict["max_size"] != self.max_size or length > there:
             raise ValueError(
-                f"{self.path}: expected {length} rows of {state_dict['max_size']}, saved from "
-                f"{state_dict['path']}, found {there} rows of {self.max_size}"
+                f"{self.path}: expected {length} rows and max_size {state_dict['max_size']}, as "
+                f"saved from {state_dict['path']}, found {there} rows and max_size {self.max_size}"
             )
         now = 0 if self._ring is None else self._ring.cursor
         has_wrapped = there == self.max_size and now not in (cursor, 0)
@@ -425,8 +428,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 def save_buffer(buffer: Any, path: PathLike) -> Path:
     """Saves the state of a replay buffer over a `RingStorage`, atomically and without pickle.
 
-    The state consists of sampler, writer, transforms and random numbers of the buffer. The rows are
-    flushed, but not copied. `ReplayBuffer.dumps` writes the same state with pickle.
+    The state consists of sampler, writer, transforms, random numbers and batch size of the buffer,
+    and of length and cursor of the storage. The rows are flushed, but not copied.
+    `ReplayBuffer.dumps` writes the same state with pickle.
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
@@ -511,7 +515,7 @@ def _ring_of(buffer: Any, where: str) -> RingStorage:
 
 
 def _rows(cursor: Any, data: Any) -> TensorDictBase:
-    """Returns a batch of rows in main memory."""
+    """The rows as a TensorDict with one batch dimension."""
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], TensorDictBase):
         data = torch.stack(list(data))
     if not isinstance(data, TensorDictBase):
@@ -520,8 +524,8 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:
         raise ValueError(
-            f"RingStorage: rows must have no batch dimensions, got {list(rows.batch_size[1:])}; "
-            "data.reshape(-1) makes rows of them"
+            f"RingStorage: rows must have one batch dimension, got {list(rows.batch_size)}; "
+            "data.reshape(-1) has one"
         )
     return rows
 

@@ -57,7 +57,7 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)` when `torch_or_none` first imports torch, or now if it is imported."""
+    """Calls `call(torch)` when `import_torch` first imports torch, or now if it has done so."""
     if _torch:
         call(_torch)
     else:
@@ -258,7 +258,7 @@ def tied_to(
 
 
 def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
-    """The bytes of `tensor` as that dtype. Raises UnsupportedError if this torch has no such."""
+    """The bytes of `tensor` as that dtype. Raises UnsupportedError if torch lacks it."""
     torch = sys.modules["torch"]
     wanted = getattr(torch, dtype, None)
     if wanted is None:
@@ -281,7 +281,7 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
 
 
 def make_array(value: Any) -> Any:
-    """A tensor of numbers, nested lists of them, or an array of another library."""
+    """Converts numbers, nested lists or any array to a torch tensor or numpy array."""
     torch = torch_or_none()
     if torch is not None:
         numpy = sys.modules.get("numpy")
@@ -298,7 +298,7 @@ def make_array(value: Any) -> Any:
     import numpy as np
 
     array = np.asarray(value)
-    # float32, as in torch, whose default for Python floats it is.
+    # float32 is torch's default for Python floats.
     return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
 
 

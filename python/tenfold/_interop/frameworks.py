@@ -46,7 +46,7 @@ def set_framework(framework: Framework) -> None:
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,
-            else numpy if that is, else torch if it is installed, else numpy.
+            else numpy if it is imported, else torch if it is installed, else numpy.
 
     Raises:
         ValueError: For another value.

@@ -43,8 +43,8 @@ def shards_of(value: Any) -> Shards | None:
     """The shards of a DTensor or ShardedTensor; None for any other object.
 
     Raises:
-        UnsupportedError: For a DTensor with Partial placements, or whose local tensor is of a
-            subclass of Tensor.
+        UnsupportedError: For a DTensor with other placements than Shard and Replicate, or whose
+            local part is not a single box.
     """
     module = sys.modules.get(_DTENSOR)
     if module is not None and isinstance(value, module.DTensor):
@@ -78,8 +78,8 @@ def _of_dtensor(tensor: Any) -> Shards:
     chunks = tensor.__create_chunk_list__()
     if len(chunks) != 1 or tuple(chunks[0].sizes) != tuple(local.shape):
         raise UnsupportedError(
-            f"DTensor: expected one part of a box, of shape {tuple(local.shape)}, found "
-            f"{[tuple(chunk.sizes) for chunk in chunks]}"
+            f"DTensor: expected a local part that is one box of shape {tuple(local.shape)}, found "
+            f"boxes of shapes {[tuple(chunk.sizes) for chunk in chunks]}"
         )
     mesh = tensor.device_mesh.mesh
     return Shards(

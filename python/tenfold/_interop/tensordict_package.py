@@ -23,7 +23,7 @@ def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
     if getattr(type(obj), "_is_tensorclass", False):
         inner = obj._tensordict
         if "LazyStackedTensorDict" in {base.__name__ for base in type(inner).__mro__}:
-            # A stack of tensorclasses: here a lazy stack of nodes of that class.
+            # A stack of tensorclasses becomes a lazy stack of nodes of that class.
             info = _info(inner, "lazy_stack", stack_dim=inner.stack_dim)
             members = [type(obj)._from_tensordict(part) for part in inner.tensordicts]
             return ("node", info, [str(i) for i in range(len(members))], members)

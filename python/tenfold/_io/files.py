@@ -61,7 +61,7 @@ def save(
             a suffix, or with an unknown one, it is a folder of memory-mapped files. A suffix that
             resembles a known one (``.safetensor``) causes a warning.
         durable: fsync before returning.
-        checksums: Store checksums, which `verify` compares.
+        checksums: Store checksums, which `verify` compares. Must be true for a `Dataset`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
         overwrite: If false, an existing `path` is an error.
         progress: None (a bar on a terminal, if it takes over a second), False, or
@@ -160,9 +160,10 @@ def load(
             with their pickled content. If false, they raise an error that names them. Nothing is
             imported or called either way.
         progress: As for `save`.
-        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None:
-            `tenfold.set_framework`; ``TENFOLD_FRAMEWORK``; torch if it is imported or a device is
-            given; numpy if it is imported; torch if it is installed; numpy.
+        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device is
+            given, otherwise the first that applies: `tenfold.set_framework`;
+            ``TENFOLD_FRAMEWORK``; torch if it is imported; numpy if it is imported; torch if it is
+            installed; numpy.
         device: The same as `map_location`.
 
     Returns:
@@ -173,6 +174,7 @@ def load(
         FileNotFoundError: If `path` does not exist.
         KeyError: If one of `keys` or `exclude` matches nothing, or if the file holds a single
             tensor or value.
+        ValueError: If `map_location` and `device` are both given, or the given one is no device.
         CorruptFileError: If the bytes violate the format.
         UnsupportedError: If the format is unknown, or a selected entry cannot be read.
 
@@ -407,7 +409,7 @@ def convert(
 
 
 def key_paths(keys: Keys) -> list[tuple[str, ...]] | None:
-    """Converts `keys=`: one string is a dotted name or a glob, several are a path."""
+    """Converts `keys=` to tuples: a str is a dotted name or a glob; a tuple is a path of keys."""
     if keys is None:
         return None
     if isinstance(keys, str):

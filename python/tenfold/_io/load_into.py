@@ -68,8 +68,9 @@ def load_into(
         ValueError: If `strict` and there are differences; the message lists all of them. Nothing
             has changed.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
-        UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, on the
-            meta device, not initialised yet, or created anew by each `state_dict()`.
+        UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
+            quantized, on the meta device, not initialised yet, or created anew by each
+            `state_dict()`; or a numpy array of foreign byte order or negative strides.
 
     Example:
         >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok

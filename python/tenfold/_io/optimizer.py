@@ -299,7 +299,7 @@ class Pairing:
         self.ids = {at: ids[number] for at, number in enumerate(numbers) if number is not None}
 
 
-# Names of the state that torch's optimizers keep with the parameter's dtype and device.
+# Tensors in the state of torch's optimizers that have the shape of the parameter.
 _PARAMETER_SHAPED = frozenset(
     [
         "acc_delta",
@@ -368,7 +368,10 @@ class ParameterState:
         return saved
 
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
-        """The tensor of the target, or a new one, with the dtype and device that torch chooses."""
+        """The tensor of the target, or a new one, with the dtype and device that torch chooses.
+
+        None if the shapes differ, or the dtypes differ and a cast is impossible or not allowed.
+        """
         name = ".".join((self._name, *path))
         dtype, device = self._dtype_and_device(saved, key)
         shape = self._shape(saved, current, key)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Checks that `app_state` is a dict with str keys.
+    """Checks that `app_state` is a dict with str keys and at most one RngState.
 
     Raises:
         TypeError: For another type, or a name that is not a str.
@@ -70,7 +70,7 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Entries that may stay unchanged during a training."""
+    """Entries that may be unchanged since the last save: values, RngState and frozen modules."""
     names = []
     for name, value in app_state.items():
         if (
@@ -104,8 +104,9 @@ class Restoring:
             with DTensors.
 
     Raises:
-        KeyError: If entries are missing or unexpected.
-        ValueError: If tensors of modules are missing or unexpected; the message lists all of them.
+        KeyError: If `strict` and entries are missing or unexpected.
+        ValueError: If `strict` and tensors of modules are missing, unexpected or of another dtype
+            or shape; the message lists all of them. Or if groups of an optimizer have other sizes.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class Restoring:
         ]
 
     def _placed(self, name: str, state: Any) -> Any:
-        """The current state of the object; DTensors are replaced by the part of this rank."""
+        """The saved state; where the object has DTensors, with this rank's parts as DTensors."""
         return self._place[name](state) if name in self._place else state
 
     def _renamed(self, state: Any) -> Any:

@@ -43,8 +43,8 @@ class Writer:
     """Runs saves, in the calling thread or in another thread.
 
     Args:
-        on_error: ``"raise"``: the next call raises the exception of a failed save. ``"warn"``: a
-            failed save is a warning.
+        on_error: ``"raise"``: `run` raises the exception of a failed save, and `wait` that of a
+            save in a thread. ``"warn"``: a failed save is a warning.
         retries: Number of further attempts after a save failed with an OSError.
     """
 

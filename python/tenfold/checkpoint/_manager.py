@@ -69,7 +69,7 @@ class CheckpointManager:
         best: The name of a metric: also keep the best steps by this metric.
         best_mode: ``"min"`` or ``"max"``.
         best_to_keep: Number of best steps to keep.
-        every_steps: For `should_save`: number of steps between saves.
+        every_steps: For `should_save`: a save is due at each multiple of this number.
         every_seconds: For `should_save`: seconds between saves.
         format: ``"safetensors"``, ``"memmap"``, ``"tdz"``, ``"pt"`` or ``"npz"``; or a dict from
             names or globs of entries to these: ``{"model": "safetensors", "*": "memmap"}``. Values
@@ -84,12 +84,12 @@ class CheckpointManager:
             saves and restores separately, like `RngState`.
         verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
             ``"structure"``: files and sizes. False: nothing. ``"auto"``: as ``"full"`` for steps
-            below 8 GB; for others files and sizes first, and the checksum of each block as it is
-            copied.
+            below 8 GB and objects with DTensors; for others files and sizes first, and the checksum
+            of each block as it is copied.
         on_error: ``"raise"``: a failed save raises; if it ran in the background, the next call
             raises. ``"warn"``: a failed save is a warning, and the training continues.
         retries: Number of retries of a save that fails with an OSError.
-        durable: fsync before a save returns.
+        durable: fsync before a save is done.
 
     Raises:
         ValueError, TypeError: If an option is invalid.
@@ -359,7 +359,7 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, tensors are not copied while it is held.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors.
 
         Example:
             >>> with manager.lock():
@@ -371,7 +371,7 @@ class CheckpointManager:
         """Records the signals with which a scheduler announces the end of the job.
 
         Args:
-            signals: None: SIGTERM and SIGUSR1.
+            signals: Numbers of signals. None: SIGTERM and SIGUSR1.
 
         Returns:
             Preemption: A context manager, for the main thread only. Its truth value becomes true
@@ -412,22 +412,24 @@ class CheckpointManager:
     ) -> RestoreResult:
         """Loads a step; later saves continue its lineage.
 
-        Checksums, names, dtypes and shapes are compared before the first object changes.
+        Names, dtypes and shapes of the tensors of modules are compared before the first object
+        changes; checksums as `verify` selects.
 
         Args:
             app_state: As for `save`. Objects are restored by ``load_state_dict()``; plain values
                 are replaced in the dict. None: `RestoreResult.state` has all entries.
-            step: The step to restore. None: the newest undamaged step of the line; a warning names
-                each skipped one.
+            step: The step to restore. None: the newest undamaged step of the lineage; a warning
+                names each skipped one.
             path: The directory, or the folder of a step, of another run.
             keys: Only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
             exclude: Restore all entries and tensors but these.
             rename: Maps saved names of a module's tensors to its own names, as for `convert`.
-            strict: Raise for missing or unexpected entries and tensors, and for other dtypes.
+            strict: Raise for missing or unexpected entries and tensors, and for other dtypes or
+                shapes.
             verify: As for the manager. None: the option of the manager.
-            discard_later: Remove all steps after the restored one.
-            missing_ok: A directory without steps is not an error. If all steps are damaged, an
-                error is raised anyway.
+            discard_later: Remove all steps after the restored one. Not with `path`.
+            missing_ok: A directory without steps is not an error, unless `step` is given. If all
+                steps are damaged, an error is raised anyway.
 
         Returns:
             RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
@@ -435,7 +437,8 @@ class CheckpointManager:
         Raises:
             FileNotFoundError: If there is no step.
             KeyError: If there is no such step, or entries are missing or unexpected.
-            ValueError: If tensors of modules are missing, unexpected or of another shape.
+            ValueError: If `strict` and tensors of modules are missing, unexpected or of another
+                dtype or shape; or if the groups of an optimizer have other sizes.
             CorruptFileError: If the step, or every step, is damaged; the message names the files.
             UnsupportedError: If every step is of a newer version.
 
@@ -673,7 +676,7 @@ class CheckpointManager:
             keys: Entries or tensors. If all belong to one entry, the names in the file omit the
                 name of the entry: ``keys="model"`` writes weights that other tools read.
             dtype: Casts floating-point tensors.
-            progress: As for `save`.
+            progress: As for `tenfold.save`.
 
         Returns:
             Path: `path`.
@@ -864,7 +867,7 @@ class CheckpointManager:
         app_state: dict[str, Any] | None,
         changed: list[str],
     ) -> tuple[RestoreResult | None, list[str | None]]:
-        """Loads a checked step. Returns descriptions of the damage that each rank found."""
+        """Loads a checked step. Returns the result, or None and the damage that each rank found."""
         ranks = self._ranks
         (restoring, state, _), problems = ranks.run(
             "restore: compare",

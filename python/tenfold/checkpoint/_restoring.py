@@ -39,7 +39,7 @@ class RestorePlan:
         strict: Raise for missing or unexpected entries.
         check: The checks before a step is restored: "auto", "full", "structure" or "none".
         discard_later: Remove the steps after the restored one.
-        templates: By entry: the state of an object that has DTensors.
+        templates: The result of `templates_of`.
     """
 
     steps: Any
@@ -119,8 +119,8 @@ class RestorePlan:
         """Compares a step with the objects without changing them, and copies entries into memory.
 
         Returns:
-            A function that loads the state into the objects or, without objects, the state. If the
-            step is damaged, a description of the damage instead.
+            A `Restoring` that loads the state into the objects; without objects, the state; and a
+            description of the damage, if any. The others are None.
         """
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:

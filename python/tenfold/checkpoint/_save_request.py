@@ -30,7 +30,7 @@ class SaveRequest:
         metrics: By name.
         more: The engine's node with the other members of the document.
         force: No warning if the step exists.
-        constant: Entries that may stay unchanged during a training.
+        constant: Entries that may be unchanged since the last save, without a warning.
         trees: The trees that this process writes.
         live: Tensors that are copied later, or None.
         has_own: Each rank has separate entries.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_dtensor(value: Any) -> bool:
-    """True for a DTensor, without importing them."""
+    """True for a DTensor; does not import the module of the class."""
     for name in ("torch.distributed.tensor", "torch.distributed._tensor"):  # the second: torch 2.4
         found = getattr(sys.modules.get(name), "DTensor", None)
         if found is not None:
@@ -73,7 +73,7 @@ class ShardedEntries:
 
     Args:
         states: The state of each entry.
-        rank: Rank of this process. Rank 0 writes the entries that are not DTensors.
+        rank: Rank of this process. Rank 0 writes the tensors that are not DTensors.
         where: The step's folder.
 
     Attributes:
@@ -134,7 +134,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """By entry: the state of each object whose state or parameters are DTensors."""
+    """By entry: the state of each object with DTensors; for an optimizer, the optimizer itself."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")

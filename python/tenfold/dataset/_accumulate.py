@@ -85,7 +85,7 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
 
     Raises:
         TypeError: If steps is not an int.
-        ValueError: If steps is below 1, or a batch contains no tensor.
+        ValueError: If steps is below 1, or a batch has neither a tensor nor a list of strings.
     """
     return _windows(loader, integer("accumulate: steps", steps, 1))
 

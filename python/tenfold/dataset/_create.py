@@ -65,8 +65,8 @@ def create(
     Raises:
         FileExistsError: If `path` exists.
         OSError: If there is no space for `num_rows`.
-        ValueError: For an invalid schema or dtype, and for both `num_rows` and `capacity`, or
-            `schema` and `example`.
+        ValueError: For an invalid schema or dtype; if both `num_rows` and `capacity` are given; if
+            both or neither of `schema` and `example` are given.
         UnsupportedError: For a circular buffer with string or ragged columns.
     """
     if num_rows is not None and capacity is not None:

@@ -85,11 +85,12 @@ class Dataset(Growing):
     >>> ds["price"]                    # the column, mapped: float32 [len(ds)]
     >>> train, test = ds.split([0.9, 0.1], seed=0)
 
-    Rows contain 0-d tensors for numbers and str or bytes for strings; batches contain tensors
-    ``[B, *shape]`` and lists. A ragged column gives a 1-d tensor in a row and a jagged
-    ``torch.nested`` tensor in a batch. A missing number is NaN in float columns that are not
-    ragged; other nullable columns add a bool ``"<column>.valid"``, and ``ds["<column>.valid"]``
-    exists for every nullable column. Nested records are nested dicts.
+    Rows contain tensors ``[*shape]`` for numbers (0-d for a single number) and str or bytes for
+    strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column gives a tensor
+    ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch. A missing number
+    is NaN in float columns that are not ragged; other nullable columns add a bool
+    ``"<column>.valid"``, and ``ds["<column>.valid"]`` exists for every nullable column. Nested
+    records are nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
     `map`) copy nothing and can be combined.
@@ -97,7 +98,7 @@ class Dataset(Growing):
     in the meantime, unpickling raises OSError (ESTALE).
 
     Args:
-        source: A path, or an opened TensorDict.
+        source: A path, a TensorDict, or a dict of tensors.
         mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended (`append`)
             and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared mappings.
         transform: The same as ``.map(transform)``.
@@ -138,7 +139,7 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # The views applied to the opened data set, and the number of rows it had then.
+        # The views applied to the opened data set, and its number of rows before the first of them.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -545,7 +546,7 @@ class Dataset(Growing):
         return self.range(0, integer("head: n", n, 0))
 
     def shard(self, *, rank: int, world_size: int) -> Dataset:
-        """Returns the contiguous part of one rank; the parts differ by at most one row.
+        """Returns the contiguous part of one rank; the lengths of parts differ by at most one.
 
         Args:
             rank: 0 to ``world_size - 1``.
@@ -571,7 +572,7 @@ class Dataset(Growing):
             batched: `function` maps batch dicts to batch dicts with the same number of rows.
 
         Returns:
-            Dataset: A view. ``len`` and other views do not call the function.
+            Dataset: A view. ``len`` and other views, except `filter` by a function, do not call it.
 
         Raises:
             ValueError: On access, if a batched function returns another number of rows.
@@ -615,7 +616,7 @@ class Dataset(Growing):
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` is not a data set, or `overwrite` is false.
+            FileExistsError: If `path` exists and is not a data set or `overwrite` is false.
             UnsupportedError: If the format cannot store a column.
 
         Example:
@@ -778,7 +779,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets.
-        ValueError: If a column differs between the data sets; the message names it and both dtypes.
+        ValueError: If a column differs between the data sets (the message names it and both
+            dtypes), or they are mapped by different functions.
 
     Example:
         >>> len(tenfold.concat([ds, ds.head(10)]))
@@ -798,14 +800,15 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 
     Args:
         datasets: Data sets of the same columns; views too.
-        weights: Shares of the sources, one for each, from 0; they need not sum to 1.
+        weights: Shares of the sources, one for each, 0 or more; they need not sum to 1.
 
     Returns:
         Dataset: A view of the interleaved rows.
 
     Raises:
         TypeError: For arguments other than data sets, and for weights that are not numbers.
-        ValueError: If a column differs between the data sets, or the weights are invalid.
+        ValueError: If a column differs between the data sets, they are mapped by different
+            functions, or the weights are invalid.
 
     Example:
         >>> mixed = tenfold.mix([ds.range(0, 500), ds.range(500, 1000)], [0.8, 0.2])
@@ -835,8 +838,8 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     maps = {dataset._maps for dataset in parts.datasets}
     if len(maps) > 1:
         raise ValueError(
-            "concat: the parts are mapped by different functions: expected one map() after concat, "
-            "found several before"
+            "data set: the parts are mapped by different functions: expected one map() after "
+            "concat or mix, found several before"
         )
     joined = object.__new__(Dataset)
     joined._native = native
@@ -854,7 +857,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
 
 
 def _fixed(dataset: Dataset) -> Dataset:
-    """The number of rows now."""
+    """A view of the current rows, if rows may be appended to the data set later."""
     is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
     return dataset if is_fixed else dataset.range(0, len(dataset))
 

@@ -36,13 +36,16 @@ else:
 def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     """Converts an index to an int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
+    Ints stay as they are: negative ones are not converted, and their range is not checked.
+
     Args:
         index: An index for ``Dataset.__getitem__``.
         size: Number of rows.
         what: Name of the indexed object in messages.
 
     Raises:
-        IndexError: If an int is out of range, or a mask has another length.
+        IndexError: If an int does not fit 64 bits, a mask has another length, or the index is a
+            tuple.
         TypeError: For an index of another type.
     """
     if isinstance(index, Indices):
@@ -65,7 +68,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             return Indices(_true_positions(index, size, what))
         return Indices([_position_of(value, size, what) for value in index])
     if isinstance(index, bool):
-        raise TypeError(f"{what}: expected an int, a slice or several, found a bool")
+        raise TypeError(f"{what}: expected an int, a slice or a list, found a bool")
     return _position_of(index, size, what)
 
 

@@ -41,7 +41,7 @@ class BatchLoader:
     ...         train(batch)
     >>> state = loader.state_dict()            # {"seed": 7, "epoch": 3, "position": 51200}
 
-    Iterating to the end increments the epoch, so that the next one has another order.
+    Iterating to the end increments the epoch, so that the next shuffled epoch has another order.
 
     Threads may share one iterator: each batch goes to one of them, and the epoch ends for all.
 
@@ -68,7 +68,7 @@ class BatchLoader:
             data much larger than memory with rows much smaller than a page.
         as_tensordict: Return TensorDicts.
         device: Target device of the batches, after `transform`. The next batch is copied to a CUDA
-            device while the current one is used; this requires pinned memory.
+            device while the current one is used; only copies from pinned memory are concurrent.
         pin_memory: Gather batches into pinned memory, and copy tensors that functions of `map` and
             `transform` create into pinned memory. Without CUDA, this only causes a warning.
         framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: that of
@@ -311,7 +311,7 @@ class _Synchronized:
 
 
 def _for_tensordict(batch: Any) -> Any:
-    """The batch as a TensorDict, with values and offsets as unbatched tensors."""
+    """The batch for the constructor of TensorDict: values and offsets as unbatched tensors."""
     from tenfold.tensordict import UnbatchedTensor
 
     if not isinstance(batch, dict):
@@ -333,7 +333,7 @@ def checked_device(device: Any) -> Any:
     torch = import_torch()
     if torch is None:
         raise UnsupportedError(
-            f"batch loader: device: expected torch to be installed, found none for {device!r}"
+            f"batch loader: device {device!r}: expected torch, which cannot be imported"
         )
     try:
         made = torch.device(device)

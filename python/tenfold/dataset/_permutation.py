@@ -52,6 +52,7 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
 
         Raises:
             IndexError: For a position out of range.
+            ValueError: For a slice of another step.
         """
         if isinstance(index, slice):
             begin, end, step = index.indices(len(self))

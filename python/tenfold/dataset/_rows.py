@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Rows(Sequence["Any"]):
     """Rows that were gathered in one call: a sequence of row dicts, created on access.
 
-    Rows of a mapped data set are the results of its function.
+    With batched functions of `Dataset.map`, these are the rows of the last result.
 
     `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
     and stacks them again.
@@ -38,7 +38,9 @@ class Rows(Sequence["Any"]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self._size))]
         if not -self._size <= index < self._size:
-            raise IndexError(f"row {index} of {self._size}")
+            raise IndexError(
+                f"row {index}: expected an index in [{-self._size}, {self._size}), found {index}"
+            )
         return sample_of(self.batch, index)
 
     def __iter__(self) -> Iterator[Any]:
@@ -78,7 +80,7 @@ def collate(rows: Any) -> Any:
         The batch: a dict of tensors and lists, a TensorDict, or the result of ``default_collate``.
 
     Raises:
-        KeyError: If samples are dicts with different keys.
+        KeyError: If a sample lacks a key of the first one.
         TypeError: If samples are of a type that torch cannot collate.
     """
     if isinstance(rows, Rows):
@@ -142,7 +144,7 @@ def _jagged_rows(torch: Any, rows: Sequence[Any]) -> Any:
 
 
 def check_rows(batch: Any, size: int, name: str = "") -> None:
-    """Checks the result of a batched function: all columns must have the same length.
+    """Checks the result of a batched function: all columns must have `size` rows.
 
     Raises:
         ValueError: For a column with another number of rows; the message names it.
@@ -206,5 +208,5 @@ def sample_of(batch: Any, index: int) -> Any:
 
 
 def _item(column: Any, index: int) -> Any:
-    # The index [..., ] returns a 0-d array; without it numpy would return a scalar.
+    # `[index, ...]` returns a 0-d array, where `[index]` would return a numpy scalar.
     return column[index, ...] if type(column).__module__ == "numpy" else column[index]

@@ -56,7 +56,7 @@ class Column(NamedTuple):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Column:
-        """The inverse of `to_dict`; members with leaf names are ignored.
+        """The inverse of `to_dict`; other members, such as those that name leaves, are ignored.
 
         Args:
             members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first are
@@ -198,7 +198,8 @@ PYTHON_TYPES: dict[type, str] = {
     str: "string",
     bytes: "bytes",
 }
-# Other names for dtypes in torch and numpy; "float" and "int" mean what they mean in numpy.
+# Other names of torch's dtypes, after "torch.". Without this prefix, the meaning in numpy has
+# precedence ("float", "int").
 _OF_TORCH = {
     "float": "float32",
     "double": "float64",

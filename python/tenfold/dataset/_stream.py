@@ -51,7 +51,7 @@ else:
 _CHUNK_ROWS = 256
 # Default number of rows in the shuffle buffer for text files.
 _DEFAULT_BUFFER = 1024
-# Same as in the engine.
+# The last epoch, as in the engine; epoch 0 follows it.
 _LAST_EPOCH = 2**62
 
 
@@ -82,9 +82,9 @@ class IterableDataset(_Base):
             ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst``, ``.bz2``,
             ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
-        shuffle: A data set is read in the exact shuffled order of `BatchLoader`. Text files are
-            read in shuffled order, and their rows pass through a shuffle buffer of 1,024 rows
-            unless `shuffle_buffer` is given.
+        shuffle: A data set is read in the exact shuffled order of `BatchLoader`. For text
+            files, the order of the files is shuffled, and their rows pass through a shuffle buffer:
+            1,024 rows unless `shuffle_buffer` is given.
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time.
         seed: Seed of the shuffle.
         rank: Rank of this process; None: that of ``torch.distributed``, if it is initialised.
@@ -181,10 +181,11 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
-        # Number of rows that the newest iteration in this process returned after `_assignment`.
+        # The newest iteration in this process, and how many rows it returned after `_assignment`.
         self._newest: object = None
         self._handed_out = 0
-        # A counter, so that workers detect changes since they were started.
+        # The numbers of the generation and of calls of `load_state_dict`, by which workers detect
+        # changes since they were started.
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
@@ -518,8 +519,8 @@ class Assignment(NamedTuple):
     """Assigns the rows of an epoch, numbered in its order, to the workers of all ranks.
 
     Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
-    world_size``) gets the numbers ``position + s + k * S``. Some workers have returned more batches
-    than others, so the returned rows are a prefix of the epoch and some rows beyond it.
+    world_size``) gets the numbers ``position + s + k * S``. Some workers may have returned more
+    batches than others. Then the returned rows are a prefix of the epoch and some rows beyond it.
 
     Attributes:
         position: All rows before it were returned.
@@ -693,7 +694,8 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: The pass began with the epoch's first row, not at a restored position.
+        is_fresh: It is not the first pass of its generation, so it began with the epoch's first
+            row. A first pass begins at the position that was set.
         is_done: The last batch was returned.
         rows: Number of rows in the batches of each worker, counted as if all batches were full,
             so it may exceed the number of rows of the worker.
@@ -721,8 +723,8 @@ class Workers:
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
-        # For each worker: the generation of its pass, whether the pass began at the epoch's first
-        # row, the number of its rows at the end, and the number of records.
+        # For each worker: the generation of its pass, whether the pass is not the first of the
+        # generation, the number of its rows at the end, and the number of records.
         self._cells: Any = None
         if torch is not None:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
@@ -800,7 +802,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """Records that a worker has returned all its rows; the number of records is known then."""
+        """Records that a worker has returned all its rows, and the number of records of files."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 

@@ -220,8 +220,8 @@ def _dtensor_class() -> Any:
 class BoxesOfDTensors:
     """The local boxes of DTensors.
 
-    They are cached by shape, because torch takes 20 us to compute each, and most states have few
-    shapes.
+    They are cached by mesh, placements and shape, because torch takes 20 us to compute each, and
+    most states have few shapes.
     """
 
     def __init__(self) -> None:
@@ -289,7 +289,7 @@ def _packed_plan(packed: Items, storage_data: Any, planner_data: Any, usable: bo
 
 
 class PackedMetadata(Metadata):
-    """Metadata whose fields are created on first access.
+    """Metadata whose `state_dict_metadata` is created on first access.
 
     Args:
         state_dict_metadata: The field of torch's Metadata.

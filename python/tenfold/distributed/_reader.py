@@ -201,7 +201,7 @@ class StorageReader(HasPath, _StorageReader):
         path, value = found
         if not _has_tensor(value):
             return value
-        # A tuple with tensors.
+        # The value is a tuple with tensors, which must be loaded.
         state = load(self.path, keys=[tuple(map(str, path))], framework="torch")  # type: ignore[arg-type]
         for part in path:
             state = state[part]
@@ -219,8 +219,8 @@ def _has_tensor(value: Any) -> bool:
 def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
     """Returns a stream from which a planner loads a value.
 
-    torch's planners always unpickle the bytes of a value, so the stream contains a new pickle of
-    the plain value.
+    torch's planners always unpickle the bytes of a value, so for them the stream contains a new
+    pickle of the plain value. A `LoadPlanner` gets the value itself.
     """
     if isinstance(planner, LoadPlanner):
         return ValueBytes(value)

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
 
 LAYOUTS = ("plain", "shards", "torch")
-# Tensors are passed to the engine in batches of at most this many, and this many bytes.
+# Tensors are passed to the engine in batches of at most this many tensors. A batch also ends when
+# it has this many bytes.
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
 # Bytes reserved in the header for a value that is unknown when the layout of files is planned. Most
@@ -127,7 +128,7 @@ class StorageWriter(HasPath, _StorageWriter):
         self._saves: dict[int, _Save] = {}  # by thread, because saves may run asynchronously
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process that saves in the background needs the requested path, not the temporary one.
+        # A process that saves in the background gets the path, but not the saves of this process.
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

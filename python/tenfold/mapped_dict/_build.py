@@ -252,7 +252,7 @@ class Forms:
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
-        """Converts numbers to int64, or to float64 of equal value if one of them is a float."""
+        """Checks that int64 holds all numbers exactly, or float64 if one of them is a float."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True

@@ -491,5 +491,5 @@ class _Items(ItemsView[Any, Any]):
         return _is_same(self._mapping[item[0]], item[1])
 
 
-# Python's stubs do not declare its metaclass, ABCMeta.
+# Python's stubs do not declare the metaclass of Mapping, ABCMeta.
 Mapping.register(MappedDict)  # pyright: ignore[reportAttributeAccessIssue]

@@ -37,7 +37,7 @@ class CachedStateMapper(StateMapper):
     Attributes:
         mapper: The mapper that generates the rows.
         max_bytes: Greatest total size of the rows.
-        hits: States whose row was cached.
+        hits: States whose row was cached, or was generated for an equal state of the same batch.
         misses: Rows that were generated.
     """
 

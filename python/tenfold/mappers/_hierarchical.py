@@ -131,7 +131,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._joined(states, rows, groups)
 
     def _nothing(self) -> Any:
-        """The result for an empty list of states: 0 rows of the common shape, if all share one."""
+        """The result for an empty list: 0 rows of the only table, or else float64 ``[0]``."""
         if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
             return self._tables[0][:0]
         return _rows.made([], float)

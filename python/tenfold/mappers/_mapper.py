@@ -75,8 +75,8 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
         known = _functions.get(name)
         if known is not None and known is not mapped and _place_of(known) != _place_of(mapped):
             raise ValueError(
-                f'register_mapper("{name}"): the name is taken: expected one of its own for '
-                f"{_place_of(mapped)}, found {_place_of(known)} under it"
+                f'register_mapper("{name}"): the name is taken: expected another name for '
+                f"{_place_of(mapped)}, found {_place_of(known)} registered under this one"
             )
         _functions[name] = mapped
         _names[mapped] = name
@@ -98,8 +98,8 @@ def registered(name: str, where: str) -> Any:
         known = ", ".join(f'"{other}"' for other in sorted(_functions))
         raise UnsupportedError(
             f'{where}: no class or factory is registered as "{name}": expected one of {known}; '
-            f'import the module with @tenfold.register_mapper("{name}") before, because a file '
-            "never imports"
+            f'import the module with @tenfold.register_mapper("{name}") before, because '
+            "loading a file imports nothing"
         ) from None
 
 
@@ -349,7 +349,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """Pickles the content of a mapper that differs from the file at its path."""
+        """Pickles the content of a mapper that has no path, or differs from the file there."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:
@@ -413,8 +413,8 @@ def register_reader(read: Callable[[str], StateMapper | None]) -> None:
 def _refuse_tensors(value: Any, path: tuple[str, ...]) -> None:
     if arrays.is_array(value):
         raise UnsupportedError(
-            f'config: key "{".".join(path)}": expected JSON, found a tensor; what tensors() gives '
-            "is saved as tensors"
+            f'config: key "{".".join(path)}": expected JSON, found a tensor; return it from '
+            "tensors() instead"
         )
     if isinstance(value, (dict, list, tuple)):
         items = value.items() if isinstance(value, dict) else enumerate(value)

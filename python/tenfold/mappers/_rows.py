@@ -108,7 +108,7 @@ def promoted(rows: list[Any]) -> Any:
         return functools.reduce(torch.promote_types, [part.dtype for part in rows])
     except RuntimeError as error:
         raise UnsupportedError(
-            f"states: dtypes: expected dtypes with a promoted dtype, found {error}"
+            f"states: dtypes: expected dtypes that torch promotes to a common one: {error}"
         ) from None
 
 
@@ -161,7 +161,7 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
-    """Converts numbers to that dtype: floats are rounded, others must not change."""
+    """Converts numbers to that dtype. Float dtypes round them; others must hold them exactly."""
     if given.is_complex() and not dtype.is_complex:
         lost = given.imag != 0
         given = given.real

@@ -44,8 +44,8 @@ class SparseStateMapper(StateMapper):
         keys: A list of states, or a tensor of integers ``[n]``, in the order of the matrix rows; a
             dict from states to row numbers; or a `MappedDict` whose keys are the states, in the
             order of the matrix rows.
-        matrix: A `SparseMatrix`, or a sparse matrix of scipy or torch. Reading rows is fast in
-            layout csr.
+        matrix: A `SparseMatrix`, its path, or a sparse matrix of scipy or torch. Reading rows is
+            fast in layout csr.
         default: The row of unknown states, ``[dim]``, or a number that fills it; None: unknown
             states raise a KeyError.
 
@@ -101,7 +101,7 @@ class SparseStateMapper(StateMapper):
         if self._default is None:
             raise KeyNotFoundError(
                 f"{self._path or 'state mapper'}: no state {shown(states[unknown[0]])}: expected "
-                f"one of {len(self):,}, or a default row, found neither"
+                f"one of {len(self):,} states, or a default row, found neither"
             )
         missing = set(unknown)
         known = [position for position in range(len(states)) if position not in missing]

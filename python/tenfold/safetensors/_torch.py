@@ -24,13 +24,14 @@ def save_file(
     Args:
         tensors: Dense, contiguous torch tensors by name, none of which overlap in memory.
         filename: The path. An existing file is replaced when the new one is complete and durable.
-        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums. Under the keys
-            ``tensordict`` and ``tenfold`` readers expect the description of a tree of these
-            tensors, as `safe_open.metadata` returns it.
+        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums. Values of the
+            keys ``tensordict`` and ``tenfold`` must describe a tree of these tensors, as those that
+            `safe_open.metadata` returns do.
 
     Raises:
         ValueError: If `tensors` is not a dict of tensors, a tensor is sparse or not contiguous, or
             `metadata` describes a tree of other tensors.
+        TypeError: If a name, or a key or value of `metadata`, is not a str.
         RuntimeError: If tensors share memory; `save_model` saves such modules.
         UnsupportedError: For a dtype that the format does not have.
 

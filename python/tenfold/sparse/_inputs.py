@@ -28,7 +28,7 @@ _WHAT = "sparse matrix"
 
 
 def of_scipy(x: Any) -> Any:
-    """The engine's matrix over the arrays of `x`, which is copied if it is not canonical."""
+    """The engine's matrix over the arrays of `x`, which are copied for coo or if not canonical."""
     layout = getattr(x, "format", None)
     if layout not in LAYOUTS:
         remedy = "; x.tocsr() makes one" if hasattr(x, "tocsr") else ""

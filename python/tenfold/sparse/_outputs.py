@@ -56,7 +56,7 @@ def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool)
     """A torch tensor over component arrays whose indices were checked."""
     torch = arrays.import_torch()
     if torch is None:
-        raise ImportError("to_torch: expected torch, found none; pip install torch, or to_scipy()")
+        raise ImportError("to_torch: torch cannot be imported; install it, or use to_scipy()")
     _silence(torch)
     if layout == "coo":
         indices, values = parts

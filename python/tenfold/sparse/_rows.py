@@ -236,7 +236,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
             f'sparse matrix: batches: expected layout csr, found {matrix.layout}; to_layout("csr")'
         )
     ends, indices, values = matrix._arrays()
-    # End offsets must be int64, without the leading 0.
+    # A data set requires int64 end offsets, without the leading 0.
     ends = ends.long()[1:] if hasattr(ends, "long") else ends.astype("int64")[1:]
     rows = TensorDict({"indices.end": ends, "values.end": ends}, batch_size=[len(matrix)])
     rows["indices"], rows["values"] = UnbatchedTensor(indices), UnbatchedTensor(values)

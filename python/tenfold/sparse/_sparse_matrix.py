@@ -56,13 +56,14 @@ class SparseMatrix(Rows, Growing):
     Indices keep their dtype, int32 or int64. Explicit zeros are kept; the entries of a row are
     sorted by column. A damaged file raises an error and never causes an out-of-bounds read.
 
-    A SparseMatrix pickles as its path, and works in forked and spawned workers.
+    A SparseMatrix pickles as its path, or as its arrays if it is in memory, and works in forked and
+    spawned workers. An unpickled matrix has mode ``"r"``.
 
     Args:
         source: A path, in any format that supports sparse tensors, or an opened node of one.
         mode: ``"r"``: the file never changes. ``"r+"``: rows can be appended (`append_rows`).
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; with numpy, sparse rows are
-            scipy matrices. Determined once; pickles keep it.
+            scipy matrices. Determined once; the pickle of a matrix with a path keeps it.
 
     Raises:
         FileNotFoundError: If the path does not exist.
@@ -232,7 +233,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: For a column outside the matrix, or an element that the dtype cannot hold.
-            TypeError: For a row that is not a dict.
+            TypeError: For a row that is not a dict, or a column that is not an int.
         """
         from tenfold._progress import Shown
 
@@ -305,7 +306,7 @@ class SparseMatrix(Rows, Growing):
 
     @functools.cached_property
     def dtype(self) -> Any:
-        """Element type: torch's dtype, or numpy's without torch."""
+        """Element type: a dtype of torch or numpy, as `framework` selects."""
         return _dtype(self._dtype_name, self._framework)
 
     @functools.cached_property
@@ -422,14 +423,14 @@ class SparseMatrix(Rows, Growing):
     def sum(self, axis: int | None = None) -> Any:
         """Returns sums of elements, in bounded memory.
 
-        Floats are added in float64; integers and bools in int64, as in ``torch.sum``.
+        Floats are added in float64, complex numbers in complex128, integers and bools in int64.
 
         Args:
             axis: 0: the sums of the columns, ``[columns]``. 1: the sums of the rows, ``[rows]``.
                 None: the sum of all elements, 0-d.
 
         Returns:
-            A tensor or array, float64 or int64.
+            A tensor or array: of the matrix's dtype for floats and complex numbers, else int64.
 
         Raises:
             ValueError: For another axis.

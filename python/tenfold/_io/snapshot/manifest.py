@@ -114,7 +114,7 @@ def key_of(node: Any, piece: str) -> str:
     for key in keys:
         if escape(key) == piece:
             return key
-    raise UnknownPathError(f'no entry "{piece}" below: expected one of {keys}')
+    raise UnknownPathError(f'no entry "{piece}": expected one of {keys}')
 
 
 def within(value: Any, pieces: list[str]) -> Any:

@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Maximum size in bytes of the host memory through which tensors of other devices are loaded,
-# unless the budget is smaller.
+# Maximum size in bytes of the host memory through which tensors of other devices are loaded; a
+# larger tensor is loaded alone.
 _GROUP_BYTES = 64 << 20
 
 
@@ -70,7 +70,10 @@ class StateReader:
         self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
 
     def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
-        """Returns the manifest entry for an entry of `node`; `path` is its path in the manifest."""
+        """Returns the value, tensor or containers of an entry of `node`.
+
+        `path` is the path of the entry in the manifest.
+        """
         try:
             described = node.describe(key)
         except UnsupportedError:
@@ -229,7 +232,7 @@ def empty_like(tensor: Any) -> Any:
 
 
 def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
-    """Sets ``_metadata``, the versions of a module's layers, which ``load_state_dict`` uses."""
+    """An OrderedDict with ``_metadata``, the layer versions that ``load_state_dict`` uses."""
     state = OrderedDict(made)
     *_, more = node.info()
     if more is not None and more[3] is not None:
@@ -247,7 +250,7 @@ def _tensordict(node: Any) -> Any:
 
 
 def _sparse(node: Any) -> Any:
-    """Copies a sparse tensor into memory; its component tensors without torch."""
+    """A copy of a sparse tensor; without torch, a dict of its mapped component arrays."""
     made = _contained(node)
     return made if isinstance(made, dict) else made.clone()
 

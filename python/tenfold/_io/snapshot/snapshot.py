@@ -246,7 +246,7 @@ class Snapshot:
         Args:
             path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first.
             obj_out: A tensor that is filled; None: a new one.
-            memory_budget_bytes: Maximum size of temporary memory.
+            memory_budget_bytes: Maximum size of temporary memory for `obj_out`. None: 64 MiB.
 
         Returns:
             `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
@@ -358,8 +358,7 @@ class Snapshot:
         if torch is not None and isinstance(stateful, torch.nn.Module):
             stateful.load_state_dict(state, strict=strict)
             return
-        # tensordict stores this next to the entries, and needs it to distinguish "a.b" from ("a",
-        # "b").
+        # tensordict needs `_metadata` of its state dict to distinguish "a.b" from ("a", "b").
         metadata = getattr(current, "_metadata", None)
         if metadata is not None and type(state) is OrderedDict:
             state._metadata = metadata  # type: ignore[attr-defined]

@@ -92,7 +92,7 @@ def check(app_state: Any) -> None:
             if not callable(getattr(value, method, None)):
                 raise TypeError(
                     f"Expected Stateful in app_state for key {key}, got {type(value)}: it has no "
-                    f"{method}(); tenfold.StateDict holds loose values"
+                    f"{method}(); tenfold.StateDict holds plain values"
                 )
     random = [key for key, value in app_state.items() if isinstance(value, RNGState)]
     if len(random) > 1:

@@ -85,7 +85,8 @@ class ParquetFooter:
         No group has both requested and other columns, so that the others are not decoded.
         """
         names = self._schema.names
-        # pyarrow interprets a name with dots as a path, so such names cannot be selected.
+        # pyarrow interprets a name with dots as a path, so such names cannot be selected; nor can
+        # duplicate names.
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]

@@ -51,7 +51,8 @@ def ingest_source(
         path: Target folder. An existing one is replaced if tenfold wrote it.
         schema: A `Schema`: the requested columns and their types. None: inferred.
         columns: Names of columns or records; only these.
-        format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content.
+        format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content,
+            else by suffix.
         on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
         batch_rows: Maximum number of rows in memory.
         num_threads: Threads of pyarrow's decoding; None: its default.

@@ -179,7 +179,7 @@ def _listed(values: Any, valid: Any) -> list[Any]:
 
 
 def _column(values: Any, name: str) -> Any:
-    """True for a list, a tuple, or an array that can be sliced."""
+    """The values of a column as a list, a tuple, or an array that can be sliced."""
     if isinstance(values, (list, tuple)):
         return values
     torch = sys.modules.get("torch")
@@ -256,7 +256,7 @@ class _Rows:
 def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
     """The entries of a TensorDict as columns, and the number of rows.
 
-    A value that is not a tensor is constant, or has one item per row.
+    An entry that is not a tensor is one value for all rows, or a list with a value for each row.
     """
     batch_size = tuple(source.batch_size)
     if not batch_size:

@@ -76,7 +76,7 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
         return None, "", False
     if hasattr(value, "asm8"):  # pandas
         is_utc = getattr(value, "tzinfo", None) is not None
-        # Before pandas 2, all are in nanoseconds.
+        # Before pandas 2, all time stamps and durations are in nanoseconds.
         precise = value.as_unit("ns") if hasattr(value, "as_unit") else value
         count, unit, _ = _numpy_count(precise.asm8)
         return count, unit, is_utc
@@ -151,7 +151,10 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 
 
 def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if a value is the validity of another column. Arguments are as for `with_nulls`."""
+    """True if a value is the validity of another column, which must be in `known`.
+
+    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`.
+    """
     base = key.removesuffix(".valid")
     if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
         return False
