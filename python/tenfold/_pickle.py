@@ -177,11 +177,11 @@ def samples(rows: list[Any], ragged: frozenset[str]) -> Any:
     return Samples(rows, ragged)
 
 
-def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
+def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any, framework: Any = None) -> Any:
     """A SparseMatrix in memory, made of the component arrays of its layout."""
     from tenfold.sparse._sparse_matrix import of_parts
 
-    return of_parts(layout, parts, shape)
+    return of_parts(layout, parts, shape, framework)
 
 
 def opened_dict(cls: type, path: str, mode: str, framework: Any) -> Any:

@@ -29,14 +29,14 @@ class Shown:
         self._bar: _Bar | None = None
         self._callback: Callback | None = None
         if progress is None or progress is True:
-            if progress or (sys.stderr is not None and sys.stderr.isatty()):
+            if sys.stderr is not None and (progress or sys.stderr.isatty()):
                 self._bar = _Bar()
                 self._callback = self._bar.update
         elif callable(progress):
             self._callback = progress
         elif progress is not False:
             raise TypeError(
-                "progress: expected None, False or a callable(done_bytes, total_bytes, what), "
+                "progress: expected None, a bool or a callable(done_bytes, total_bytes, what), "
                 f"found {type(progress).__name__}"
             )
 

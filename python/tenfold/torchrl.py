@@ -245,7 +245,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         if self._ring is None:
             raise IndexError(f"{self.path}: the buffer is empty")
         if isinstance(index, slice):
-            index = slice(*index.indices(length))
+            # slice(*indices()) would be empty for a negative step.
+            start, stop, step = index.indices(length)
+            index = slice(start, stop, step) if step > 0 else torch.arange(start, stop, step)
         elif not isinstance(index, int):
             index = torch.as_tensor(list(index) if isinstance(index, range) else index)
             if index.ndim == 0:
@@ -253,7 +255,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             if index.ndim > 1:
                 return self.get(index.reshape(-1)).reshape(index.shape)
         if self._limit is not None:
-            self._require_visible(index, length)
+            index = self._visible(index, length)
         found = self._ring[index]
         size = [] if isinstance(index, int) else [len(next(_leaves(found)))]
         return TensorDict(found, batch_size=size)
@@ -323,12 +325,18 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             )
         return slots
 
-    def _require_visible(self, index: Any, length: int) -> None:
+    def _visible(self, index: Any, length: int) -> Any:
+        """The same rows of the whole circular buffer, of which the first `length` are visible."""
         if isinstance(index, slice):
-            return
-        places = torch.as_tensor(index).reshape(-1)
-        if places.dtype != torch.bool and len(places) and int(places.max()) >= length:
-            raise IndexError(f"row {int(places.max())}: expected an index in [{-length}, {length})")
+            return index
+        places = torch.as_tensor(index)
+        if places.dtype == torch.bool:
+            return places.nonzero().reshape(-1) if len(places) == length else places
+        outside = places[(places < -length) | (places >= length)]
+        if outside.numel():
+            raise IndexError(f"row {int(outside[0])}: expected an index in [{-length}, {length})")
+        places = torch.where(places < 0, places + length, places)
+        return int(places) if isinstance(index, int) else places
 
     # --- the circular buffer ---
 

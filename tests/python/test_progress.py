@@ -54,13 +54,19 @@ def test_exception_of_progress_aborts_the_save_and_keeps_the_old_version(big, ta
 
 
 def test_progress_must_be_a_callable_or_bool(target):
-    with pytest.raises(TypeError, match="progress: expected None, False or a callable"):
+    with pytest.raises(TypeError, match="progress: expected None, a bool or a callable"):
         tenfold.save({"x": torch.zeros(1)}, target, progress=3)
 
 
 def test_progress_false_shows_nothing(big, target, capfd):
     tenfold.save(big, target, progress=False)
     assert capfd.readouterr() == ("", "")
+
+
+def test_progress_true_without_standard_error_shows_nothing(big, target, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    tenfold.save(big, target, progress=True)
+    assert target.exists()
 
 
 def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):

@@ -106,6 +106,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     """
     first = samples[0]
     if isinstance(first, dict):
+        _check_keys(samples, name)
         return {
             key: stacked(
                 [sample[key] for sample in samples], ragged, f"{name}.{key}" if name else str(key)
@@ -127,6 +128,18 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     default_collate = need_torch("collate").utils.data.default_collate
 
     return default_collate(list(samples))
+
+
+def _check_keys(samples: Sequence[Any], name: str) -> None:
+    keys = samples[0].keys()
+    for number, sample in enumerate(samples):
+        if not isinstance(sample, dict) or sample.keys() != keys:
+            inside = f'entry "{name}": ' if name else ""
+            found = list(sample) if isinstance(sample, dict) else type(sample).__name__
+            raise ValueError(
+                f"sample {number} of the batch: {inside}expected the keys of the first sample, "
+                f"{list(keys)}, found {found}"
+            )
 
 
 def _stacked_arrays(samples: Sequence[Any]) -> Any:

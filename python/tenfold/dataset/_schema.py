@@ -265,12 +265,16 @@ def dtype_of(value: Any) -> str | None:
     return _spelling(value) if isinstance(value, str) else None
 
 
+# The types of Python, with or without numpy.
+_OF_PYTHON = {"str": "string", "int": "int64", "float": "float64", "complex": "complex128"}
+
+
 def _spelling(name: str) -> str | None:
     """The dtype of that name in torch or numpy, or None."""
     if name.startswith("torch."):
         return _OF_TORCH.get(name.removeprefix("torch."))
-    if name == "str":
-        return "string"
+    if name in _OF_PYTHON:
+        return _OF_PYTHON[name]
     if not name or name.isspace():
         return None  # numpy would accept it as float64
     try:

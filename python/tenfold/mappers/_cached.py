@@ -98,7 +98,8 @@ class CachedStateMapper(StateMapper):
             return made
         if places and not (is_tensor and _rows.same_kind(made, kept)):
             # The mapper determines how rows of several kinds are combined.
-            return self.mapper.generate(states)
+            with _rows.without_gradients():
+                return self.mapper.generate(states)
         return self._joined(kept, places, made, missing, keys)
 
     def _look_up(

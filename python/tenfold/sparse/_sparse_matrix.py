@@ -508,12 +508,18 @@ class SparseMatrix(Rows, Growing):
         if self._path is not None:
             return _pickle.opened_matrix, (type(self), self._path, self._framework)
         made = self if self._is_sorted() else self.to_layout("coo")
-        return _pickle.sparse_matrix, (made._layout, made._arrays(), made._shape)
+        parts = (made._layout, made._arrays(), made._shape)
+        return _pickle.sparse_matrix, (*parts, self._framework)
 
 
-def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
+def of_parts(
+    layout: str, parts: tuple[Any, ...], shape: Any, framework: Framework = None
+) -> SparseMatrix:
     """Creates a matrix in memory from the component arrays of its layout."""
-    return SparseMatrix._of_native(_inputs.of_parts(layout, parts, shape))
+    made = SparseMatrix._of_native(_inputs.of_parts(layout, parts, shape))
+    if framework is not None:
+        made._framework = framework
+    return made
 
 
 def _dtype(name: str, framework: Name) -> Any:

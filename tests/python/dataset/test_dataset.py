@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +215,29 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
 
     with pytest.raises(RuntimeError, match="mine"):
         ds.map(fail)[0]
+
+
+def test_mapped_rows_with_different_keys_are_refused(ds: Dataset) -> None:
+    mapped = ds.map(lambda row: {"a": 1} if int(row["id"]) == 1 else {"a": 1, "b": 2})
+    message = r"sample 1 of the batch: expected the keys of the first sample, \['a'\], found"
+    with pytest.raises(ValueError, match=message):
+        mapped[[1, 4]]
+    nested = ds.map(lambda row: {"n": {str(int(row["id"])): 1}})
+    with pytest.raises(ValueError, match='entry "n": expected the keys'):
+        nested[[1, 4]]
+
+
+def test_names_of_python_types_mean_the_same_without_numpy(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["numpy"] = sys.modules["torch"] = None
+import tenfold
+print(tenfold.create(sys.argv[1], {"x": "float", "n": "int"}).schema)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "without")]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    with tenfold.create(tmp_path / "with", {"x": "float", "n": "int"}) as created:
+        assert found == str(created.schema) == "x: float64\nn: int64"
 
 
 @pytest.mark.parametrize(

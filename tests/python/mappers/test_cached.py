@@ -208,3 +208,23 @@ def test_a_negative_size_is_refused():
 def test_unhashable_states_are_named():
     with pytest.raises(TypeError, match=r"state \(\[1\], 2\).*a batch is a list of states"):
         Squares().cached(10)([([1], 2)])
+
+
+class OfTwoDtypes(tenfold.StateMapper):
+    """float32 rows for even numbers, and float64 rows for batches with an odd number."""
+
+    def __init__(self):
+        self.weight = torch.ones(1, requires_grad=True)
+
+    def generate(self, states):
+        numbers = torch.tensor(states, dtype=torch.float64).reshape(-1, 1)
+        dtype = torch.float64 if any(state % 2 for state in states) else torch.float32
+        return (numbers * self.weight).to(dtype)
+
+
+def test_rows_of_several_dtypes_have_no_gradients_either():
+    cached = OfTwoDtypes().cached(1 << 20)
+    assert not cached([2]).requires_grad
+    rows = cached([2, 3])  # not of the kind of the cached row: generated as a whole
+    assert rows.dtype == torch.float64
+    assert not rows.requires_grad
