@@ -235,6 +235,6 @@ def _require_archive(path: str) -> None:
         if not exists(path):
             raise FileNotFoundError(2, "No such file", path)
         raise ValueError(
-            f"{path}: it is not a memory-mapped tensordict archive: expected a .tdz file or, to open a "
-            "tree, a folder; tenfold.load reads other formats"
+            f"{path}: it is not a memory-mapped tensordict archive: expected a .tdz file (or, for "
+            "load_memmap, a folder); tenfold.load reads other formats"
         )

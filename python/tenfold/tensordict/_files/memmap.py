@@ -185,7 +185,7 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """Writes a value to the folder of a mapped tree. False: it is a tensor, or there is no folder."""
+    """Writes a value to the folder of a mapped tree; false for a tensor, or without a folder."""
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
     return grow.write_value(td, key, entry)
