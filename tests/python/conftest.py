@@ -30,7 +30,7 @@ def target(request, tmp_path):
 
 @pytest.fixture
 def make_disk(tmp_path):
-    """Mounts an empty tmpfs of some MiB; skips if not permitted, as C++ tests fill a disk too."""
+    """Mounts an empty tmpfs of some MiB. Skips if not permitted: C++ tests fill a disk as well."""
     mounted = []
 
     def make(mebibytes):

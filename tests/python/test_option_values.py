@@ -781,7 +781,7 @@ def _td_save(work: Path):
 def shown(value: Any) -> str:
     if value is NOT_A_VALUE:
         return "(left out)"
-    is_long = isinstance(value, int) and value.bit_length() > 1000  # which Python does not write
+    is_long = isinstance(value, int) and value.bit_length() > 1000  # Python refuses its repr()
     return "10**5000" if is_long else repr(value)[:40]
 
 

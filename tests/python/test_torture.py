@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TORTURE = Path(__file__).resolve().parents[1] / "torture"
-# Tests that take a second or two each; `make torture` runs all of them for hours.
+# Cases whose short form takes a second or two; `make torture` runs all cases for hours.
 SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
 
 

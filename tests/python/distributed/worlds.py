@@ -41,7 +41,7 @@ import tenfold
 import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
-# Timeout of a process group. After the loss of a rank, the others wait no longer than the second.
+# Timeouts of process groups. In a group that loses a rank, the others wait for the second one.
 TIMEOUT = datetime.timedelta(seconds=90)
 SHORT_TIMEOUT = datetime.timedelta(seconds=20)
 FORK = multiprocessing.get_context("fork")
@@ -62,7 +62,7 @@ def _rank_main(
         )
         function(rank, size)
         pipe.send(None)
-        if timeout == TIMEOUT:  # without a rank that died it would wait
+        if timeout == TIMEOUT:  # it would wait for a rank that died
             dist.destroy_process_group()
     except BaseException:
         pipe.send(f"rank {rank}: {traceback.format_exc()}")
@@ -227,7 +227,7 @@ def saved_path(size: int, layout: str) -> Path:
 
 
 def layout_of(layout: str) -> str:
-    """The first two are the plain one."""
+    """The argument `layout` of the writer; the first two of LAYOUTS are both plain."""
     return layout if layout in ("shards", "torch") else "plain"
 
 

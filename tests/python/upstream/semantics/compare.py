@@ -172,7 +172,7 @@ def described_entry(value):
 
 
 def plain(tensor):
-    """The same values outside every subclass of Tensor, and never the same memory."""
+    """A copy of the values as a plain torch.Tensor."""
     requires_grad = tensor.requires_grad
     with torch.no_grad():
         bare = tensor.detach().as_subclass(torch.Tensor).clone()
@@ -180,7 +180,7 @@ def plain(tensor):
 
 
 def without_subclasses(value):
-    """tensordict's lists of values are of a class of their own."""
+    """Converts lists of subclasses, such as those of tensordict, to plain lists."""
     if isinstance(value, list):
         return [without_subclasses(item) for item in value]
     return describe(value) if isinstance(value, torch.Tensor) or kind_of(value) else value

@@ -206,7 +206,7 @@ def memmap_td(lib):
 
 # Every way in which a TensorDict may store its tensors, and every kind of entry.
 ALL = tuple(FIXTURES)
-# One fixture of each relevant kind, for calls that are many.
+# One fixture of each relevant kind, for tests with many calls.
 VARIED = (
     "nested_td", "deeper_nested_td", "nested_tensorclass", "td_with_names", "locked_td",
     "td_with_non_tensor", "td_with_unbatched", "td_without_batch_size", "nested_stacked_td",
