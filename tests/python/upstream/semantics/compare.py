@@ -2,11 +2,12 @@
 
 Both results are described by values that do not depend on the library:
 
-    Leaf                     a tensor: dtype, shape, values
+    Leaf                     a tensor: dtype, shape, requires_grad, device, values
     Value                    what is not a tensor: NonTensorData, NonTensorStack, str, None, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
-    Raised                   the class of an exception
-    list, tuple, dict, ...   themselves, of the above
+    Raised                   an exception
+    list, tuple, str, ...    themselves, lists and tuples of the above
+    dict                     a list of its class and its items
 
 Only what both libraries promise is asked for: no attribute that starts with an underscore.
 """
@@ -126,7 +127,7 @@ def describe(item):
 
 
 def kind_of(item):
-    """The class that tensordict would name, or None of what is not a class of either library."""
+    """The name of the tree class of `item`, or None if it is not a tree of either library."""
     if isinstance(item, type):
         return None
     names = [base.__name__ for base in type(item).__mro__]
