@@ -24,7 +24,7 @@ NAMES = {"folder": "saved", "safetensors": "saved.safetensors", "pt": "saved.pt"
 
 @pytest.fixture(params=NAMES)
 def target(request, tmp_path):
-    """Returns a path for each format that can store any tree."""
+    """Returns a path for each of three formats that can store any tree."""
     return tmp_path / NAMES[request.param]
 
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE))  # trees.py and describe.py, also imported by old_version.py
+sys.path.insert(0, str(HERE))  # trees and describe.py, also imported by old_version.py
 
 
 @pytest.fixture(autouse=True)
