@@ -45,8 +45,8 @@ def test_torture_run_detects_a_writer_that_loses_data():
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0, run.stdout + run.stderr  # failures of the compared library are only
-    # counted
+    # Failures of the compared library are only counted.
+    assert run.returncode == 0, run.stdout + run.stderr
     row = next(line for line in run.stdout.splitlines() if line.startswith("| numpy.savez"))
     header = next(line for line in run.stdout.splitlines() if line.startswith("| subject"))
     counts = dict(zip(header.split(" | "), row.split(" | "), strict=True))
