@@ -85,7 +85,7 @@ def run_ranks(size: int, folder: Path, path: Path, start: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("run"), help="where to (default: run)")
+    parser.add_argument("--folder", type=Path, default=Path("run"), help="default: run")
     parser.add_argument("--weights", type=Path, help="file to begin with (default: one is made)")
     arguments = parser.parse_args()
     folder = arguments.folder

@@ -90,7 +90,7 @@ def learn(path: Path, steps: int, batch_size: int) -> None:
     for step in range(steps):
         began = time.perf_counter()
         if step % 20 == 0:
-            buffer.refresh()  # includes new rows, as long as the buffer is not full
+            buffer.refresh()  # makes new rows visible; needed until the buffer is full
         batch = buffer[torch.randint(0, len(buffer), (batch_size,))]
         sampling += time.perf_counter() - began
         change = batch["next_observation"].sum(1) - batch["observation"].sum(1)
@@ -104,7 +104,7 @@ def learn(path: Path, steps: int, batch_size: int) -> None:
     newest, oldest = int(buffer["step"].max()), int(buffer["step"].min())
     print(
         f"learner:   {steps:,} batches of {batch_size}, {sampling / steps * 1e3:.3f} ms to sample "
-        f"one, {torn} rows in parts"
+        f"one, {torn} partially written rows"
     )
     print(f"           loss {losses[0]:.3f} at first, {losses[-1]:.3f} at the end")
     print(f"buffer:    {len(buffer):,} transitions, of steps {oldest:,} to {newest:,}")

@@ -31,7 +31,7 @@ def make(path: Path) -> tenfold.Dataset:
 
 
 class LanguageModel(nn.Module):
-    """The next byte from those before."""
+    """Predicts each byte from those before it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class LanguageModel(nn.Module):
 
 
 def loss_of(model: LanguageModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The mean over the batch's rows of each row's mean loss: what `accumulate` weighs by rows."""
+    """The mean over rows of the row's mean loss: the weights of `accumulate` count rows."""
     tokens = batch["tokens"].long()
     scores = model(tokens[:, :-1]).transpose(1, 2)
     losses = nn.functional.cross_entropy(scores, tokens[:, 1:], reduction="none")

@@ -7,8 +7,8 @@ The texts are the docstrings of Python's standard library, and the vectors are c
 words that occur near the same words get similar vectors. The method is positive pointwise mutual
 information followed by a truncated SVD, which is what word2vec computes implicitly (Levy and
 Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors they come
-from a file in GloVe's format. In both cases they are looked up on disk, so that the process holds
-one batch of vectors at a time. The classifier predicts from a docstring to which module it belongs.
+from a file in GloVe's format. In both cases they are looked up on disk, for one
+batch of texts at a time. The classifier predicts from a docstring to which module it belongs.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def main() -> None:
     )
     print(vectors)
     print(f"{len(data)} texts of {len(MODULES)} modules")
+    # The accuracy of a classifier that always answers with the largest module.
     guess = max(Counter(label for _, label in data).values()) / len(data)
     accuracy = train(vectors, data, options.epochs)
     print(f"accuracy {accuracy:.3f} on texts it has not seen; always the largest: {guess:.3f}")

@@ -1,4 +1,4 @@
-// Reads one column of a matrix on disk, and no other bytes of the matrix.
+// Reads one column of a matrix on disk, and not the whole matrix.
 #include <tenfold/read_boxes.hpp>
 
 #include <variant>

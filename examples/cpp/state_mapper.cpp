@@ -1,4 +1,5 @@
-// Reads the features of states from a hierarchy that a Python state mapper saved as JSON.
+// Saves a hierarchy of values as JSON, opens the file and looks up two paths. Python's
+// HierarchicalStateMapper reads and writes such files, too.
 #include <tenfold/state_mapper.hpp>
 
 #include <iostream>

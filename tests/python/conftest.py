@@ -24,13 +24,13 @@ NAMES = {"folder": "saved", "safetensors": "saved.safetensors", "pt": "saved.pt"
 
 @pytest.fixture(params=NAMES)
 def target(request, tmp_path):
-    """Returns a path for each format that can store any tree."""
+    """Returns a path for each of three formats that can store any tree."""
     return tmp_path / NAMES[request.param]
 
 
 @pytest.fixture
 def make_disk(tmp_path):
-    """Mounts an empty tmpfs of some MiB; skips if not permitted, as C++ tests fill a disk too."""
+    """Mounts an empty tmpfs of some MiB. Skips if not permitted: C++ tests fill a disk as well."""
     mounted = []
 
     def make(mebibytes):

@@ -29,7 +29,7 @@ PACKAGE = str(Path(tenfold.__file__).parent)
 
 
 def _documented(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Returns `thing` and, if it is a class, its public members, inherited ones included."""
+    """Yields name and object of `thing` and, if it is a class, of its public members."""
     yield name, thing
     if inspect.isclass(thing):
         for member in dir(thing):

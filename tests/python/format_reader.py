@@ -1,8 +1,9 @@
 """A reader of tenfold's files in plain Python and NumPy, written from docs/format.md alone.
 
-It reads folders, archives (.tdz) and safetensors files as trees, the columns of data sets, the
-values of dictionaries, and compares checksums. It copies what it reads and does not validate it: an
-example of the format, not a library. bfloat16, float8 and float4 are returned as unsigned integers.
+It reads folders, archives (.tdz) and safetensors files as trees and the columns of data sets, finds
+the keys of dictionaries, and compares checksums. It copies what it reads and does not validate it:
+an example of the format, not a library. bfloat16, complex32, float8 and float4 are returned as
+unsigned integers.
 """
 
 from __future__ import annotations
@@ -304,7 +305,7 @@ def parts(path: str | Path) -> list[dict[str, Any]]:
 
 
 def columns(path: str | Path) -> dict[str, Any]:
-    """Returns the columns by name: arrays, or lists of one array, str or bytes per row."""
+    """Returns the columns by name: arrays, or lists of one array, str, bytes or list per row."""
     if of_parts := [columns(Path(path) / part["path"]) for part in parts(path)]:
         groups = {name: [part[name] for part in of_parts] for name in of_parts[0]}
         return {
@@ -369,7 +370,10 @@ def find_row(path: str | Path, key: str | bytes | int) -> int | None:
 
 
 def wrong_checksums(path: str | Path) -> list[str]:
-    """Returns the names of what differs from its checksum. Raises if there are no checksums."""
+    """Returns the names of what differs from its checksum.
+
+    Without checksums, a safetensors file raises a KeyError, and a folder's "%checksums" is wrong.
+    """
     file = reader(path)
     wrong = []
     if isinstance(file, Safetensors):

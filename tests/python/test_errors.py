@@ -163,7 +163,7 @@ def test_invalid_pickle_error_has_expected_and_found(tmp_path):
     path = tmp_path / "m.pt"
     torch.save({"w": torch.zeros(2)}, path, _use_new_zipfile_serialization=False)
     data = bytearray(path.read_bytes())
-    data[0] = 0x81  # no opcode of a pickle that a file begins with
+    data[0] = 0x81  # not an opcode with which a pickle begins
     path.write_bytes(data)
     error = raised(tenfold.Error, tenfold.open, path, format="pt")
     assert error.path == str(path)

@@ -47,7 +47,7 @@ def node(**leaves):
 
 @pytest.fixture(scope="module")
 def deflated(tmp_path_factory):
-    """1 MB that inflates to 1 GiB, of which a tensor needs 16 bytes."""
+    """5 MB that inflate to 1 GiB, of which a tensor needs 16 bytes."""
     path = tmp_path_factory.mktemp("deflated") / "x.tdz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("meta.json", json.dumps(node(x=[16])))

@@ -132,7 +132,7 @@ def test_keyboard_interrupt_ends_the_command_with_130(tmp_path):
 
     import tenfold
 
-    path = tmp_path / "sparse"  # 20 GB of holes
+    path = tmp_path / "sparse"  # 20 GiB of holes
     tenfold.TensorDict({"x": torch.zeros(1).expand(5, 1 << 30)}).memmap_like(path)
     command = [sys.executable, "-m", "tenfold", "convert", str(path), str(tmp_path / "copy")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)

@@ -781,7 +781,7 @@ def _td_save(work: Path):
 def shown(value: Any) -> str:
     if value is NOT_A_VALUE:
         return "(left out)"
-    is_long = isinstance(value, int) and value.bit_length() > 1000  # which Python does not write
+    is_long = isinstance(value, int) and value.bit_length() > 1000  # Python refuses its repr()
     return "10**5000" if is_long else repr(value)[:40]
 
 
@@ -815,8 +815,8 @@ def faults_of(name: str, work: Path) -> Iterator[str]:
             if value is NOT_A_VALUE:
                 yield f"{place}: without the option: {type(error).__name__}: {text[:300]}"
         except BaseException as error:
-            if "Boolean value of Tensor" in str(error):  # torch raises it for the truth value of a
-                # tensor
+            # torch raises it for the truth value of a tensor.
+            if "Boolean value of Tensor" in str(error):
                 continue
             at = traceback.extract_tb(error.__traceback__)[-1]
             yield (
@@ -843,8 +843,8 @@ def test_unusual_option_values_succeed_or_raise_a_clear_error(
     # Relative paths, and so the files written to them, are below this folder.
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    fork = multiprocessing.get_context("fork")  # a crash, or the use of gigabytes, ends only the
-    # child
+    # A crash, or the use of gigabytes, ends only the child.
+    fork = multiprocessing.get_context("fork")
     here, there = fork.Pipe(duplex=False)
     child = fork.Process(target=report_faults, args=(name, tmp_path, there))
     child.start()

@@ -21,7 +21,7 @@ def test_replay_buffer_example_learns_from_complete_rows(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "100 batches of 256" in done.stdout
-    assert " 0 rows in parts" in done.stdout
+    assert " 0 partially written rows" in done.stdout
     first, last = map(float, re.search(r"loss ([\d.]+) at first, ([\d.]+)", done.stdout).groups())
     assert last < first
     assert re.search(r"reopened:  [\d,]+ transitions", done.stdout)

@@ -51,7 +51,7 @@ for new in (True, False):
 sys.addaudithook(hook)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
-# A place of the memo beyond 2^30 would take gigabytes.
+# A memo with an index beyond 2^30 would take gigabytes.
 with open("/proc/self/statm") as statm:
     room = int(statm.read().split()[0]) * resource.getpagesize() + (512 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (room, room))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TORTURE = Path(__file__).resolve().parents[1] / "torture"
-# Tests that take a second or two each; `make torture` runs all of them for hours.
+# Cases whose short form takes a second or two; `make torture` runs all cases for hours.
 SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
 
 
@@ -45,8 +45,8 @@ def test_torture_run_detects_a_writer_that_loses_data():
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0, run.stdout + run.stderr  # failures of the compared library are only
-    # counted
+    # Failures of the compared library are only counted.
+    assert run.returncode == 0, run.stdout + run.stderr
     row = next(line for line in run.stdout.splitlines() if line.startswith("| numpy.savez"))
     header = next(line for line in run.stdout.splitlines() if line.startswith("| subject"))
     counts = dict(zip(header.split(" | "), row.split(" | "), strict=True))

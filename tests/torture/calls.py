@@ -89,7 +89,7 @@ def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
 
 
 def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, options) -> None:
-    """At every call, if there is time for that; else at some, spread over all.
+    """Injects the fault at every call, if there is time for that; else at calls spread over all.
 
     The short form, which must give one answer, leaves out failed allocations: they end a process
     inside libraries that cannot report them, and which call that is differs from run to run.
@@ -129,7 +129,10 @@ def _prepare(kept: Path, scene: Path) -> None:
 
 
 def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row: Row) -> int:
-    """Makes version 2 over version 1 with the fault; at 0: without. Returns the calls made."""
+    """Saves version 2 over version 1 with a fault at call `at`.
+
+    At 0: saves without a fault, and returns the number of calls.
+    """
     _prepare(kept, scene)
     path = scene / writer.file_name
 

@@ -47,7 +47,7 @@ class Options:
     work: Path
     repository: Path
     build: Path  # of the C++ tests
-    subjects: str = ""  # rows whose name contains one of these, separated by commas
+    subjects: str = ""  # rows whose name contains one of these, separated by semicolons
     count: int = 0  # trials for each subject; 0: the default of the case
     with_peers: bool = True
     jobs: int = 1  # subjects at a time, where a case can
@@ -74,7 +74,7 @@ class Options:
 
 
 class Clock:
-    """Shares the seconds of a case out between its subjects: what one leaves the others get."""
+    """Divides the seconds of a case among its subjects: the others get what one does not use."""
 
     def __init__(self, seconds: float, subjects: int) -> None:
         self._end = time.monotonic() + seconds
@@ -93,8 +93,8 @@ def rows_of(
 ) -> list[Row]:
     """The rows that `one(subject, end, options)` makes, `options.jobs` subjects at a time.
 
-    Each job is a process with every n-th subject, which have its seconds between them. So one
-    waits for its disk or its clock while another one computes.
+    Each job is a process that runs every n-th subject; these share the seconds of the case. So one
+    job waits for its disk or its clock while another one computes.
     """
     jobs = min(options.jobs, len(subjects))
 

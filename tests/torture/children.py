@@ -40,7 +40,7 @@ class Outcome:
 
     kind: str  # "returned", "raised", "killed" (by a signal) or "hung"
     value: Any = None  # the result; the text of the error; the name of the signal
-    last_words: str = ""  # the stderr of a child that did not return
+    last_words: str = ""  # the stderr of a child that was killed or hung
 
     @property
     def returned(self) -> bool:
@@ -71,7 +71,7 @@ class Child:
             os._exit(0)
 
     def outcome(self, timeout: float = 60.0) -> Outcome:
-        """Waits for its end; after `timeout` seconds it is killed, and has hung."""
+        """Waits for its end; after `timeout` seconds it is killed, and counts as hung."""
         data = b""
         deadline = time.monotonic() + timeout
         hung = False

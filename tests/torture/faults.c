@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum {
-  OPENS = 1,     /* open, openat, fopen, opendir, dup */
+  OPENS = 1,     /* open, openat, fopen, opendir, fdopendir */
   READS = 2,     /* read, stat, seek, directory entries, maps of files */
   WRITES = 4,    /* write, pwrite, writev, ..., copy_file_range */
   CHANGES = 8,   /* names, sizes and permissions: rename, mkdir, unlink, truncate, fallocate, ... */
@@ -85,7 +85,6 @@ static int fault(int class) {
       kill(getpid(), SIGKILL);
       for (;;) pause();
     case FAIL:
-      /* A close that fails has closed; a lock or a seek is never interrupted. */
       fired++;
       errno = error_number;
       return -1;
@@ -175,7 +174,7 @@ WRAP_TRANSFER(WRITES, write, const void*, , (fd, data, size))
 WRAP_TRANSFER(WRITES, pwrite, const void*, COMMA off_t o, (fd, data, size, o))
 WRAP_TRANSFER(WRITES, pwrite64, const void*, COMMA off64_t o, (fd, data, size, o))
 
-/* A part of vectors is the first one. */
+/* A part of vectors is half of the first one. */
 #define WRAP_VECTORS(class, name, more, arguments)                        \
   ssize_t name(int fd, const struct iovec* vectors, int count more) {     \
     REAL(name);                                                           \

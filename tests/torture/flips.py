@@ -66,13 +66,13 @@ class Sample:
     """A small file or folder of a format."""
 
     name: str
-    make: Callable[[Path, tuple[int, int, int]], Any]  # what load returned is no longer needed
+    make: Callable[[Path, tuple[int, int, int]], Any]  # saves it; the result is ignored
     load: Callable[[Path], Any]
     load_sure: Callable[[Path], Any] | None = None  # with verify=True; None for a compared library
     is_whole: Callable[[Path], bool] | None = None  # verify
     has_checksums: bool = True
     file_name: str = "data"
-    large: tuple[int, int, int] = LARGE  # what makes 10 MiB of it
+    large: tuple[int, int, int] = LARGE  # sizes with which it has 10 MiB or more
 
     @property
     def is_peer(self) -> bool:
@@ -263,7 +263,7 @@ def _of_peer(writer: Writer) -> Sample:
 # --- damage ---
 
 _REPORTED, _RIGHT, _OTHER, _MISSED = 1, 2, 3, 4
-# A result is 8 * (what load did) + (what verify did), or 0: the reader died.
+# A result is 8 * (what load did) + (what verify did); 255: the reader died or hung; 0: not tried.
 COLUMNS = (
     "damages",
     "reported by verify",
@@ -302,7 +302,7 @@ class Damage:
     bit: int = -1  # -1: the file ends at the offset
 
     def do(self, folder: Path) -> Callable[[], None]:
-        """Returns what takes it back."""
+        """Damages the file; returns a function that undoes it."""
         path = folder / self.file
         fd = os.open(path, os.O_RDWR)
         try:
@@ -403,7 +403,7 @@ def _in_one_child(
     expected: Any,
     end: float,
 ) -> int:
-    """Damages the files sequentially in one child; returns how many it finished."""
+    """Does the damages from `begin` on in one child; returns the number of the first not done."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -1,4 +1,4 @@
-"""The crash harness of the C++ tests, called: kills and failures at every change, power failures.
+"""Runs the crash harness of the C++ tests: kills and failures at every change, power failures.
 
 It sees each change of the file system as the engine makes it, which faults.c cannot: it kills
 half-way through writes, and replays power failures over a model of a disk that drops, reorders and
@@ -27,7 +27,7 @@ PROGRAMS = {
 
 
 def run(options: Options) -> list[Row]:
-    """The C++ crash harness: every change killed, refused, and without power."""
+    """The C++ crash harness: a kill, a failed call or a power failure at every change."""
     rows = []
     for program, few in PROGRAMS.items():
         path = options.build / "tests" / program

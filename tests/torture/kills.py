@@ -15,7 +15,7 @@ from writers import LARGE, MEDIUM, Sizes, Writer
 
 COLUMNS = ("kills", "whole", *BAD)
 MOST_KILLS_OF_A_PEER = 100
-#: Seconds after which a save hangs; on a machine that does much else, one takes minutes.
+#: Seconds after which a save counts as hung; on a machine under load, one takes minutes.
 _PATIENCE = 600
 
 
@@ -102,7 +102,7 @@ def _pace(writer: Writer, path: Path, sizes: Sizes, durable: bool) -> tuple[floa
 
 
 def _start_again(writer: Writer, path: Path) -> int:
-    """Makes version 1, whole, where nothing was before."""
+    """Empties the folder of `path` and saves version 1."""
     for left in path.parent.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     made = in_child(lambda: writer.save(path, 1, LARGE, True), _PATIENCE)
@@ -112,7 +112,7 @@ def _start_again(writer: Writer, path: Path) -> int:
 
 
 def _check_leftovers(writer: Writer, path: Path, version: int, row: Row) -> None:
-    """One more save removes what the killed ones left."""
+    """Reports a problem unless one more save removes what the killed ones left."""
     made = in_child(lambda: writer.save(path, version + 1, LARGE, True), _PATIENCE)
     if not made.returned:
         row.problem(f"the save after the last kill: {made.kind} {made.value}")

@@ -1,9 +1,9 @@
 """Work on files of X MB where memory that belongs to no file is limited to a tenth of them.
 
-The limit is one of the kernel: a control group (v2, or the memory controller of v1) that holds the
-process, with what it has used before and X/10 more; pages of files count there as well, but the
-kernel takes them back. Where no group can be made, RLIMIT_DATA bounds private memory; it counts
-copy-on-write maps of files too, so that `load` cannot be measured by it and is skipped.
+The limit is one of the kernel: a control group (v2, or the memory controller of v1) that the
+process joins. What it allocates from then on may be X/10, plus 16 MiB for libraries and threads.
+Pages of files count there as well, but the kernel takes them back. Where no group can be made,
+RLIMIT_DATA bounds private memory; it counts copy-on-write maps of files too.
 """
 
 from __future__ import annotations

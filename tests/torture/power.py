@@ -95,7 +95,7 @@ def why_not(kind: str) -> str:
 
 
 def run(options: Options) -> list[Row]:
-    """After a power failure the last version that a durable save returned is there, or the next."""
+    """After a power failure the last version whose durable save returned is there, or the next."""
     writers = options.writers()
     writers = [w for w in writers if w.is_peer or w.promises_durability]
     wanted = options.count or (1 if options.short else 30)
@@ -171,5 +171,5 @@ def _steps(writer: Writer, path: Path, boot: int) -> Callable[[int], None]:
 
 def _found(writer: Writer, path: Path, boot: int) -> int | None:
     in_boot(boot)
-    warnings.simplefilter("ignore")  # of what is ignored, as another system wrote it
+    warnings.simplefilter("ignore")  # of data that is ignored because another boot wrote it
     return (writer.found_after_power_failure or writer.found)(path)

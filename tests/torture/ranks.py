@@ -14,7 +14,7 @@ import time
 from case import Options, Row
 
 WORLDS = "tests/python/distributed/worlds.py"
-KILLS_A_SECOND = 4  # at least: a world of two ranks begins, is killed and begins again
+SECONDS_A_KILL = 4  # at most: two ranks start, one is killed, and they start again
 
 
 def run(options: Options) -> list[Row]:
@@ -23,7 +23,7 @@ def run(options: Options) -> list[Row]:
     if not options.wants(subject):
         return []
     row = Row(subject)
-    kills = options.count or max(4, int(options.seconds / KILLS_A_SECOND))
+    kills = options.count or max(4, int(options.seconds / SECONDS_A_KILL))
     worlds = "1,2" if options.short else "1,2,3,4"
     environment = {
         **os.environ,

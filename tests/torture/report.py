@@ -11,7 +11,7 @@ from typing import Any
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A Markdown table: a line a subject, a column a count."""
+    """A Markdown table: one line per subject, one column per count."""
     columns = list(dict.fromkeys(name for row in rows for name in row["counts"]))
     lines = ["| subject | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
     for row in rows:

@@ -42,7 +42,9 @@ def arguments() -> argparse.Namespace:
         help="only subjects whose name contains one of these; separated by semicolons",
     )
     parser.add_argument("--add", action="store_true", help="adds to the counts that are there")
-    parser.add_argument("--seconds", type=float, default=0, help="for each case; default: 1200")
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="for each case; default: 1200, or 3 if short"
+    )
     parser.add_argument("--count", type=int, default=0, help="trials for each subject")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="subjects at a time, where a case can")
@@ -51,9 +53,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="prints the cases")
     parser.add_argument("--results", type=Path, help=f"JSON; default: {RESULTS}, or none if short")
     parser.add_argument("--tables", action="store_true", help="only writes the tables of the docs")
-    parser.add_argument("--check-tables", action="store_true", help="fails if they differ")
+    parser.add_argument(
+        "--check-tables", action="store_true", help="fails if the docs have other tables"
+    )
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "release")
-    parser.add_argument("--folder", type=Path, help="where to work; default: the system's")
+    parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     return parser.parse_args()
 
 

@@ -95,7 +95,7 @@ def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int
 
 
 def run_writers(options: Options) -> list[Row]:
-    """Two processes save to one path at a time: one version or the other, or an error."""
+    """Two processes save to one path concurrently: one version or the other, or an error."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]

@@ -234,7 +234,7 @@ def _found_dict(path: Path) -> int | None:
 
 
 def _matrix(version: int, num_rows: int) -> torch.Tensor:
-    """Diagonal. By torch, as scipy's compiled code crashes where memory runs out."""
+    """A diagonal matrix, by torch, because scipy's code crashes when memory runs out."""
     values = torch.arange(num_rows, dtype=torch.float64) + version * 2.0**32
     ends, columns = torch.arange(num_rows + 1), torch.arange(num_rows)
     size = (num_rows, num_rows)
@@ -344,7 +344,7 @@ def _filling_ring(path: Path, durable: bool):
 
 
 def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
-    """An append that was killed has marked the rows that it writes over as gone, ROWS at most."""
+    """A killed append has marked the rows that it was overwriting as lost: at most ROWS."""
     if not _is_there(path):
         return 0
     with warnings.catch_warnings():
@@ -579,7 +579,7 @@ def import_everything() -> None:
 
 
 def peers() -> list[Writer]:
-    """The libraries that can be imported here."""
+    """A writer for each other library that can be imported here."""
     logging.getLogger("torchsnapshot").setLevel(logging.ERROR)
     writers = [
         _peer("torch.save", "m.pt", lambda p, t: torch.save(t, p), torch.load),

@@ -349,8 +349,8 @@ class TensorDictBase(TensorLike):
         """Returns the keys in order, as a list that also compares and combines as a set.
 
         Args:
-            include_nested: Also return the paths of keys below nodes, as tuples; they precede
-                the node's own key.
+            include_nested: Also return the paths of keys below nodes, as tuples, before the node's
+                own key; with `is_leaf`, after it.
             leaves_only: Omit nodes and values that are not tensors.
             is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
             sort: Sort the keys alphabetically.
@@ -372,7 +372,7 @@ class TensorDictBase(TensorLike):
         """Returns the entries of ``keys(...)``, each as `get` returns it.
 
         Args:
-            include_nested: Also the entries below nodes, under tuples of keys.
+            include_nested: Also the entries below nodes, after the node itself.
             leaves_only: Omit nodes and values that are not tensors.
             is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
             sort: Sort the keys alphabetically.
@@ -391,10 +391,10 @@ class TensorDictBase(TensorLike):
         *,
         sort: bool = False,
     ) -> list[tuple[Any, Any]]:
-        """Returns pairs of ``keys(...)`` and ``values(...)``.
+        """Returns pairs of key and entry.
 
         Args:
-            include_nested: Also the entries below nodes, under tuples of keys.
+            include_nested: Also the entries below nodes, under tuples of keys, after the node.
             leaves_only: Omit nodes and values that are not tensors.
             is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
             sort: Sort the keys alphabetically.
@@ -472,7 +472,7 @@ class TensorDictBase(TensorLike):
             key: A str or a tuple of str.
             value: A tensor or number that broadcasts to the rows.
             index: An index of the entry's tensor.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: Accepted, but copies are synchronous.
 
         Returns:
             This TensorDict.
@@ -502,7 +502,8 @@ class TensorDictBase(TensorLike):
             keys_to_update: Only these keys.
             is_leaf: Called with an entry's class; returns whether the entry replaces a node instead
                 of being merged into it.
-            update_batch_size: Set the batch size to that of the other TensorDict.
+            update_batch_size: First delete all entries, and set the batch size to that of the other
+                TensorDict.
             ignore_lock: Change this TensorDict even if it is locked.
             **kwargs: More entries.
 
@@ -617,7 +618,7 @@ class TensorDictBase(TensorLike):
         Args:
             tensordict: A TensorDict or dict with keys of this one.
             idx: An index of the batch dimensions.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: Accepted, but copies are synchronous.
 
         Returns:
             This TensorDict.
@@ -728,7 +729,7 @@ class TensorDictBase(TensorLike):
             *key_sets: Each a list of keys, or a dict from key to new key.
             inplace: Delete the selected entries from this TensorDict, and return it as the last
                 one.
-            default: Value of a key that does not exist.
+            default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
             reproduce_struct: Keep all nodes in each TensorDict, also those that become empty.
 
@@ -754,7 +755,7 @@ class TensorDictBase(TensorLike):
 
         Args:
             *keys: Keys or paths of keys.
-            default: Value of a key that does not exist.
+            default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
             filter_empty: Accepted; nodes that become empty are always removed.
 
@@ -771,7 +772,7 @@ class TensorDictBase(TensorLike):
         return _mapping.separates(self, *keys, default=default, strict=strict)
 
     def filter_empty_(self) -> Self:
-        """Deletes nodes without entries."""
+        """Deletes the nodes that contain no tensor and no value, here and below."""
         return _mapping.filter_empty_(self)
 
     def filter_non_tensor_data(self) -> Self:
@@ -889,6 +890,8 @@ class TensorDictBase(TensorLike):
     def replace(self, *args: Any, **kwargs: Any) -> Self:
         """Returns a copy that shares its tensors, with some entries replaced.
 
+        Without arguments, it returns this TensorDict itself.
+
         Args:
             *args: At most one dict or TensorDict of entries.
             **kwargs: Entries by key.
@@ -938,19 +941,21 @@ class TensorDictBase(TensorLike):
             batch_size: Batch size of the result. Default: that of this TensorDict.
             device: The `device` attribute of the result; no tensor is moved. Default: that of this
                 TensorDict.
-            names: Names of the dimensions. Default: those of this TensorDict, if the batch size is
-                the same.
-            inplace: Replace the tensors of this TensorDict by the results.
+            names: Names of the dimensions. Default: those of this TensorDict, unless `batch_size`
+                is given.
+            inplace: Replace the tensors of this TensorDict by the results; if it is locked, write
+                the results into them.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
-            filter_empty: Remove nodes for which `fn` returned only None. If None, return None if
-                `fn` returned nothing but None for the whole tree.
+            filter_empty: True: remove nodes without results. None: remove those in which `fn`
+                returned only None. False: keep all nodes.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
             is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
             out: A TensorDict to write the results into.
 
         Returns:
-            A TensorDict without the entries for which `fn` returned None; None if there are none.
+            A TensorDict without the entries for which `fn` returned None; None if its root is
+            removed by `filter_empty`.
 
         Raises:
             KeyError: If a key is missing from `others` and no `default` is given.
@@ -981,9 +986,9 @@ class TensorDictBase(TensorLike):
             batch_size: Batch size of the result. Default: that of this TensorDict.
             device: Device of the result, which is not moved.
             names: Names of the dimensions of the result.
-            inplace: Replace the tensors of this TensorDict by the results.
+            inplace: As for `apply`.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
-            filter_empty: Remove nodes without results. If None, return None if there is no result.
+            filter_empty: As for `apply`.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
             is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
@@ -1195,7 +1200,7 @@ class TensorDictBase(TensorLike):
             This TensorDict, with the new entry.
 
         Raises:
-            KeyError: If the key does not exist.
+            KeyError: If a key does not exist.
 
         Example:
             >>> flat = TensorDict({"x": torch.zeros(3, 1), "y": torch.ones(3, 2)}, [3])
@@ -1212,7 +1217,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             dim: The new dimension.
-            sorted: True or None: in the order of their keys; False: as they are; or a list of keys.
+            sorted: True or None: sorted by key; False: in the order of the entries; or a list of
+                keys.
             out: A tensor to write the result into.
 
         Returns:
@@ -1232,7 +1238,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             dim: The dimension along which they are concatenated.
-            sorted: True or None: in the order of their keys; False: as they are; or a list of keys.
+            sorted: True or None: sorted by key; False: in the order of the entries; or a list of
+                keys.
             out: A tensor to write the result into.
 
         Returns:
@@ -1319,7 +1326,7 @@ class TensorDictBase(TensorLike):
         )
 
     def from_dict_instance(self, input_dict: Mapping[Any, Any], **options: Any) -> TensorDict:
-        """Creates a TensorDict of this class from nested dicts.
+        """Creates a TensorDict from nested dicts: `from_dict`, callable on an object.
 
         Args:
             input_dict: The entries.
@@ -1621,11 +1628,11 @@ class TensorDictBase(TensorLike):
         assign: bool = False,
         from_flatten: bool | None = None,
     ) -> Self:
-        """Loads the result of `state_dict`.
+        """Loads the result of `state_dict`; an empty TensorDict gets all of its entries.
 
         Args:
             state_dict: Tensors by dotted names, or nested.
-            strict: If false, keys may be missing on either side.
+            strict: If false, missing keys are ignored, and unexpected ones are added.
             assign: Replace the tensors instead of copying into them.
             from_flatten: Accepted; both forms are recognised.
 
@@ -1633,7 +1640,7 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If `strict` and the keys differ.
+            RuntimeError: If `strict`, the keys differ and this TensorDict has tensors.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
@@ -1693,7 +1700,7 @@ class TensorDictBase(TensorLike):
             expand_identical: Expand tensors that all modules share instead of copying them.
 
         Returns:
-            A locked TensorDict with a batch dimension of the number of modules.
+            A TensorDict, locked if `lock`, with a batch dimension of the number of modules.
 
         Raises:
             NotImplementedError: If `as_module`.
@@ -1930,7 +1937,7 @@ class TensorDictBase(TensorLike):
             durable: fsync before returning.
 
         Returns:
-            A locked TensorDict over the files.
+            A locked TensorDict over the files; that of an archive is not locked.
 
         Raises:
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
@@ -1962,7 +1969,8 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Saves the tree with `tenfold.save`: durable, with checksums, in any format.
 
-        If tensors are already mapped from `prefix`, it calls `memmap` with ``durable=True``.
+        Without `options`, it writes like `memmap`, without checksums, if tensors are already mapped
+        from `prefix`, or if `atomic` or `robust_key` is False.
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
@@ -1978,8 +1986,8 @@ class TensorDictBase(TensorLike):
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree, opened and locked. Writes into it do not reach the files, because their
-            checksums would become wrong; `memmap` returns a shared mapping.
+            The saved tree, opened; that of a folder is locked. Writes into it do not reach the
+            files, because their checksums would become wrong; `memmap` returns a shared mapping.
 
         Raises:
             RuntimeError, UnsupportedError, OSError: As for `memmap_` and `tenfold.save`.
@@ -2005,21 +2013,22 @@ class TensorDictBase(TensorLike):
         mode: Literal["r", "c", "r+"] | None = None, num_threads: int = 0,
         allow_pickle: bool | None = None, framework: Framework = None,
     ) -> Self:  # fmt: skip
-        """Opens the tree in a folder that tenfold or tensordict wrote, over its files.
+        """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
 
-        Tensors are mapped, and the sizes of their files checked, when they are accessed.
+        The first 4,096 tensors are mapped by this call, others when they are accessed. A damaged or
+        short file raises an error when its tensor is accessed.
 
         Args:
-            prefix: The folder.
+            prefix: The folder, or a ``.tdz`` file.
             device: Copy tensors to this device. ``"meta"``: create tensors without data, without
-                opening a file. None: tensors stay mapped.
+                opening a file. None or the CPU: tensors stay mapped.
             non_blocking: As for ``Tensor.to``.
             out: A TensorDict to put the entries into; its other entries are removed.
             robust_key: Accepted; both kinds of file names are read.
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
-            mode: None: ``"r+"`` if this user may write to the files, else ``"r"``. ``"r"``,
-                ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes into its
-                file.
+            mode: ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes
+                into its file. None: ``"r+"`` for a folder that this user may write to, else
+                ``"c"``; for an archive ``"r"``.
             num_threads: Ignored, because mapping is fast.
             allow_pickle: Must be None or False: nothing is ever unpickled.
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
@@ -2031,7 +2040,8 @@ class TensorDictBase(TensorLike):
         Raises:
             FileNotFoundError: If `prefix` does not exist.
             CorruptFileError: If a file is damaged or too short.
-            ValueError: If `prefix` is a file, `subpath` names no node, or `mode` is invalid.
+            ValueError: If `prefix` is a file of another format, `subpath` names no node, or `mode`
+                is invalid.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2045,10 +2055,10 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def load(cls, prefix: PathLike, *arguments: Any, **options: Any) -> Self:
-        """Opens the tree in a folder, like `load_memmap`.
+        """Opens the tree in a folder or archive, like `load_memmap`.
 
         Args:
-            prefix: The folder.
+            prefix: The folder, or a ``.tdz`` file.
             *arguments: Arguments of `load_memmap`.
             **options: Options of `load_memmap`.
 
@@ -2076,7 +2086,7 @@ class TensorDictBase(TensorLike):
         """Replaces the entries of this TensorDict by those of a folder; see `load_memmap`.
 
         Nodes with the same path remain the same objects. If `is_memmap` was true, it is true
-        again, unless `mode` prevents writing to the files.
+        again, unless `mode` is given or this user may not write to the files.
 
         Args:
             prefix: The folder.

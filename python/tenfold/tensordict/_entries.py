@@ -34,7 +34,7 @@ NOTHING: Any = Nothing.NOTHING
 
 
 def is_path(key: object) -> bool:
-    """True for a tuple of str, or of such tuples."""
+    """True for a non-empty tuple whose parts are str or such tuples."""
     return (
         isinstance(key, tuple)
         and bool(key)
@@ -184,7 +184,7 @@ def rewrapped(entry: Any, node: Any) -> Any:
 
 
 def written(out: Any, made: Made) -> Made:
-    """Writes the values of `made` into the tensors of `out`; returns `out` as a class of `made`."""
+    """Writes the values of `made` into the tensors of `out`; returns `out`, typed as `made`."""
     result: Made = out.update_(made)
     return result
 

@@ -207,7 +207,7 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
     Returns:
         TensorDict: A TensorDict, or an object of the tensorclass, over the mapped files. Writes
-            reach the files.
+            reach the files of a folder that this user may write to.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As for `tenfold.load`.

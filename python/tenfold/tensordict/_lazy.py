@@ -43,7 +43,7 @@ class LazyStackedTensorDict(TensorDictBase):
     are those that all members have. A folder stores each member in a subfolder: ``0/``, ``1/``, ...
 
     Args:
-        *tensordicts: The members, with the same batch size.
+        *tensordicts: The members, with the same number of batch dimensions.
         stack_dim: The new batch dimension.
         stack_dim_name: The name of the new dimension.
 
@@ -211,14 +211,14 @@ class LazyStackedTensorDict(TensorDictBase):
         self.insert(len(self.tensordicts), tensordict)
 
     def extend(self, tensordicts: Any) -> None:
-        """Appends several TensorDicts, in their order.
+        """Appends several TensorDicts, in their order, up to the first that is refused.
 
         Args:
             tensordicts: TensorDicts of the batch size of the members.
 
         Raises:
-            TypeError: If it is not a TensorDict.
-            ValueError: If its batch size differs.
+            TypeError: If one is not a TensorDict.
+            ValueError: If the batch size of one differs.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -475,14 +475,14 @@ class LazyStackedTensorDict(TensorDictBase):
     # --- methods that involve every member -------------------------------------------------------
 
     def get(self, key: Any, default: Any = None, **how: Any) -> Any:
-        """Returns the stacked entries of the members; `default` for a member without the entry.
+        """Returns the stacked entries of the members; `default` if a member lacks the entry.
 
         Args:
             key: A str or a tuple of str.
-            default: Value used for members without the entry.
-            **how: ``as_list=True``, ``as_nested_tensor=True`` or ``as_padded_tensor=True`` (with
-                ``padding_value``, ``padding_side`` as of torch's nested tensors), for tensors whose
-                shapes differ.
+            default: Returned if a member lacks the entry.
+            **how: For tensors whose shapes differ: ``as_list=True``; or ``as_nested_tensor=True``,
+                with ``layout``; or ``as_padded_tensor=True``, with ``padding_value`` and
+                ``padding_side`` as of torch's ``pad_sequence``.
 
         Returns:
             A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
@@ -546,8 +546,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             input_dict_or_td: A dict, TensorDict or stack.
-            *args: Arguments of `TensorDict.update`.
-            **options: Options of `TensorDict.update`.
+            *args: Arguments of `TensorDict.update_`.
+            **options: Options of `TensorDict.update_`.
 
         Returns:
             This stack.

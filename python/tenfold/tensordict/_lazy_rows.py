@@ -184,7 +184,8 @@ def flatten(
     end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
     if inplace or end < start:
         raise ValueError(
-            f"flatten: expected inplace=False and an end_dim from {start}, found {end}"
+            f"flatten: expected inplace=False and an end_dim from {start}, "
+            f"found inplace={inplace} and {end}"
         )
     if start == end:
         return stack
@@ -254,7 +255,8 @@ def repeat(stack: Stack, *repeats: Any, inplace: bool = False) -> Stack:
     ndim = len(stack._batch_size)
     if inplace or len(repeats) != ndim:
         raise ValueError(
-            f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"
+            f"repeat: expected inplace=False and {ndim} numbers, one for each batch dimension, "
+            f"found inplace={inplace} and {len(repeats)}"
         )
     at = stack.stack_dim
     inner = (*repeats[:at], *repeats[at + 1 :])

@@ -891,7 +891,7 @@ class TensorLike(Primitives):
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict with the keys of both; `out` if it is given.
 
         Raises:
             KeyError: If one lacks an entry and no `pad` is given.
@@ -971,7 +971,7 @@ class TensorLike(Primitives):
         return pointwise.scaled(self, "sub", other, alpha, default)
 
     def sub_(self, other: Operand, *, alpha: float | None = None) -> Self:
-        """Subtracts `other`, times `alpha`, in place; see `add`.
+        """Subtracts `other`, times `alpha`, in place; see `sub`.
 
         Args:
             other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
@@ -1133,7 +1133,8 @@ class TensorLike(Primitives):
         """Returns the greater value, like ``torch.maximum``.
 
         Args:
-            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1150,7 +1151,8 @@ class TensorLike(Primitives):
         """Does the same as `maximum` in place.
 
         Args:
-            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
 
         Returns:
             This TensorDict.
@@ -1168,7 +1170,8 @@ class TensorLike(Primitives):
         """Returns the smaller value, like ``torch.minimum``.
 
         Args:
-            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1185,7 +1188,8 @@ class TensorLike(Primitives):
         """Does the same as `minimum` in place.
 
         Args:
-            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
 
         Returns:
             This TensorDict.
@@ -1283,7 +1287,8 @@ class TensorLike(Primitives):
         """Returns the bitwise AND with `other`, like ``torch.bitwise_and``.
 
         Args:
-            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1300,7 +1305,8 @@ class TensorLike(Primitives):
         """Returns the logical AND with `other`, like ``torch.logical_and``.
 
         Args:
-            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1863,7 +1869,8 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
-            dtype: Dtype of the results; None: that of the values.
+            dtype: Dtype of the results; None: int64 for integers and bools, else that of the
+                values.
             reduce: If true, reduce all entries together and return one tensor.
 
         Raises:
@@ -1885,7 +1892,8 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
-            dtype: Dtype of the results; None: that of the values.
+            dtype: Dtype of the results; None: int64 for integers and bools, else that of the
+                values.
             reduce: If true, reduce all entries together and return one tensor.
 
         Raises:
@@ -1970,7 +1978,7 @@ class TensorLike(Primitives):
         self, dim: int = NOTHING, keepdim: bool = False, *,
         reduce: bool | None = None, return_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the greatest of all values, or those along a batch dimension, with their indices.
+        """Returns the greatest value of each tensor, or along a batch dimension, with indices.
 
         Args:
             dim: The batch dimension. Default: all values.
@@ -1998,7 +2006,7 @@ class TensorLike(Primitives):
         self, dim: int = NOTHING, keepdim: bool = False, *,
         reduce: bool | None = None, return_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the least values.
+        """Returns the least values, like `max`.
 
         Args:
             dim: The batch dimension. Default: all values.
@@ -2177,11 +2185,14 @@ class TensorLike(Primitives):
         ) -> Self: ...
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a TensorDict on another device or of another dtype; this one if it is the same.
+        """Returns a TensorDict on another device or of another dtype.
+
+        Without a dtype, it returns this TensorDict if device and batch size are the same.
 
         Args:
             *args: A device, a dtype, both, or a tensor or TensorDict to take them from.
-            **kwargs: ``device``, ``dtype``, ``non_blocking``, or ``batch_size`` of the result.
+            **kwargs: ``device``, ``dtype``, ``non_blocking``, or ``batch_size`` of the result;
+                ``non_blocking_pin``, ``num_threads`` and ``inplace`` have no effect.
 
         Raises:
             TypeError: If another keyword is given.
@@ -2336,7 +2347,7 @@ class TensorLike(Primitives):
         """Returns the total size of all tensors in bytes.
 
         Args:
-            count_duplicates: If false, tensors that share storage count once.
+            count_duplicates: If false, tensors that begin at the same address count once.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2348,7 +2359,7 @@ class TensorLike(Primitives):
         """Returns the number of values of all tensors.
 
         Args:
-            count_duplicates: If false, tensors that share storage count once.
+            count_duplicates: If false, tensors that begin at the same address count once.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()

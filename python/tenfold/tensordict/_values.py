@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """The positions of values, as an array that operations on rows of tensors can move."""
+    """The positions of values, as an array that operations on rows of tensors can move.
+
+    Attributes:
+        positions: For each row, the position of its value in a list.
+        stacked: The dimensions along which values were stacked, the last stacked one first.
+    """
 
     __slots__ = ("positions", "stacked")
 
@@ -559,7 +564,7 @@ class NonTensorStack(_Values):
         """The value that all rows share.
 
         Raises:
-            AttributeError: If rows have different values.
+            AttributeError: If rows have different values, or there are no rows.
         """
         values = _flattened(self.tolist(), len(self._batch_size))
         if not values or any(value != values[0] for value in values):

@@ -163,7 +163,7 @@ def unsupported_on_one_rank(folder, rank):
 
 
 class Failing:
-    """A mock of the native manager in which one call fails on one rank."""
+    """A mock of the native manager in which one call fails."""
 
     def __init__(self, native, name, error):
         self._native, self._name, self._error = native, name, error
@@ -305,7 +305,7 @@ def standing_still(folder, rank):
 
 
 def sharded_training(seed=0):
-    """A sharded model after a training step; except for `seed` the same on all ranks."""
+    """A sharded model that is not trained yet, and its optimizer: the same on all ranks."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -396,7 +396,7 @@ def change_outside_of_the_lock(folder, rank):
 
 
 class Spread:
-    """A state of DTensors with other placements."""
+    """A state of DTensors with several placements, and of values that differ between ranks."""
 
     def __init__(self, rank, fill=None):
         from torch.distributed.device_mesh import init_device_mesh

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 def mean_in_rank_order(group, bucket):
     """The mean of the gradients, summed in the order of ranks.
 
-    DDP makes new buckets after the first step, and a resumed run has a first step of its own: what
-    an all-reduce adds up in an order that depends on the place in a bucket differs in the last bit.
+    DDP changes its buckets after the first step of each run, also of a resumed one. An all-reduce
+    sums in an order that depends on the position in a bucket, so the last bit would differ.
     """
     mine = bucket.buffer()
     parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]

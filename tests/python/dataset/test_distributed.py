@@ -28,8 +28,8 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return nn.functional.mse_loss(model(batch["x"]), batch["y"])
 
 
-# Number of rows, batch_size and batches of a window: a partial last batch and window; a rank
-# without rows in the last batch; neither.
+# Number of rows, batch_size and batches of a window, of which the last is partial: a partial last
+# batch; a rank without rows in the last batch; whole batches.
 CASES = [(103, 10, 4), (41, 10, 3), (40, 8, 2)]
 
 

@@ -42,7 +42,7 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
     while True:
         source = sources[number % SOURCES]
         # fsync takes most of the time, in which nothing else happens, and may take longer than this
-        # process lives. So only ingests after a completed one are durable.
+        # process lives. So only every fourth ingest, and not the first, is durable.
         durable = number > start and number % 4 == 0
         tenfold.ingest(source, target, num_threads=2, durable=durable, progress=False)
         number += 1

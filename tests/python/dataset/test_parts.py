@@ -328,7 +328,7 @@ def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None
         lease.release()
         os._exit(1)
     assert os.read(read, 5) == b"moved"
-    assert len(tenfold.commit_parts(path)) == len(ds)  # it goes on: nobody takes its parts
+    assert len(tenfold.commit_parts(path)) == len(ds)  # the driver is alive: its parts stay
     assert (path / "ray-1-0").exists()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

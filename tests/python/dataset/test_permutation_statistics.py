@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
     Shuffle = Callable[[int, int, int], Order]
 
-#: For one comparison. There are about 700.
+#: A statistic differs if its p-value is less. There are about 700 comparisons.
 P_VALUE = 1e-6
 
 

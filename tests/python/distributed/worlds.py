@@ -1,9 +1,9 @@
 """Process groups that save and load together: the checks that test_distributed.py runs.
 
-Usage: worlds.py FOLDER
+Usage: worlds.py FOLDER [PART OF A CHECK'S NAME]
 
 torch is imported once, by this process, and each world is forked from it. Prints one JSON object:
-the name of each check, and the tracebacks of the ranks that failed or null.
+the name of each check, and the traceback of its failure or null.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import tenfold
 import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
-# Timeout of a process group. After the loss of a rank, the others wait no longer than the second.
+# Timeouts of process groups: the second one for a group that loses a rank.
 TIMEOUT = datetime.timedelta(seconds=90)
 SHORT_TIMEOUT = datetime.timedelta(seconds=20)
 FORK = multiprocessing.get_context("fork")
@@ -62,7 +62,7 @@ def _rank_main(
         )
         function(rank, size)
         pipe.send(None)
-        if timeout == TIMEOUT:  # without a rank that died it would wait
+        if timeout == TIMEOUT:  # else it would wait for the rank that died
             dist.destroy_process_group()
     except BaseException:
         pipe.send(f"rank {rank}: {traceback.format_exc()}")
@@ -211,7 +211,7 @@ def values_of(rank: int) -> dict[str, Any]:
 
 
 FOLDER = Path(sys.argv[1])
-# Numbers of ranks that save and load, and ranks that are killed at random moments.
+# Numbers of ranks that save and load, and how many times a rank is killed at a random moment.
 WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
 # If set, a rank is killed in every phase of every layout, else in a sample of them.
@@ -227,7 +227,7 @@ def saved_path(size: int, layout: str) -> Path:
 
 
 def layout_of(layout: str) -> str:
-    """The first two are the plain one."""
+    """The argument `layout` of the writer; the first two of LAYOUTS are both plain."""
     return layout if layout in ("shards", "torch") else "plain"
 
 
@@ -523,7 +523,7 @@ def expect_after(
 
 
 class DyingWriter(StorageWriter):
-    """Ends its rank in the middle of a call."""
+    """Ends the process of its rank in the middle of a save, before or after a call."""
 
     def __init__(self, path: Path, layout: str, phase: str, dies: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -695,7 +695,8 @@ class FullDiskWriter(StorageWriter):
 
 
 def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
-    # The process of a failed save keeps its place until it begins another one.
+    # A process keeps the unpublished files of a failed save until it begins another one, so each
+    # case has a folder of its own.
     cases = {
         (layout, folder): old_and_new(layout, folder)
         for layout in LAYOUTS

@@ -187,7 +187,7 @@ def test_peak_memory_of_many_large_items_is_bounded(tmp_path, what):
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            # 393 MB
+            # 393 MB of values.
             names = (f"k{i}" if what == "extend" else f"k{i % 1000}" for i in range(24_000))
             getattr(d, what)((name, torch.full((4096,), float(i))) for i, name in enumerate(names))
         finally:

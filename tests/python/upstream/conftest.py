@@ -8,12 +8,12 @@ import warnings
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE))  # trees.py and describe.py, also imported by old_version.py
+sys.path.insert(0, str(HERE))  # trees and describe.py, also imported by old_version.py
 
 
 @pytest.fixture(autouse=True)
 def _no_advice():
-    """Announcements of coming versions, and tenfold's own of float8, which one test asks for."""
+    """Ignores warnings of the other libraries, and tenfold's of float8, which has its own test."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*nested tensors.*")

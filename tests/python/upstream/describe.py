@@ -128,7 +128,7 @@ def order(description: list) -> list:
 
 
 def assert_same(found: list, expected: list, where: str = "root") -> None:
-    """Describes where two trees differ. Ignores the order of keys; see order()."""
+    """Demands equal trees, and names where they differ. Ignores the order of keys; see order()."""
     assert found[0] == expected[0], f"{where}: expected {expected[:3]}, found {found[:3]}"
     kind = found[0]
     if kind == "tensordict":

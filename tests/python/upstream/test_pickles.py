@@ -15,7 +15,7 @@ import tenfold
 
 
 class CreatesAFile:
-    """A pickle of it creates a file when it is loaded, as a hostile one would do worse."""
+    """Its pickle creates a file when it is loaded; a hostile one would do worse."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -107,7 +107,7 @@ def test_pickled_fields_of_a_tensorclass_warn(tmp_path, trap):
 
 
 def test_pickle_next_to_a_json_value_is_ignored_silently(tmp_path, trap):
-    """Saves of tensordict with threads leave one that holds nothing but its own bookkeeping."""
+    """Threaded saves of tensordict leave such a pickle, which holds only its own bookkeeping."""
     TensorDict({"v": NonTensorData({"k": [1]}), "x": trees.numbers(2)}).memmap(tmp_path / "t")
     (tmp_path / "t" / "v" / "other.pickle").write_bytes(pickle.dumps(CreatesAFile(trap)))
     with warnings.catch_warnings():

@@ -93,7 +93,7 @@ def test_torchsnapshot_restores_our_snapshots(torchsnapshot, tmp_path):
 
 
 def test_torchsnapshot_restores_every_tied_tensor(torchsnapshot, tmp_path):
-    """Its batched reads fill the last one only of several entries over one range of a file."""
+    """If entries share a range of a file, torchsnapshot's batched reads fill only the last one."""
     tied = torch.arange(6.0).reshape(2, 3)
     state = tenfold.StateDict(a=tied, b=tied, c=tied.view(-1), d=torch.ones(2))
     tenfold.Snapshot.take(tmp_path / "s", {"state": state})

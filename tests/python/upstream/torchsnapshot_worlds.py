@@ -2,7 +2,8 @@
 
 Usage: torchsnapshot_worlds.py FOLDER [PART OF A CHECK'S NAME]
 
-torchsnapshot comes from the path that TENFOLD_TORCHSNAPSHOT names, or from .venvs/torchsnapshot.
+Unless it is installed, torchsnapshot comes from the path that TENFOLD_TORCHSNAPSHOT names, or from
+.venvs/torchsnapshot.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
         Path: `path`.
 
     Raises:
+        FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not an archive.
         OSError: If it cannot be written.
 
@@ -130,6 +131,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
         Path: `prefix`.
 
     Raises:
+        FileNotFoundError: If `archive_path` does not exist.
         ValueError: If `archive_path` is not an archive, or the folder contains files that its
             metadata does not name.
         CorruptFileError: If a CRC-32 is wrong.
@@ -233,6 +235,6 @@ def _require_archive(path: str) -> None:
         if not exists(path):
             raise FileNotFoundError(2, "No such file", path)
         raise ValueError(
-            f"{path}: it is a file but not a memory-mapped tensordict archive: expected a folder "
-            "or a .tdz; tenfold.load reads other formats"
+            f"{path}: it is not a memory-mapped tensordict archive: expected a .tdz file (or, for "
+            "load_memmap, a folder); tenfold.load reads other formats"
         )

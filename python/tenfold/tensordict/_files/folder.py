@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: With more tensors, each is mapped on access: a process may have some 65,000 maps.
+#: Further tensors are mapped on access: a process may have some 65,000 maps.
 MAX_MAPPED_LEAVES = 4096
 
 #: Value of ``_locked`` for a tree made by `memmap*`: locked, and `is_memmap` until it is unlocked.

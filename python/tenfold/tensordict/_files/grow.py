@@ -204,7 +204,7 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
-        ValueError: If the rows do not fit; nothing has been written.
+        ValueError: If the rows do not fit, or `prefix` is an archive; nothing has been written.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If one of its files is too short.
         OSError: If another process is appending.

@@ -267,8 +267,9 @@ class MemoryMappedTensor(torch.Tensor):
             `filename` is None and it is mapped from a file without a name.
 
         Raises:
-            RuntimeError: If the file exists or is a symlink, if `input` requires grad, or if it is
-                mapped from another file and `copy_existing` is false.
+            RuntimeError: If the file exists and `existsok` is false, if it is a symlink, if `input`
+                requires grad, or if `input` is mapped from another file and `copy_existing` is
+                false.
             TypeError: If `input` is not a tensor.
             NotImplementedError: If it is a jagged nested tensor.
 
@@ -508,7 +509,8 @@ class MemoryMappedTensor(torch.Tensor):
         Args:
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
                 a nested tensor.
-            fill_value: The value; its type is the default of ``dtype``.
+            fill_value: The value; its type is the default of ``dtype``, but torch's default dtype
+                for the ints 0 and 1.
             **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
 
         Returns:

@@ -185,7 +185,7 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """True for a value of a mapped tree, which has already been written to its folder."""
+    """Writes a value to the folder of a mapped tree; false for a tensor, or without a folder."""
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
     return grow.write_value(td, key, entry)
@@ -218,8 +218,8 @@ def _flush_own(node: Any) -> None:
 def engine_mode(path: str, mode: str | None) -> str:
     """The engine's mode for a mode of `load_memmap`.
 
-    None means ``"r+"`` for a folder that this user may write to. An archive is opened for reading
-    unless ``"r+"`` is requested.
+    None means ``"r+"`` for a folder that this user may write to, ``"c"`` for another folder, and
+    ``"r"`` for an archive.
     """
     if mode not in (None, "r", "c", "r+"):
         raise ValueError(f"mode: expected None, 'r', 'c' or 'r+', found {mode!r}")

@@ -49,7 +49,7 @@ class Plan:
     def run(
         self, td: Any, others: Any, above: tuple[str, ...], batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """The result for one node; None if the result has no entries."""
+        """The result for one node; None if `filter_empty` removes the node."""
         items: dict[str, Any] = {}
         any_result = any_leaf = False
         nodes = [node_of(other) for other in others]

@@ -119,7 +119,7 @@ def dtype(td: Any) -> torch.dtype | None:
 
 
 def counted(td: Any, count_duplicates: bool) -> list[Any]:
-    """All tensors. Unless `count_duplicates`, tensors that share storage occur once."""
+    """All tensors. Unless `count_duplicates`, of those with the same address only one."""
     tensors = list(td._tensors())
     if not count_duplicates:
         tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())

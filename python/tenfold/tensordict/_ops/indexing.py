@@ -77,8 +77,8 @@ def _rows_at(td: T, index: Any) -> T:
         length = batch_size[0]
         if not -length <= index < length:
             raise IndexError(
-                f"index {index} is out of bounds: expected at most {length - 1} rows "
-                f"of batch_size {list(batch_size)}"
+                f"index {index} is out of bounds: expected one from {-length} to {length - 1} "
+                f"for batch_size {list(batch_size)}"
             )
         parts: tuple[Any, ...] = (index,)
     else:

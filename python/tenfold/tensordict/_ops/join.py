@@ -91,7 +91,7 @@ def _stacked(entries: list[Any], dim: int) -> Any:
     nodes = [node_of(entry) for entry in entries]
     first = nodes[0]
     if any(node is None for node in nodes):
-        raise ShapesDiffer("stack: expected TensorDicts only, found other objects between them")
+        raise ShapesDiffer("stack: expected TensorDicts only, found other objects among them")
     batch_size = tuple(first._batch_size)
     if any(type(node) is stacked() for node in nodes):
         return _stacked_lazily(entries, nodes, dim)
@@ -475,7 +475,7 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
     Args:
         *tensordicts: At least two.
         callback_exist: If several TensorDicts have a key, called with the key and its entries;
-            returns the entry of the result.
+            returns the entry of the result. None: the entry of the earliest one.
 
     Returns:
         A new TensorDict, which shares the tensors.
@@ -549,8 +549,8 @@ def collate(batch: Any) -> Any:
     Args:
         batch: Samples of one kind: TensorDicts and tensorclasses, which are stacked, lazily if
             their shapes differ; tensors; dicts and tuples of these; or other samples that
-            ``torch.utils.data.default_collate`` accepts. An object other than a list is returned
-            unchanged.
+            ``torch.utils.data.default_collate`` accepts. An empty list, and an object
+            other than a list, is returned unchanged.
 
     Returns:
         An object like one sample, with an additional first dimension of the length of the list.
@@ -585,6 +585,8 @@ def assert_close(
     msg: str = "",
 ) -> bool:
     """Checks that two TensorDicts have the same keys and, almost, the same numbers.
+
+    Values that are not tensors are not compared.
 
     Args:
         actual: A TensorDict or tensorclass.

@@ -60,9 +60,9 @@ UNARY = [
     "tanh",
     "trunc",
 ]
-#: Functions of one tensor that have none.
+#: Functions of one tensor without an in-place form.
 TESTS = ["isfinite", "isnan", "isneginf", "isposinf", "isreal"]
-#: Functions of two.
+#: Functions of two tensors.
 BINARY = [
     "add",
     "sub",

@@ -178,7 +178,10 @@ class MakingMethods:
     def _from_tensordict(
         cls: Any, node: Any, non_tensordict: Any = None, *, rebuild: bool = True
     ) -> Any:
-        """An object over a TensorDict whose keys are fields. `rebuild`: a method created that."""
+        """An object over a TensorDict whose keys are fields.
+
+        `rebuild`: the TensorDict is the result of a method, not new data.
+        """
         unknown = set(node._key_list()) - set(cls._field_names)
         if unknown:
             raise ValueError(
@@ -313,7 +316,7 @@ def _post_init(cls: Any, obj: Any, node: Any) -> None:
 
 
 def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[Any, Any]:
-    """The dict with numbers as values that are not tensors, because these have no batch size."""
+    """The dict with each number as NonTensorData, because its tensor would have no dimensions."""
     made: dict[Any, Any] = {}
     for key, value in given.items():
         if isinstance(value, dict):
@@ -397,9 +400,9 @@ class StateMethods:
 
         Args:
             state_dict: Tensors by dotted names, or nested.
-            strict: If false, keys may be missing on either side.
+            strict: If false, tensors may be missing, and fields that are None may be set.
             assign: Replace the tensors instead of copying their values.
-            from_flatten: True if names are dotted; None: detect.
+            from_flatten: Accepted; both forms are recognised.
 
         Raises:
             KeyError: If a key is not a field or, with `strict`, is a field that is None.
@@ -480,7 +483,7 @@ class FileMethods:
 
     @classmethod
     def load(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
-        """Like `load_memmap`, for files of every format that `TensorDict.load` reads."""
+        """The same as `load_memmap`."""
         _claim(cls, os.fsdecode(prefix))
         return TensorDictBase.load(prefix, *args, **options)
 

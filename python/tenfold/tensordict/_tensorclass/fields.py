@@ -209,7 +209,8 @@ def set_field(
     Raises:
         AttributeError: If there is no such field.
         RuntimeError: If the object is locked, a shape does not begin with its batch size, or
-            `inplace` would replace a value by a tensor or vice versa.
+            `inplace` is true, the field is set, and `value` is None or not a tensor.
+        ValueError: If `value` is the object itself.
         TypeError: If the class casts, and the value cannot be cast.
     """
     cls = type(obj)

@@ -259,7 +259,7 @@ class ComparisonMethods:
 
 
 def _operand(obj: Any, other: Any) -> Any:
-    """Converts the operand of a comparison; NOTHING for other types than trees and tensors."""
+    """Converts the operand of a comparison; NOTHING if no tree, dict, number or tensor."""
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
@@ -332,8 +332,10 @@ class TreeMethods:
     def replace(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns a copy that shares the tensors, with some fields replaced.
 
+        Without arguments, it returns this object itself.
+
         Raises:
-            ValueError: If there is no such field.
+            ValueError: If there is no such field, or for more than one dict.
         """
         if len(args) > 1:
             raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")

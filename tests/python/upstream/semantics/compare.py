@@ -2,11 +2,12 @@
 
 Both results are described by values that do not depend on the library:
 
-    Leaf                     a tensor: dtype, shape, values
+    Leaf                     a tensor: dtype, shape, requires_grad, device, values
     Value                    what is not a tensor: NonTensorData, NonTensorStack, str, None, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
-    Raised                   the class of an exception
-    list, tuple, dict, ...   themselves, of the above
+    Raised                   an exception
+    list, tuple, str, ...    themselves, lists and tuples of the above
+    dict                     a list of its class and its items
 
 Only what both libraries promise is asked for: no attribute that starts with an underscore.
 """
@@ -126,7 +127,7 @@ def describe(item):
 
 
 def kind_of(item):
-    """The class that tensordict would name, or None of what is not a class of either library."""
+    """The name of the tree class of `item`, or None if it is not a tree of either library."""
     if isinstance(item, type):
         return None
     names = [base.__name__ for base in type(item).__mro__]
@@ -172,7 +173,7 @@ def described_entry(value):
 
 
 def plain(tensor):
-    """The same values outside every subclass of Tensor, and never the same memory."""
+    """A copy of the values as a plain torch.Tensor."""
     requires_grad = tensor.requires_grad
     with torch.no_grad():
         bare = tensor.detach().as_subclass(torch.Tensor).clone()
@@ -180,7 +181,7 @@ def plain(tensor):
 
 
 def without_subclasses(value):
-    """tensordict's lists of values are of a class of their own."""
+    """Converts lists of subclasses, such as those of tensordict, to plain lists."""
     if isinstance(value, list):
         return [without_subclasses(item) for item in value]
     return describe(value) if isinstance(value, torch.Tensor) or kind_of(value) else value

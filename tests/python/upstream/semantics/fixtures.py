@@ -164,7 +164,7 @@ def td_without_batch_size(lib):
 
 
 def values(lib):
-    """A value of every kind that is JSON, stacks of them, and tensors without elements."""
+    """JSON values, a stack of them, and a tensor without elements."""
     td = lib.TensorDict({"x": numbers(2, 3), "none": torch.zeros(2, 0)}, [2])
     td["text"] = lib.NonTensorData("é", batch_size=[2])
     td["each"] = lib.NonTensorStack(*map(lib.NonTensorData, ["a", "b"]))
@@ -206,13 +206,13 @@ def memmap_td(lib):
 
 # Every way in which a TensorDict may store its tensors, and every kind of entry.
 ALL = tuple(FIXTURES)
-# One fixture of each relevant kind, for calls that are many.
+# One fixture of each relevant kind, for tests with many calls.
 VARIED = (
     "nested_td", "deeper_nested_td", "nested_tensorclass", "td_with_names", "locked_td",
     "td_with_non_tensor", "td_with_unbatched", "td_without_batch_size", "nested_stacked_td",
     "memmap_td",
 )  # fmt: skip
-# Fixtures for any call on batch dimensions: four dimensions, and no lazy stack.
+# Fixtures for calls on batch dimensions: no lazy stack; four dimensions, deeper_nested_td has one.
 DENSE = tuple(
     name for name in ALL if "stacked" not in name and name not in ("td_without_batch_size",)
 )

@@ -37,7 +37,7 @@ def mapped(td, folder):
     """Which leaves are memory-mapped, and their files relative to `folder`."""
     found = []
     for key, leaf in td.items(True, True):
-        # Empty tensors need no mapping.
+        # Values are in the metadata, and empty tensors need no mapping.
         if kind_of(leaf) in ("NonTensorData", "NonTensorStack") or leaf.numel() == 0:
             continue
         kind = "MemoryMappedTensor" in [base.__name__ for base in type(leaf).__mro__]
@@ -50,9 +50,12 @@ def relative(path, folder):
 
 
 def assert_same_story(build, story, tmp_path, *, files="bytes", may_raise=()):
-    """Runs `story(td, library, folder)` for both libraries; what it returns and the files that
-    it leaves must agree: their "bytes", or "json" for the order of members not to count, or
-    nothing if None."""
+    """Runs `story(td, library, folder)` for both libraries, and demands the same result and files.
+
+    files: what is compared if the story does not raise: "bytes"; "json": as bytes, but in
+        meta.json the order of members does not count; None: nothing
+    may_raise: exceptions that are meant here
+    """
     outcomes, trees = [], []
     for name, library in (("tensordict", upstream), ("tenfold", tenfold)):
         folder = tmp_path / name
@@ -88,7 +91,7 @@ def assert_same_tree(found, expected, *, in_order=True):
 
 
 def assert_same_values(found, expected, what="values"):
-    """Compares trees that different libraries read, except for kinds and flags of the reader."""
+    """Compares trees that different libraries read, except for key order, device and flags."""
     both = [unordered(stripped(describe(td))) for td in (found, expected)]
     assert_described(what, *both)
 

@@ -213,7 +213,7 @@ NAMES = {
 }  # fmt: skip
 
 
-# the lazy stack of tensordict raises because its list of names is too short.
+# The lazy stack of tensordict raises because its list of names is too short.
 TOO_FEW = [("stacked_td", "set_too_few")]
 # And it loses the name of the stack dimension.
 FORGOTTEN = [("stacked_td", "cat")]

@@ -17,7 +17,7 @@ class Tree:
     needs: str | None = None
     # Paths that tensordict writes (at least their bytes) and cannot read back, "a/b".
     upstream_cannot_load: tuple[str, ...] = ()
-    # Whether tensordict fails as a whole, rather than dropping the paths above.
+    # What tensordict raises when it loads the tree; None: it drops the paths above.
     upstream_load_raises: type[Exception] | None = None
     # Names of entries that the metadata no longer describes, so that they cannot be read back from
     # a folder that tensordict wrote.
