@@ -39,10 +39,7 @@ NodeInfo node_info_from(nb::handle info) {
   const nb::tuple fields = nb::cast<nb::tuple>(info);
   constexpr std::size_t kNumFields = 11;
   if (fields.size() != kNumFields) {
-    throw base::invalid_argument()
-        .part("node info")
-        .expected("11 fields")
-        .found(fields.size());
+    throw base::invalid_argument().part("node info").expected("11 fields").found(fields.size());
   }
   NodeInfo made;
   const auto kind_name = nb::cast<std::string>(fields[0]);

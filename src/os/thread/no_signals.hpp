@@ -5,8 +5,8 @@
 
 namespace tenfold::os {
 
-/// Blocks all signals in this thread during its lifetime. Threads that it starts meanwhile keep all
-/// signals blocked, so that the program's own threads handle them.
+/// Blocks all signals in this thread during its lifetime. Threads that it starts concurrently keep
+/// all signals blocked, so that the program's own threads handle them.
 class NoSignals {
  public:
   NoSignals() noexcept {
