@@ -8,7 +8,7 @@ import torch
 
 import tenfold
 
-REFUSED = "more name.* elsewhere.*export makes a copy"
+REFUSED = "more hard link.* elsewhere.*export makes a copy"
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_persistent_workers_apply_the_epoch_and_refuse_a_state(path: Path) -> No
         rows.set_epoch(epoch)
         assert flat(batch_ids(loader)) == tenfold.permutation(ROWS, 1, epoch)[:].tolist()
     rows.load_state_dict({"seed": 1, "epoch": 0, "position": 10})
-    with pytest.raises(tenfold.UnsupportedError, match="make a new DataLoader"):
+    with pytest.raises(tenfold.UnsupportedError, match="create a new DataLoader"):
         next(iter(loader))
 
 

@@ -116,7 +116,7 @@ def test_extend_of_many_items_is_atomic(path):
     with MappedDict(path, "r+") as d:
         for last, what in [
             (("n5", torch.zeros(3)), "every key once"),
-            (("k7", torch.zeros(3)), "not there yet"),
+            (("k7", torch.zeros(3)), "expected new keys, found existing ones"),
             ((7, torch.zeros(3)), "item 9000: key 7: expected str"),
             (("x", torch.zeros(4)), "items from 8960: "),
             ("x", "item 9000: expected a pair"),

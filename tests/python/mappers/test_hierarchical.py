@@ -99,7 +99,7 @@ def test_states_that_are_not_paths_raise_type_error(state):
 def test_integer_components_equal_their_digits():
     mapper = tenfold.HierarchicalStateMapper({0: {1: 5, "2": 6}, "3": 7})
     assert mapper([(0, 1), "0/2", ("0", 2), 3]).tolist() == [5, 6, 6, 7]
-    with pytest.raises(ValueError, match='"1" comes twice'):
+    with pytest.raises(ValueError, match='duplicate key "1"'):
         tenfold.HierarchicalStateMapper({0: {1: 5, "1": 6}})
 
 
