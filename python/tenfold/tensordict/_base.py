@@ -504,7 +504,7 @@ class TensorDictBase(TensorLike):
                 of being merged into it.
             update_batch_size: First delete all entries, and set the batch size to that of the other
                 TensorDict.
-            ignore_lock: Change this TensorDict even if it is locked.
+            ignore_lock: Deprecated; does not lift a lock, as in tensordict.
             **kwargs: More entries.
 
         Returns:
