@@ -291,23 +291,24 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": "1"})", "version: wrong type: expected int, found str"},
       {R"({"version": 0})", "version: out of range: expected 1, found 0"},
       {R"({"version": 1, "version": 1})",
-       "key \"version\": duplicate key in a json object: expected each key once, found the key "
-       "again"},
+       "key \"version\": duplicate key in a json object: expected each key once, found "
+       "the key again"},
       {R"({"version": 1, "nodes": []})", "nodes: wrong type: expected dict, found list"},
       {R"({"version": 1, "nodes": {"a": 1}})", "node \"a\": wrong type: expected dict, found int"},
       {R"({"version": 1, "nodes": {"a": {}}})",
-       "node \"a\": kind is missing: expected its name, found no member"},
+       "node \"a\": kind is missing: expected a kind of node, found no member"},
       {R"({"version": 1, "nodes": {"a": {"kind": "set"}}})",
-       "node \"a\": unknown kind: expected one of \"dict\", \"ordered_dict\", \"list\", "
-       "\"tuple\", found \"set\""},
+       "node \"a\": unknown kind: expected a kind of node, such as \"dict\" or \"list\", "
+       "found \"set\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "int_keys": true}}})",
        "node \"a\": int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
        "found \"list\""},
       {R"({"version": 1, "nodes": {"": {"kind": "list", "bare": true}}})",
-       "node \"\": bare does not go with it: expected the root, of kind \"dict\", found \"list\""},
+       "node \"\": \"bare\" is not allowed: expected the root, of kind \"dict\", "
+       "found \"list\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "bare": true}}})",
-       "node \"a\": bare does not go with it: expected the root, of kind \"dict\", found another "
-       "node"},
+       "node \"a\": \"bare\" is not allowed: expected the root, of kind \"dict\", "
+       "found another node"},
       {R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": 1}}})",
        "node \"\": wrong type: expected bool, found int"},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "keys": {"0.5": 0.5}}}})",
@@ -317,12 +318,12 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
        "node \"a\": wrong type: expected dict, found list"},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": {"1": 1, "True": true}}}})",
        "node \"a\": keys: expected distinct keys, each under its str(), that are null, bool, int, "
-       "float or an array of these, found {\"1\": 1, \"True\": true}"},
+       "float, or an array of these and strings, found {\"1\": 1, \"True\": true}"},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "int_keys": true, "keys": {"1": 1}}}})",
        "node \"a\": int_keys does not go with keys: expected one of them, found both"},
       {R"({"version": 1, "values": {"a": {"keys": {"/b": {"x": 1}}}}})",
        "value \"a\": keys: expected distinct keys, each under its str(), that are null, bool, int, "
-       "float or an array of these, found {\"x\": 1}"},
+       "float, or an array of these and strings, found {\"x\": 1}"},
       {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "shape": [2]}}})",
        "node \"a\": layout is missing: expected layout and shape, found no member"},
       {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "layout": "sparse_coo"}}})",
@@ -339,11 +340,11 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "aliases": {"a": null}})",
        "alias \"a\": wrong type: expected str, found null"},
       {R"({"version": 1, "aliases": {"a": "a"}})",
-       "alias \"a\": does not name the leaf that holds the bytes: expected no alias, found "
-       "\"a\""},
+       "alias \"a\": its target is an alias: expected the path of a leaf that is not an "
+       "alias, found \"a\""},
       {R"({"version": 1, "aliases": {"a": "b", "b": "c"}})",
-       "alias \"a\": does not name the leaf that holds the bytes: expected no alias, found "
-       "\"b\""},
+       "alias \"a\": its target is an alias: expected the path of a leaf that is not an "
+       "alias, found \"b\""},
       {R"({"version": 1, "leaves": {"a": {"shape": []}}})",
        "leaf \"a\": dtype is missing: expected dtype and shape, found no member"},
       {R"({"version": 1, "leaves": {"a": {"dtype": "f32", "shape": []}}})",

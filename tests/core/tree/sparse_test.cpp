@@ -90,7 +90,7 @@ TEST(Sparse, IndicesOutOfRangeAreReported) {
 TEST(Sparse, AHugeShapeDoesNotOverflow) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {1, 3, 0}, {kMost, 4})),
-              HasSubstr("crow_indices: expected one entry more than 9223372036854775807 lines"));
+              HasSubstr("crow_indices: expected one entry more than 9223372036854775807 rows"));
   EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 3, kMost - 1}, {3, kMost})), "");
 }
 
@@ -108,8 +108,8 @@ TEST(Sparse, OffsetsOfJaggedTensorsMustBeWithinTheirValues) {
   EXPECT_EQ(complaint(jagged({0, 1, 1, 2}, {3, 6, -1})), "");
   EXPECT_EQ(complaint(jagged({0}, {0, -1, 2})), "");
   EXPECT_EQ(complaint(jagged({0, 2, 3, 7})),
-            "m.pt: key \"s\": jagged tensor: offsets: expected numbers from 0 to 6, "
-            "nondecreasing, found 7");
+            "m.pt: key \"s\": jagged tensor: offsets: expected numbers from 0 to 6, nondecreasing, "
+            "found 7");
   EXPECT_THAT(complaint(jagged({0, 3, 2, 6})), HasSubstr("nondecreasing, found 2"));
   EXPECT_THAT(complaint(jagged({-1, 2, 3, 6})), HasSubstr("found -1"));
   EXPECT_THAT(complaint(jagged({0, 2, 6})), HasSubstr("expected one more than 3 rows, found [3]"));
