@@ -334,8 +334,7 @@ class MappedDict(_Native):
                 for key in keys:
                     if key not in self:
                         raise KeyNotFoundError(
-                            f"{self._path}: no key {key!r}; extend() adds keys that are not there "
-                            "yet"
+                            f"{self._path}: no key {key!r}; extend() adds new keys"
                         )
             else:
                 keys = checked_keys(keys, self.key_type, begin)
