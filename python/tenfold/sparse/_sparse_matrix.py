@@ -513,7 +513,7 @@ class SparseMatrix(Rows, Growing):
 
 
 def of_parts(
-    layout: str, parts: tuple[Any, ...], shape: Any, framework: Framework = None
+    layout: str, parts: tuple[Any, ...], shape: Any, framework: Name | None = None
 ) -> SparseMatrix:
     """Creates a matrix in memory from the component arrays of its layout."""
     made = SparseMatrix._of_native(_inputs.of_parts(layout, parts, shape))
