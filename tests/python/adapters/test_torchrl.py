@@ -205,6 +205,10 @@ def test_a_restored_buffer_draws_the_samples_of_an_uninterrupted_one(tmp_path, s
     assert len(again) == 12  # rows added after the save are not sampled
     with pytest.raises(IndexError):
         again[[12]]
+    assert numbers(again[[-1, -12]]) == [11, 0]
+    assert numbers(again[::-4]) == [11, 7, 3]
+    with pytest.raises(IndexError):
+        again[[-13]]
     if sampler == "prioritized":
         tree = again._sampler._sum_tree
         assert [tree[i] for i in range(12)] == pytest.approx(
