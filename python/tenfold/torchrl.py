@@ -331,7 +331,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             return index
         places = torch.as_tensor(index)
         if places.dtype == torch.bool:
-            return places.nonzero().reshape(-1) if len(places) == length else places
+            if len(places) != length:
+                raise IndexError(f"mask: expected {length} bools, found {len(places)}")
+            return places.nonzero().reshape(-1)
         outside = places[(places < -length) | (places >= length)]
         if outside.numel():
             raise IndexError(f"row {int(outside[0])}: expected an index in [{-length}, {length})")
