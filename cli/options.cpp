@@ -11,7 +11,7 @@
 namespace tenfold::cli {
 namespace {
 
-/// The greatest number of threads, more than any machine has cores.
+/// Largest value that --threads accepts; no machine has more cores.
 constexpr std::int64_t kMaxThreads = 65'536;
 
 }  // namespace

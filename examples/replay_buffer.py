@@ -108,7 +108,7 @@ def learn(path: Path, steps: int, batch_size: int) -> None:
     )
     print(f"           loss {losses[0]:.3f} at first, {losses[-1]:.3f} at the end")
     print(f"buffer:    {len(buffer):,} transitions, of steps {oldest:,} to {newest:,}")
-    # One epoch over all rows in batches, as of any data set.
+    # One epoch over all rows in batches, as with any data set.
     rows = sum(len(batch["reward"]) for batch in tenfold.BatchLoader(buffer, 1024, shuffle=True))
     print(f"           {rows:,} of them in one epoch of a BatchLoader")
 

@@ -111,8 +111,9 @@ class TENFOLD_API SnapshotWriter {
   /// Returns the argument for SnapshotPart::write(), the same for all ranks.
   std::string ticket() const;
 
-  /// Publishes the snapshot. Throws Error(invalid_argument), naming what is missing, unless there
-  /// is a receipt from each rank, in order, and they cover everything.
+  /// Publishes the snapshot. `receipts`: from all ranks, in order. Throws Error(invalid_argument)
+  /// if a receipt is missing or of another save, if an entry or a part of it is in no receipt, and
+  /// if the snapshot is already published.
   void publish(std::span<const std::string> receipts);
 
  private:

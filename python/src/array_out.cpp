@@ -92,7 +92,7 @@ OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buff
 
 OwnedLeaf pack(const Tensor& tensor) {
   OwnedLeaf leaf = pack(tensor.dtype(), tensor.shape(), tensor.strides(), tensor.buffer(), 0);
-  // DLPack has a flag for read-only memory, and no pointer to it.
+  // DLPack marks read-only memory by a flag; its data pointer is never const.
   leaf->array.data = tensor.numel() == 0 ? nullptr : const_cast<std::byte*>(tensor.raw_data());
   return leaf;
 }

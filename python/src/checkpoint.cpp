@@ -293,7 +293,7 @@ NodeHandle state_of_rank(const RestoredCheckpoint& self, std::int64_t rank) {
   return {without_gil([&] { return checkpoint::open_state(self.path, self.info, rank); })};
 }
 
-/// Calls a method of a manager without the GIL.
+/// Returns a function that calls a method of a manager without the GIL.
 template <class Result, class... Arguments>
 auto unlocked(Result (Manager::*call)(Arguments...)) {
   return [call](Manager& self, Arguments... arguments) {

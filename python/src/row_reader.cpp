@@ -250,7 +250,7 @@ void RowReader::check_all_seen(const std::string& where) const {
       throw base::invalid_argument(where)
           .part("column ", base::quote(name))
           .problem("the schema names it")
-          .expected("a value in some row of the source")
+          .expected("this key in some row of the source")
           .found("none");
     }
   };

@@ -104,9 +104,9 @@ SparseGrowth& SparseMatrix::growth(const char* what) const {
   if (growth_) return *growth_;
   throw base::unsupported()
       .part("sparse matrix: ", what)
-      .expected("one that was opened from a path")
-      .found("one in memory")
-      .remedy("save it first");
+      .expected("one that was opened from its own path")
+      .found("one in memory or in a tree")
+      .remedy("save it and open the saved path");
 }
 
 void SparseMatrix::append_rows(const SparseMatrix& rows) { growth("append_rows").append(rows); }

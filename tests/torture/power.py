@@ -31,7 +31,7 @@ _MIB = {"ext4": 96, "xfs": 320}
 
 
 class Disk:
-    """A file system in a file in memory."""
+    """A file system in the file `image` of a folder, mounted on its subfolder `mounted`."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind

@@ -30,7 +30,7 @@ def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
-    """True for RngState, and for names in the manager's argument `per_rank`."""
+    """True for RNGState and RngState, and for names that match one of the patterns."""
     return isinstance(value, RNGState) or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

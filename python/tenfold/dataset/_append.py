@@ -580,7 +580,7 @@ def _concatenated(parts: list[Any], column: Column) -> Any:
 
 
 def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
-    """An array ``[rows, *inner]`` of that dtype: `values` itself if it is one."""
+    """`values` as an array or tensor ``[rows, *inner]`` of that dtype; copied only if necessary."""
     torch = torch_or_none()
     array = _array(name, values, dtype, inner, torch)
     if tuple(array.shape[1:]) != tuple(inner) or array.ndim == 0:

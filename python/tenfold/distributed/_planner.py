@@ -120,9 +120,10 @@ class SavePlanner(DefaultSavePlanner):
         return self.plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Called by ``dcp.save`` on the coordinator: creates the global plan, or reuses it.
+        """Called by ``dcp.save`` on the coordinator: creates the global plan.
 
-        The plan includes the boxes that each rank writes.
+        With plan caching, reuses that of the last save if the plans of all ranks are unchanged. The
+        returned plan of a rank lists all items that the rank writes, also unchanged ones.
 
         Args:
             all_plans: The plans of all ranks, by rank.

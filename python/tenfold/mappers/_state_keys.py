@@ -141,7 +141,9 @@ class StatesOnDisk:
 
 
 def plain(state: Any) -> Any:
-    """Converts a state to JSON, so that states that are equal in Python become equal: 1.0 is 1.
+    """Converts a state to a JSON value, so that equal states have the same JSON: 1.0 becomes 1.
+
+    Whole floats of magnitude 2^63 or more stay floats: their JSON is not that of the equal int.
 
     Raises:
         TypeError: For an object that is not a state, such as a list inside a tuple.

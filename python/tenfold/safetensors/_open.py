@@ -207,7 +207,7 @@ def _checked_device(device: Any, use_numpy: bool) -> Any:
 
 
 def metadata_of(metadata: Any) -> dict[str, str]:
-    """Checked metadata. Raises TypeError for anything but a dict of str to str."""
+    """The checked metadata; {} for None. Raises TypeError if it is not a dict of str to str."""
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):

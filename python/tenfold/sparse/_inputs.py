@@ -28,7 +28,11 @@ _WHAT = "sparse matrix"
 
 
 def of_scipy(x: Any) -> Any:
-    """The engine's matrix over the arrays of `x`, which are copied for coo or if not canonical."""
+    """The engine's matrix with the entries of a scipy sparse matrix.
+
+    It shares the arrays of `x`, unless `x` is in coo format or is not canonical. Index arrays of
+    different dtypes are copied, too.
+    """
     layout = getattr(x, "format", None)
     if layout not in LAYOUTS:
         remedy = "; x.tocsr() makes one" if hasattr(x, "tocsr") else ""

@@ -166,7 +166,7 @@ class Opened:
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
-    """(device, inode) of the file that a later reader would open; None if it does not exist."""
+    """(device, inode) of `path`, or of its meta.json if it has one; None if it does not exist."""
     for candidate in (os.path.join(path, "meta.json"), path):
         try:
             found = os.stat(candidate)

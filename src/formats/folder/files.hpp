@@ -22,7 +22,7 @@ namespace tenfold::detail::formats::folder {
 struct StoredInfo {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  std::uint64_t offset_bytes = 0;  ///< offset within the file of the file system
+  std::uint64_t offset_bytes = 0;  ///< archives: offset of the entry in the archive; otherwise 0
   std::uint64_t num_links = 1;     ///< number of hard links
   std::uint64_t size_bytes = 0;
   bool same_bytes(const StoredInfo& o) const noexcept {

@@ -258,7 +258,7 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
   if (value.is_stack && !value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
     throw base::invalid_argument({"", key_part(path)})
         .part("stack of JSON values")
-        .expected("a list")
+        .expected("a list or tuple")
         .found(value.value.type_name());
   }
   add_text(folder, std::string(kMetaName), non_tensor_meta(value));

@@ -106,8 +106,9 @@ class FileReplacement {
   /// The slot, held during the lifetime of this object.
   int slot() const noexcept { return sibling_->slot(); }
   /// Closes file() and publishes it. Throws Error(io) (EBUSY), with the old file in place, if this
-  /// writer has lost its sibling. `use_old` is called with the replaced file, which another
-  /// writer may have published since the save began, before it is removed.
+  /// writer no longer holds its Sibling. Before the replaced file is removed, passes it to
+  /// `use_old`, if it is readable; another writer may have published that file since the save
+  /// began. Ignores an Error of `use_old`.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:

@@ -30,7 +30,8 @@ class Files {
     Buffer mapping;
     std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
-  /// The file at a plain location. The reference is valid as long as this object.
+  /// The file at a location that is_plain_location() accepts, without opening it. The reference is
+  /// valid as long as this object exists.
   File& at(const std::string& location);
 
   /// Throws Error(corrupt) if the file is missing, or if there is a symlink in its path.

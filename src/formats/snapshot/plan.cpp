@@ -628,8 +628,8 @@ class Planner {
     return wanted;
   }
 
-  /// Reserves a location. Returns false if a component is too long, or if the name conflicts with a
-  /// file or folder.
+  /// Reserves a location. Returns false if a component is too long, or if the location conflicts
+  /// with a file or folder that is already reserved.
   bool claim(const std::string& location) {
     std::vector<std::string> folders;
     for (std::size_t slash = location.find('/'); slash != std::string::npos;

@@ -85,7 +85,8 @@ bool RowWork::deliver() {
   return true;
 }
 
-/// Throws, or records the bad row, depending on on_error.
+/// Throws if on_error is raise. Otherwise counts the bad row; for collect, also lists it in
+/// `bad_rows.jsonl`.
 void RowWork::refuse(const Rejected& rejected) {
   const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + rejected.record);
   const std::string& file = block_->file->display;

@@ -23,7 +23,7 @@ Path golden(const std::string& name) {
   return Path(TENFOLD_TEST_DATA) / "consolidated" / ("ok-" + name + ".consolidated");
 }
 
-/// The bytes of a file: 32 bytes of data (0, 1, 2, ...), the document and its length.
+/// The bytes of a file: `data_bytes` bytes of data (0, 1, 2, ...), the document and its length.
 std::string file_of(const std::string& document, std::size_t data_bytes = 32) {
   std::string bytes;
   for (std::size_t i = 0; i < data_bytes; ++i) bytes += static_cast<char>(i);

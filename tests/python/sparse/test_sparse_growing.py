@@ -85,7 +85,7 @@ def test_invalid_appends_raise(tmp_path):
         SparseMatrix(tmp_path / "m").append_rows(x)
     with pytest.raises(tenfold.UnsupportedError, match="expected a folder, found one file"):
         SparseMatrix(tmp_path / "m.tdz", mode="r+").append_rows(x)
-    with pytest.raises(tenfold.UnsupportedError, match="found one in memory"):
+    with pytest.raises(tenfold.UnsupportedError, match="found one in memory or in a tree"):
         SparseMatrix.from_scipy(x).append_rows(x)
     m = SparseMatrix(tmp_path / "m", mode="r+")
     with pytest.raises(ValueError, match="expected float32, found float64"):

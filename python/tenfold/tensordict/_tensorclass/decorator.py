@@ -238,7 +238,10 @@ def _annotated_fields(cls: Any) -> list[str]:
 
 
 def _add_members(cls: Any) -> None:
-    """Adds the members that neither the class nor a base class defines."""
+    """Adds the members that neither the class nor a base class defines.
+
+    Replaces generated methods whose names are in `_WRITTEN`, unless the class is frozen.
+    """
     bases = [base for base in cls.__mro__ if base is not object]
     for name, member in MEMBERS.items():
         found = next((vars(base)[name] for base in bases if name in vars(base)), None)

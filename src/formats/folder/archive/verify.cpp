@@ -207,7 +207,7 @@ class ArchiveVerifier {
                                    .problem("the checksum of ", line.size_bytes,
                                             " bytes at offset ", line.offset_bytes, " differs")
                                    .expected(base::hex16(line.checksum))
-                                   .found(found ? base::hex16(*found) : "another size")
+                                   .found(found ? base::hex16(*found) : "a block of another size")
                                    .remedy("the file is damaged or was changed"));
   }
 
