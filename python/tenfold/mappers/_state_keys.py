@@ -155,8 +155,9 @@ def plain(state: Any) -> Any:
         return [plain(part) for part in state]
     if isinstance(state, str):
         return str(state)
-    if isinstance(state, bool):
-        return int(state)
+    if not isinstance(state, float):
+        with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
+            return operator.index(state)
     if isinstance(state, float) or hasattr(state, "is_integer"):
         number = float(state)
         if math.isnan(number):
@@ -165,8 +166,6 @@ def plain(state: Any) -> Any:
             )
         # As in the engine, whole floats up to 2^63 become integers.
         return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
-    with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
-        return operator.index(state)
     raise TypeError(
         f"state {shown(state)}: expected an int, a str or a tuple of them, found "
         f"{type(state).__name__}; a batch is a list of states"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import pickle
 
 import pytest
@@ -98,6 +99,20 @@ def test_states_compare_as_in_python(tmp_path, folder):
         assert numbers(states).equal(numbers([1, 1, 2]))
     assert "1" not in numbers
     assert 2**80 not in numbers
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_large_integers_of_numpy_and_enums_are_exact_states(tmp_path, folder):
+    class Large(enum.IntEnum):
+        next = 2**53 + 1
+
+    dense = dense_of(2)
+    mapper = tenfold.SparseStateMapper(
+        [(np.int64(2**53), 0), (np.int64(2**53 + 1), 0)], matrix_of(dense)
+    )
+    mapper = saved(mapper, tmp_path / "mapper") if folder else mapper
+    for state in [(2**53 + 1, 0), (np.uint64(2**53 + 1), np.int8(0)), (Large.next, 0)]:
+        assert mapper(state).equal(dense[1])
 
 
 @pytest.mark.parametrize("folder", [False, True])
