@@ -165,8 +165,7 @@ class RowIngest {
   }
 
   Error error_of(const BadRow& bad, std::int64_t row) const {
-    const std::string column = bad.column.empty() ? "" : ", column \"" + bad.column + "\"";
-    return base::invalid_argument(where_).part("row ", row, column).problem(bad.what);
+    return python::error_of(bad, where_, "row " + std::to_string(row));
   }
 
   void refuse(const BadRow& bad, const nb::object& row) {

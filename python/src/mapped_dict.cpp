@@ -153,10 +153,11 @@ class Dict {
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
-  /// `columns` as in Dataset.append; `kind`: "assign", "error" or "last".
-  void write(nb::handle keys, std::int64_t num_rows, AnyObject columns, const std::string& kind) {
+  /// Items `begin` and following: keys, and a row for each value. `kind`: "assign", "error" or
+  /// "last".
+  void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {
     const KeysIn wanted(keys, type_);
-    const Batch values = batch_from(dict_.schema(), num_rows, columns);
+    const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
@@ -167,9 +168,9 @@ class Dict {
     without_gil([&] { handle_of(dict_)->begin_writing(); });
     return {type_, dict_.schema(), Path(path).parent_path()};
   }
-  void spill_items(DictSpill& spill, nb::handle keys, std::int64_t num_rows, AnyObject columns) {
+  void spill_items(DictSpill& spill, std::int64_t begin, nb::handle keys, nb::list rows) {
     const KeysIn wanted(keys, type_);
-    const Batch values = batch_from(dict_.schema(), num_rows, columns);
+    const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
     without_gil([&] { spill.add(wanted.some(), values); });
   }
   void write_spill(DictSpill& spill, const std::string& kind) {
@@ -326,9 +327,9 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_ordered_rows", &Dict::ordered_rows)
       .def("_dataset", [](Dict& self) { return DatasetHandle{self.dict().dataset()}; })
       .def("_spill", &Dict::spill)
-      .def("_spill_items", &Dict::spill_items, "spill"_a, "keys"_a, "num_rows"_a, "columns"_a)
+      .def("_spill_items", &Dict::spill_items, "spill"_a, "begin"_a, "keys"_a, "rows"_a)
       .def("_write_spill", &Dict::write_spill, "spill"_a, "kind"_a)
-      .def("_write", &Dict::write, "keys"_a, "num_rows"_a, "columns"_a, "kind"_a)
+      .def("_write", &Dict::write, "begin"_a, "keys"_a, "rows"_a, "kind"_a)
       .def(
           "_compact",
           [](Dict& self, ProgressArgument progress) {

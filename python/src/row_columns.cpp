@@ -61,9 +61,9 @@ void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t b
   for (std::int64_t i = begin; i < end; ++i) {
     // A tensor is not a sequence in Python's C API.
     const nb::object value = values[nb::int_(i - begin)];
-    if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
+    if (!add_scalar(column, value.ptr())) mismatch(column, value, i);
   }
-  mismatch(column, values.ptr());
+  mismatch(column, values);
 }
 
 /// Adds the rows [begin, end) of a list, or all rows of an array that was sliced before.
@@ -71,7 +71,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
                            std::int64_t end) {
   const auto widened = [&](const RowType& type, nb::handle value) {
     const auto joined = column.with(type);
-    if (!joined) mismatch(column, value.ptr());
+    if (!joined) mismatch(column, value);
     table_.promote(column, *joined);
   };
   if (const auto tensor = array_from(values)) {
@@ -96,7 +96,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     widened(type, values);
     if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
     if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
-      mismatch(column, values.ptr());
+      mismatch(column, values);
     }
     return;
   }
@@ -105,11 +105,11 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     if (!value.is_valid()) throw nb::python_error();
     const std::int64_t rows = column.num_rows();
     if (add_scalar(column, value.ptr())) continue;
+    if (column.is_fixed_by_schema()) mismatch(column, value, i);
     column.truncate(rows);
     if (PyDict_Check(value.ptr())) throw RowsNeeded();
-    if (column.is_fixed_by_schema()) throw_bad_value(column, value, i);
     const auto joined = column.with(row_type_of(value));
-    if (!joined) throw_bad_value(column, value, i);
+    if (!joined) mismatch(column, value, i);
     try {
       check_array(column.type(), *joined, value);
     } catch (BadRow& bad) {
@@ -117,7 +117,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
       throw;
     }
     table_.promote(column, *joined);
-    if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
+    if (!add_scalar(column, value.ptr())) mismatch(column, value, i);
   }
 }
 

@@ -21,6 +21,15 @@ RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> 
   if (has_schema) make_schema_entries();
 }
 
+RowReader::RowReader(RowTable& table) : RowReader(table, true, {}) {
+  refuses_others_ = true;
+  for (std::size_t i = 0; i < table.num_columns(); ++i) {
+    RowColumn& column = table.column(i);
+    const nb::str name = text(dotted(column.path()));
+    if (find(*root_, name.ptr()) == nullptr) root_->add(name).column = &column;
+  }
+}
+
 RowReader::~RowReader() = default;
 
 void RowReader::make_schema_entries() {
@@ -129,6 +138,9 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
     return dict.is_valid() && add_record(*entry.record, dict.ptr());
   }
   if (entry.column == nullptr) return false;
+  if (entry.column->num_rows() > table_.block_rows()) {
+    throw BadRow{dotted(entry.column->path()), "expected one value, found two"};
+  }
   RowColumn& column = table_.begin_value(*entry.column);
   try {
     return add_scalar(column, value);
@@ -173,8 +185,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
 
 bool RowReader::add_list(RowColumn& column, PyObject* list) {
   if (column.is_list()) return put_items(column, list, 0) && column.end_list();
-  const bool wants_json = column.is_json() || column.is_fixed_by_schema();
-  return wants_json && column.add_json(json_of(list));
+  return column.takes_json() && column.add_json(json_of(list));
 }
 
 bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) {

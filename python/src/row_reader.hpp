@@ -21,6 +21,9 @@ class RowReader {
  public:
   /// `columns`: only these, or the columns of these records; empty: all.
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns);
+  /// Of a table for take_rows(): throws BadRow for other keys than its columns, whose names may
+  /// also be dotted.
+  explicit RowReader(RowTable& table);
   ~RowReader();
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
@@ -72,13 +75,14 @@ class RowReader {
 
   static void check_array(const RowType& before, const RowType& joined, nb::handle value);
   static std::string described_type(const RowColumn& column);
-  [[noreturn]] void mismatch(const RowColumn& column, PyObject* value) const;
+  [[noreturn]] void mismatch(const RowColumn& column, nb::handle value,
+                             std::int64_t row = -1) const;
   void mismatch_in(Record& record, PyObject* dict);
   void refuse_missing();
-  void throw_bad_value(const RowColumn& column, nb::handle value, std::int64_t row) const;
 
   RowTable& table_;
   bool has_schema_;
+  bool refuses_others_ = false;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
   nb::object names_;        ///< set of the schema's columns; None without a schema

@@ -1,10 +1,13 @@
 #include "row_values.hpp"
 
+#include <complex>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "array_in.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "python_objects.hpp"
 #include "tree_in.hpp"
@@ -49,22 +52,31 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Copies a numpy array, which is cheap because rows are small.
+/// Reads a numpy array, which is copied unless it is contiguous.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
-  Py_buffer view;
+  struct Held {
+    Py_buffer view{};
+    ~Held() {
+      const nb::gil_scoped_acquire gil;
+      PyBuffer_Release(&view);
+    }
+  };
+  const auto held = std::make_shared<Held>();
+  Py_buffer& view = held->view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();
     return std::nullopt;
   }
-  struct Release {
-    Py_buffer* view;
-    ~Release() { PyBuffer_Release(view); }
-  } release{&view};
   const auto dtype = dtype_of_format(view.format == nullptr ? "B" : view.format,
                                      static_cast<std::size_t>(view.itemsize));
   if (!dtype) return std::nullopt;
   Shape shape(view.shape, view.shape + view.ndim);
-  Buffer buffer = Buffer::allocate(static_cast<std::size_t>(view.len));
+  const auto* bytes = static_cast<const std::byte*>(view.buf);
+  const auto size = static_cast<std::size_t>(view.len);
+  if (PyBuffer_IsContiguous(&view, 'C') != 0) {
+    return Tensor(*dtype, std::move(shape), Buffer::read_only({bytes, size}, held));
+  }
+  Buffer buffer = Buffer::allocate(size);
   if (view.len > 0 && PyBuffer_ToContiguous(buffer.mutable_data(), &view, view.len, 'C') != 0) {
     throw nb::python_error();
   }
@@ -164,6 +176,12 @@ ListType type_of_list(PyObject* list, std::size_t depth) {
 
 }  // namespace
 
+Error error_of(const BadRow& bad, const std::string& where, std::string row) {
+  if (!row.empty() && !bad.column.empty()) row += ", ";
+  if (!bad.column.empty()) row += "column \"" + bad.column + "\"";
+  return base::invalid_argument(where).part(row).problem(bad.what);
+}
+
 Utf8::Utf8(PyObject* text) {
   if (const auto ascii = ascii_text(text)) [[likely]] {
     view_ = *ascii;
@@ -225,6 +243,10 @@ std::optional<Time> time_from(nb::handle object) {
 
 std::optional<Tensor> array_from(nb::handle object) {
   if (is_plain(object.ptr())) return std::nullopt;
+  if (PyComplex_Check(object.ptr())) {
+    return Tensor::scalar(std::complex<double>(PyComplex_RealAsDouble(object.ptr()),
+                                               PyComplex_ImagAsDouble(object.ptr())));
+  }
   if (auto tensor = tensor_of_torch(object)) return tensor->contiguous();
   if (is_masked_array(object.ptr())) return std::nullopt;
   if (PyObject_CheckBuffer(object.ptr()) && !PyMemoryView_Check(object.ptr())) {
@@ -273,7 +295,9 @@ std::string found_text(nb::handle object) {
     if (time_from(object)) {
       return utf8(nb::str(object)) + ", " + row_type_of(object).text();
     }
-    return row_type_of(object).text();
+    const RowType type = row_type_of(object);
+    if (type.form != RowForm::list) return type.text();
+    return type.text() + " of length " + std::to_string(nb::len(object));
   } catch (const BadRow&) {
     return class_of(object);
   }

@@ -19,6 +19,9 @@ struct BadRow {
   std::int64_t row = -1;  ///< if whole columns were added
 };
 
+/// The error for it. `row`: "row 7", or empty.
+Error error_of(const BadRow& bad, const std::string& where, std::string row);
+
 /// Thrown if a column contains records, so that its rows must be added one by one.
 struct RowsNeeded {};
 

@@ -40,6 +40,10 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
     }
     KeyPath path = record.path;
     path.push_back(utf8(name));
+    if (entry == nullptr && refuses_others_) {
+      const nb::object known = nb::module_::import_("builtins").attr("sorted")(names_);
+      throw BadRow{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
+    }
     const bool ignored =
         entry != nullptr ? entry->is_ignored : has_schema_ || !is_wanted(dotted(path));
     if (ignored) continue;
@@ -108,14 +112,13 @@ void RowReader::check_array(const RowType& before, const RowType& joined, nb::ha
                        "flattened values and the shape as two columns"};
 }
 
-void RowReader::mismatch(const RowColumn& column, PyObject* value) const {
-  throw BadRow{dotted(column.path()),
-               "expected " + described_type(column) + ", found " + found_text(value)};
-}
-
-void RowReader::throw_bad_value(const RowColumn& column, nb::handle value, std::int64_t row) const {
-  throw BadRow{dotted(column.path()),
-               "expected " + described_type(column) + ", found " + found_text(value), row};
+void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t row) const {
+  const std::string& number = column.out_of_range();
+  std::string what = "expected " + described_type(column) + ", found ";
+  if (number.empty() || column.is_list()) what += found_text(value);
+  if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
+  if (value.is_none()) what += "; a column that may miss values is nullable";
+  throw BadRow{dotted(column.path()), what, row};
 }
 
 std::string RowReader::described_type(const RowColumn& column) {
@@ -132,10 +135,7 @@ void RowReader::mismatch_in(Record& record, PyObject* dict) {
       mismatch_in(*entry->record, value.ptr());
     } else if (entry->column != nullptr &&
                !add_scalar(table_.begin_value(*entry->column), value.ptr())) {
-      const bool is_null = value.is_none();
-      throw BadRow{dotted(entry->path),
-                   "expected " + described_type(*entry->column) + ", found " + found_text(value) +
-                       (is_null ? "; a column that may miss values is nullable" : "")};
+      mismatch(*entry->column, value);
     } else if (entry->record && !value.is_none()) {
       throw BadRow{dotted(entry->path), "expected an object, found " + found_text(value)};
     }

@@ -1,87 +1,97 @@
 #include "rows_in.hpp"
 
 #include <algorithm>
-#include <string_view>
+#include <string>
 #include <utility>
-
-#include <tenfold/error.hpp>
+#include <vector>
 
 #include "array_in.hpp"
-#include "base/fail.hpp"
-#include "base/text.hpp"
-#include "ingest/table/column_builder.hpp"
-#include "python_objects.hpp"
-#include "tree_in.hpp"
+#include "core/tensor/promote.hpp"
+#include "ingest/table/fit_chunk.hpp"
+#include "row_reader.hpp"
 
 namespace tenfold::python {
 namespace {
 
-[[noreturn]] void raise_type(const Column& column, nb::handle found) {
-  const char* expected = column.kind == ColumnKind::string ? "str" : "bytes";
-  const std::string message = "column \"" + column.name() + "\": expected " + expected +
-                              ", found " + std::string(type_name(found.ptr()));
-  PyErr_SetObject(PyExc_TypeError, text(message).ptr());
-  throw nb::python_error();
+/// Converts all rows of a column. An array of the right dtype is not copied.
+BatchColumn column_from(const Column& column, nb::handle values) {
+  const bool is_list = PyList_Check(values.ptr()) || PyTuple_Check(values.ptr());
+  if (is_list || column.has_ends()) {
+    const auto num_rows = static_cast<std::int64_t>(nb::len(values));
+    RowTable table(Schema({column}), num_rows);
+    nb::dict columns;
+    columns[nb::make_tuple(text(column.name()))] = values;
+    RowReader(table).add_columns(columns, 0, num_rows);
+    return std::move(table.take_rows()).columns()[0];
+  }
+  const std::optional<Tensor> array = array_from(values);
+  if (!array) return column_from(column, simple_value(values));
+  if (array->ndim() == 0) throw BadRow{"", "expected an array of rows, found one number"};
+  Column found;
+  found.dtype = array->dtype();
+  found.shape.assign(array->shape().begin() + 1, array->shape().end());
+  if (has_same_storage(found, column)) {
+    BatchColumn made;
+    made.column = column;
+    made.values = *array;
+    return made;
+  }
+  if (!keeps_kind(found.dtype, column.dtype)) {
+    throw BadRow{"", "expected " + described(column) + ", found " + described(found)};
+  }
+  std::vector<BadValue> bad;
+  ColumnBuilder made = fit_chunk(found, {array->shape()[0], array->bytes()}, column, bad);
+  if (!bad.empty()) throw BadRow{"", bad[0].what, bad[0].row};
+  return batch_column(column, std::move(made));
 }
 
-Tensor tensor_from(nb::handle object) {
-  if (std::optional<Tensor> tensor = tensor_of_torch(object)) return std::move(*tensor);
-  nb::dict only;
-  only["values"] = object;
-  return TreeBuilder("rows").root(only, false).at("values");
-}
-
-/// Appends a str or bytes; nothing for None.
-void add_text(nb::handle item, const Column& column, ColumnBuilder& into) {
-  if (item.is_none()) return;
-  if (column.kind == ColumnKind::bytes) {
-    if (!PyBytes_Check(item.ptr())) raise_type(column, item);
-    return into.values.append(bytes_text(item.ptr()));
-  }
-  if (!PyUnicode_Check(item.ptr())) raise_type(column, item);
-  Py_ssize_t size = 0;
-  const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
-  if (characters == nullptr) {
-    PyErr_Clear();
-    throw base::invalid_argument()
-        .part("column ", base::quote(column.name()))
-        .expected("text")
-        .found("a str with a lone surrogate, which UTF-8 cannot encode");
-  }
-  into.values.append(std::string_view(characters, static_cast<std::size_t>(size)));
-}
-
-BatchColumn text_column(nb::handle rows, const Column& column) {
-  ColumnBuilder made(column);
-  for (const nb::handle row : rows) {
-    if (!column.ragged) {
-      add_text(row, column, made);
-    } else if (!row.is_none()) {
-      for (const nb::handle item : row) {
-        add_text(item, column, made);
-        made.end_item();
-      }
-    }
-    made.end_row();
-  }
-  return batch_column(column, made.view());
+/// Converts an array or list of numbers to a tensor.
+Tensor tensor_from(DType dtype, const Shape& row_shape, nb::handle values) {
+  Column column;
+  column.path = {"values"};
+  column.dtype = dtype;
+  column.shape = row_shape;
+  return column_from(column, values).values;
 }
 
 }  // namespace
 
-Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns) {
-  std::vector<BatchColumn> made;
-  for (const nb::handle entry : columns) {
-    BatchColumn column;
-    column.column = schema.columns().at(nb::cast<std::size_t>(entry[0]));
-    if (column.column.is_text()) {
-      column = text_column(nb::object(entry[1]), column.column);
-    } else {
-      column.values = tensor_from(nb::object(entry[1]));
-      if (column.column.ragged) column.offsets = tensor_from(nb::object(entry[2])).contiguous();
+Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit,
+                    std::int64_t begin) {
+  RowTable table(schema, static_cast<std::int64_t>(rows.size()));
+  RowReader reader(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    try {
+      reader.add(nb::object(rows[i]));
+    } catch (const BadRow& bad) {
+      throw error_of(bad, "", unit + std::to_string(begin + static_cast<std::int64_t>(i)));
     }
-    if (const nb::object valid = entry[3]; !valid.is_none()) column.valid = tensor_from(valid);
-    made.push_back(std::move(column));
+  }
+  return table.take_rows();
+}
+
+Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows) {
+  if (nb::isinstance<nb::list>(rows)) return batch_of_rows(schema, nb::borrow<nb::list>(rows));
+  std::vector<BatchColumn> made;
+  for (const nb::handle entry : rows) {
+    const Column& column = schema.columns().at(nb::cast<std::size_t>(entry[0]));
+    BatchColumn& into = made.emplace_back();
+    try {
+      if (const nb::object offsets = entry[2]; !offsets.is_none()) {
+        into.values = tensor_from(column.dtype, column.shape, nb::object(entry[1]));
+        into.offsets = tensor_from(DType::int64, {}, offsets).contiguous();
+      } else {
+        into = column_from(column, nb::object(entry[1]));
+      }
+      if (const nb::object valid = entry[3]; !valid.is_none()) {
+        into.valid = tensor_from(DType::bool_, {}, valid);
+      }
+    } catch (BadRow& bad) {
+      bad.column = column.name();
+      const bool has_row = bad.row >= 0 && num_rows > 1;
+      throw error_of(bad, "", has_row ? "row " + std::to_string(bad.row) : "");
+    }
+    into.column = column;
   }
   return {num_rows, std::move(made)};
 }

@@ -1,23 +1,28 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "common.hpp"
 
 namespace tenfold::python {
 
-/// Converts rows to store from a list of (column, values, offsets, valid):
-///
-///   column   index in the schema
-///   values   numbers: an array [rows, *shape], for a ragged column [total, *shape];
-///            strings: a list of str or bytes, None for null; ragged strings: a list of such lists
-///   offsets  for a ragged column of numbers, an int64 array [rows + 1]; else None
-///   valid    a bool array [rows]; None: determined by the values
-///
-/// Raises TypeError for strings of the wrong type.
-Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns);
+/// Converts row mappings to store. Numbers are cast as RowTable does for take_rows(). Throws
+/// Error(invalid_argument) for a row that does not fit, naming it: "row 7" is the eighth if `begin`
+/// is 0.
+Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit = "row ",
+                    std::int64_t begin = 0);
 
-/// The same from a dict with one torch tensor [rows, *shape] of the right dtype for every column of
+/// The same from a list, or from a tuple of columns (index in the schema, values, offsets, valid):
+///
+///   values   a list with the value of each row, None for null; numbers also as an array
+///            [rows, *shape], or with `offsets` [total, *shape]
+///   offsets  end offsets [rows + 1] of a ragged column of numbers, from 0; else None
+///   valid    bools [rows]; None: determined by the values
+Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows);
+
+/// The rows of a dict with one torch tensor [rows, *shape] of the right dtype for every column of
 /// `schema`; empty for any other dict, and for columns that consist of several tensors.
 std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows);
 

@@ -9,21 +9,18 @@ from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,
-    dtype_name,
     has_mask,
     is_array,
     numpy_module,
-    torch_or_none,
     unmasked_row,
     unmasked_rows,
-    without_elements,
 )
 from tenfold.dataset._indexing import positions_of
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from typing_extensions import Self
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from tenfold._io.files import Mode
     from tenfold.dataset._schema import Column, Schema
 
-    # (index in the schema, values, offsets, valid), as `_core.Dataset.append` takes it.
+    # (index in the schema, values, offsets, valid): a column for `_core.Dataset.append`.
     Stored = tuple[int, Any, Any, Any]
 
 
@@ -85,7 +82,7 @@ class Growing(Closing):
             return int(length)
         with self._named():
             size, columns, _ = self._columns().take(rows)
-        return int(self._native.append(size, columns))
+            return int(self._native.append(size, columns))
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -93,7 +90,7 @@ class Growing(Closing):
         try:
             yield
         except ValueError as error:
-            if type(error) is not ValueError or self._path is None:
+            if type(error) is not ValueError or self._path is None or getattr(error, "path", None):
                 raise
             raise ValueError(f"{self._path}: {error}") from None
 
@@ -189,11 +186,12 @@ class Growing(Closing):
             numbers = list(range(positions.start, positions.stop))
         else:
             numbers = positions.values
-        if single and len(numbers) != 1:
-            for number in [int(number) for number in numbers]:
-                self._native.update([number], 1, columns)
-            return
-        self._native.update(numbers, size, columns)
+        with self._named():
+            if single and len(numbers) != 1:
+                for number in [int(number) for number in numbers]:
+                    self._native.update([number], 1, columns)
+            else:
+                self._native.update(numbers, size, columns)
 
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
@@ -256,111 +254,101 @@ class Growing(Closing):
         )
 
 
-_MISSING = object()
-
-
 class Columns:
     """The columns of a schema, with nested records flattened; splits rows into columns.
 
     Attributes:
-        leaves: ``(keys, column)`` in the order of the engine's schema.
+        leaves: The columns by their keys, in the order of the engine's schema.
     """
 
     def __init__(self, schema: Schema) -> None:
-        self.leaves = list(_leaves(schema, ()))
-        self._names = {keys for keys, _ in self.leaves}
-        self._tops = {keys[0] for keys, _ in self.leaves}
+        self.leaves = dict(_leaves(schema, ()))
+        self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
+        # Keys in rows, which may also be a dotted name -> keys here.
+        self._known = {keys: keys for keys in self.leaves}
+        for column in self.leaves:
+            for keys in (column, _validity(column)):
+                self._known.setdefault(keys, keys)
+                self._known.setdefault((".".join(keys),), keys)
 
-    def take(self, rows: Any, *, some: bool = False) -> tuple[int, list[Stored], bool]:
-        """Converts one row, a batch, or a list of row dicts to columns.
+    def take(self, rows: Any, *, some: bool = False) -> tuple[int, Any, bool]:
+        """Prepares one row, a batch, or a list of row dicts for the engine.
 
         Args:
             rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
                 more leading dimension, equal in all; or a list of mappings, one per row.
-            some: Columns may be missing.
+            some: Columns may be missing in a mapping.
 
         Returns:
-            The number of rows, their columns, and whether `rows` was one row.
+            The number of rows, the rows for `_core.Dataset.append`, and whether `rows` was one row.
 
         Raises:
-            ValueError: For a column that is missing, unknown, or does not fit; the message names
-                it.
+            ValueError: For a column that is unknown, or whose value is neither a row nor a batch; the
+                message names it.
         """
         if _is_mapping(rows):
-            self._check_names(rows, (), "")
-            return self._of_mapping(rows, some)
+            return self._of_mapping(self._flat(rows, ()), some)
         if not isinstance(rows, (list, tuple)) or not all(_is_mapping(row) for row in rows):
             raise TypeError(
                 "rows: expected a dict of values, a dict of columns or a list of row dicts, found "
                 f"{type(rows).__name__}"
             )
-        for number, row in enumerate(rows):
-            self._check_names(row, (), f"row {number}, ")
-        return len(rows), self._of_rows(rows), False
+        return len(rows), list(rows), False
 
     def is_row(self, rows: Any) -> bool:
         """True for a single row, false for a batch. Raises the errors of `take`."""
         if not _is_mapping(rows):
             return False
-        return self._shape(self._values(rows))[0]
+        return self._shape(self._flat(rows, ()))[0]
 
-    def _values(self, rows: Any) -> list[Any]:
-        return [_unmasked(_value(rows, keys), column) for keys, column in self.leaves]
-
-    def _of_mapping(self, rows: Any, some: bool) -> tuple[int, list[Stored], bool]:
-        values = self._values(rows)
-        shown = [self._shown_valid(rows, keys) for keys, _ in self.leaves]
-        single, size = self._shape(values)
-        stored = []
-        for index, ((keys, column), value) in enumerate(zip(self.leaves, values, strict=True)):
-            name = ".".join(keys)
-            if value is _MISSING and some:
-                continue
-            if value is _MISSING or value is None:
-                if not column.nullable:
-                    raise _missing(name)
-                value, valid = [None] * size, None
+    def _flat(self, rows: Any, inside: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
+        """The values of columns and their validity by their keys."""
+        flat: dict[tuple[str, ...], Any] = {}
+        for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
+            keys, value = (*inside, key), rows[key]
+            found = self._known.get(keys) or self._known.get((".".join(map(str, keys)),))
+            if keys in self._records and _is_mapping(value):
+                flat.update(self._flat(value, keys))
+            elif found:
+                column = self.leaves.get(found)
+                flat[found] = value if column is None else _unmasked(value, column)
             else:
-                value = _one(value) if single else value
-                valid = shown[index]
-                valid = None if valid is _MISSING else _flags(_one(valid) if single else valid)
-            stored.append((index, *_stored(name, column, value, valid)))
-        return size, stored, single
+                name, tops = ".".join(map(str, keys)), sorted({known[0] for known in self.leaves})
+                raise ValueError(f'column "{name}": expected one of {tops}, found another')
+        return flat
 
-    def _of_rows(self, rows: Sequence[Any]) -> list[Stored]:
-        stored = []
-        for index, (keys, column) in enumerate(self.leaves):
-            name = ".".join(keys)
-            values = [_unmasked(_value(row, keys), column) for row in rows]
-            valid = None
-            if any(value is _MISSING or value is None for value in values):
-                if not column.nullable:
-                    number = next(i for i, v in enumerate(values) if v is _MISSING or v is None)
-                    raise _missing(name, f"row {number}, ")
-                values = [None if value is _MISSING else value for value in values]
-            if column.nullable:
-                flags = [self._shown_valid(row, keys) for row in rows]
-                if any(flag is not _MISSING for flag in flags):
-                    valid = _flags([True if flag is _MISSING else bool(flag) for flag in flags])
-            stored.append((index, *_stored(name, column, values, valid)))
-        return stored
+    def _of_mapping(
+        self, values: dict[tuple[str, ...], Any], some: bool
+    ) -> tuple[int, tuple[Stored, ...], bool]:
+        single, size = self._shape(values)
+        stored: list[Stored] = []
+        for index, (keys, column) in enumerate(self.leaves.items()):
+            value, flags = values.get(keys), _validity(keys)
+            # A column of that name is an ordinary column.
+            valid = None if flags in self.leaves else values.get(flags)
+            if value is None:
+                if keys in values or not some:
+                    stored.append((index, [None] * size, None, None))
+                continue
+            if single:
+                value, valid = _one(value), None if valid is None else _one(valid)
+            stored.append((index, *_split(value, column), valid))
+        return size, tuple(stored), single
 
-    def _shape(self, values: Sequence[Any]) -> tuple[bool, int]:
+    def _shape(self, values: dict[tuple[str, ...], Any]) -> tuple[bool, int]:
         """Returns whether the values are a single row, and the number of rows."""
         sizes: dict[str, int] = {}
         rows: list[str] = []
-        for (keys, column), value in zip(self.leaves, values, strict=True):
-            if value is _MISSING or value is None:
-                continue
-            name = ".".join(keys)
-            depth = _depth(value, column)
-            base = _row_depth(column)
-            if base > 0 and _is_empty(value):
+        for keys, column in self.leaves.items():
+            value = values.get(keys)
+            depth, base = _depth(value, column), _row_depth(column)
+            if value is None or (base > 0 and isinstance(value, (list, tuple)) and not value):
                 continue  # either a row without elements or no rows; other columns determine which
+            name = ".".join(keys)
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
-                sizes[name] = _length(value, column)
+                sizes[name] = len(value["offsets"]) - 1 if _is_mapping(value) else len(value)
             else:
                 raise ValueError(
                     f'column "{name}": expected a value of {base} dimensions, which is one row, or '
@@ -382,30 +370,6 @@ class Columns:
                 )
         return False, sizes[first]
 
-    def _shown_valid(self, rows: Any, keys: tuple[str, ...]) -> Any:
-        shown = (*keys[:-1], keys[-1] + ".valid")
-        # If the schema has a column of that name, the key is that column.
-        return _MISSING if shown in self._names else _value(rows, shown)
-
-    def _check_names(self, rows: Any, inside: tuple[str, ...], where: str) -> None:
-        for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
-            keys = (*inside, key)
-            depth = len(keys)
-            if any(known[:depth] == keys for known, _ in self.leaves):
-                if any(known == keys for known, _ in self.leaves):
-                    continue
-                if _is_mapping(rows[key]):
-                    self._check_names(rows[key], keys, where)
-                    continue
-            dotted = ".".join(keys)
-            if any(
-                dotted in (".".join(known), ".".join(known) + ".valid") for known, _ in self.leaves
-            ):
-                continue
-            raise ValueError(
-                f'{where}column "{dotted}": expected one of {sorted(self._tops)}, found another'
-            )
-
 
 def _leaves(schema: Schema, inside: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], Column]]:
     for name, column in schema.items():
@@ -419,14 +383,8 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "batch_size"))
 
 
-def _value(rows: Any, keys: tuple[str, ...]) -> Any:
-    if len(keys) > 1 and isinstance(rows, dict) and ".".join(keys) in rows:
-        return rows[".".join(keys)]
-    for key in keys:
-        if not _is_mapping(rows) or key not in rows.keys():  # noqa: SIM118 - as above
-            return _MISSING
-        rows = rows[key]
-    return rows
+def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
+    return (*keys[:-1], keys[-1] + ".valid")
 
 
 def _unmasked(value: Any, column: Column) -> Any:
@@ -436,15 +394,7 @@ def _unmasked(value: Any, column: Column) -> Any:
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
 
 
-def _missing(name: str, where: str = "") -> ValueError:
-    return ValueError(f'{where}column "{name}": expected a value, found none')
-
-
 # --- row or batch ---
-
-
-def _is_text(column: Column) -> bool:
-    return column.dtype in ("string", "bytes")
 
 
 def _row_depth(column: Column) -> int:
@@ -466,18 +416,6 @@ def _depth(value: Any, column: Column) -> int:
     return int(getattr(value, "ndim", 0))
 
 
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 0
-
-
-def _length(value: Any, column: Column) -> int:
-    if column.ragged and _is_mapping(value):
-        return len(value["offsets"]) - 1
-    if is_array(value):
-        return int(value.shape[0]) if not getattr(value, "is_nested", False) else value.size(0)
-    return len(value)
-
-
 def _one(value: Any) -> Any:
     """A batch that contains this row only."""
     if is_array(value):
@@ -485,246 +423,12 @@ def _one(value: Any) -> Any:
     return [value]
 
 
-# --- conversion to stored values ---
-
-
-def _stored(name: str, column: Column, values: Any, valid: Any) -> tuple[Any, Any, Any]:
-    """``(values, offsets, valid)`` of a batch of one column."""
-    nulls = None
-    if isinstance(values, (list, tuple)) and any(value is None for value in values):
-        if not column.nullable:
-            raise _missing(name)
-        nulls = [value is not None for value in values]
-    if _is_text(column):
-        _check_text(name, column, values)
-        flags = _flags(nulls) if nulls is not None and valid is None else valid
-        return values, None, flags
-    if column.ragged:
-        rows = values
-        if nulls is not None:
-            rows = [[] if value is None else value for value in values]
-        array, offsets = _ragged(name, column, rows)
-        return array, offsets, _flags(nulls) if nulls is not None and valid is None else valid
-    if nulls is not None:
-        rest = _fill(column)
-        values = [rest if value is None else value for value in values]
-        if valid is None and not column.dtype.startswith(("float", "bfloat")):
-            valid = _flags(nulls)
-    return _numbers(name, values, column.dtype, column.shape), None, valid
-
-
-def _fill(column: Column) -> Any:
-    value: Any = float("nan") if column.dtype.startswith(("float", "bfloat")) else 0
-    for length in reversed(column.shape):
-        value = [value] * length
-    return value
-
-
-def _check_text(name: str, column: Column, values: Any) -> None:
-    kind = str if column.dtype == "string" else bytes
-    if not isinstance(values, (list, tuple)):
-        raise ValueError(
-            f'column "{name}": expected a list of {kind.__name__}, found {type(values).__name__}'
-        )
-    for value in values:
-        if value is None:
-            continue
-        items = value if column.ragged and isinstance(value, (list, tuple)) else [value]
-        if column.ragged and items is not value:
-            raise ValueError(
-                f'column "{name}": expected a list of {kind.__name__} in each row, found '
-                f"{type(value).__name__}"
-            )
-        for item in items:
-            if not isinstance(item, kind):
-                raise ValueError(
-                    f'column "{name}": expected {kind.__name__}, found {type(item).__name__}'
-                )
-
-
-def _flags(values: Any) -> Any:
-    return _numbers("valid", values, "bool", ())
-
-
-def _ragged(name: str, column: Column, rows: Any) -> tuple[Any, Any]:
-    """Ragged rows as their concatenated elements and end offsets."""
-    if getattr(rows, "is_nested", False):
-        values, offsets = rows.values(), rows.offsets()
-    elif _is_mapping(rows):
-        values, offsets = rows["values"], rows["offsets"]
-    else:
-        parts = [_numbers(name, row, column.dtype, column.shape) for row in rows]
-        ends = [0]
-        for part in parts:
-            ends.append(ends[-1] + int(part.shape[0]))
-        return _concatenated(parts, column), _numbers(name, ends, "int64", ())
-    return (
-        _numbers(name, values, column.dtype, column.shape),
-        _numbers(name, offsets, "int64", ()),
-    )
-
-
-def _concatenated(parts: list[Any], column: Column) -> Any:
-    torch = torch_or_none()
-    if torch is not None:
-        if not parts:
-            return torch.empty((0, *column.shape), dtype=getattr(torch, column.dtype))
-        return torch.cat(parts)
-    np = numpy_module()
-
-    from tenfold._interop.arrays import numpy_dtype
-
-    if not parts:
-        return np.empty((0, *column.shape), numpy_dtype(column.dtype, "rows"))
-    return np.concatenate(parts)
-
-
-def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
-    """`values` as an array or tensor ``[rows, *inner]`` of that dtype; copied only if necessary."""
-    torch = torch_or_none()
-    array = _array(name, values, dtype, inner, torch)
-    if tuple(array.shape[1:]) != tuple(inner) or array.ndim == 0:
-        raise ValueError(
-            f'column "{name}": expected rows of shape {list(inner)}, found '
-            f"{list(array.shape[1:]) if array.ndim else 'one number'}"
-        )
-    found = dtype_name(array.dtype)
-    if found != dtype:
-        if torch is not None and dtype not in _OF_NUMPY:
-            array = _as_torch(array, torch)
-        array = _cast(name, array, found, dtype, torch)
-    return array if torch is None else _as_torch(array, torch)
-
-
-def _as_torch(array: Any, torch: Any) -> Any:
-    """A tensor over the same memory, which the engine accepts faster than an array."""
-    if isinstance(array, torch.Tensor) or dtype_name(array.dtype) not in _OF_NUMPY:
-        return array
-    return torch.from_numpy(
-        array if array.flags.writeable and array.flags.c_contiguous else array.copy()
-    )
-
-
-def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: Any) -> Any:
-    if torch is not None and isinstance(values, torch.Tensor):
-        _check_dense(name, values)
-        return values.detach()
-    if isinstance(values, (list, tuple)):
-        if torch is not None and any(isinstance(value, torch.Tensor) for value in values):
-            return _stacked(name, values, torch)
-        if not values:
-            return _empty(dtype, inner)
-    np = numpy_module()
-
-    try:
-        array = np.asanyarray(values)
-    except ValueError as error:
-        raise ValueError(
-            f'column "{name}": expected rows of shape {list(inner)}, found lists of different '
-            "lengths"
-        ) from error
-    if array.dtype.kind not in "biufc" and dtype_name(array.dtype) != dtype:
-        found = "text" if array.dtype.kind in "US" else array.dtype
-        if array.dtype.kind == "O":
-            found = _object_text(array)
-        raise ValueError(f'column "{name}": expected {dtype}, found {found}')
-    # numpy has two types for 64-bit integers (long, longlong), of which torch supports one.
-    return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
-
-
-def _object_text(array: Any) -> str:
-    """Describes the elements of an object array that are not 64-bit numbers."""
-    first = next((item for item in array.reshape(-1).tolist() if not isinstance(item, float)), None)
-    return "an int of more than 64 bits" if isinstance(first, int) else type(first).__name__
-
-
-def _as_tensor(value: Any, torch: Any) -> Any:
-    # torch converts Python floats to float32.
-    return torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-
-
-def _check_dense(name: str, tensor: Any) -> None:
-    if refused := without_elements(tensor):
-        raise ValueError(f'column "{name}": expected a dense tensor, found {refused}')
-
-
-def _stacked(name: str, values: Sequence[Any], torch: Any) -> Any:
-    for value in values:
-        _check_dense(name, value)
-    tensors = [
-        value.detach() if isinstance(value, torch.Tensor) else _as_tensor(value, torch)
-        for value in values
-    ]
-    for tensor in tensors:
-        if tensor.shape != tensors[0].shape:
-            raise ValueError(
-                f'column "{name}": expected rows of one shape, found {list(tensors[0].shape)} and '
-                f"{list(tensor.shape)}"
-            )
-    return torch.stack(tensors)
-
-
-def _empty(dtype: str, inner: tuple[int, ...]) -> Any:
-    torch = torch_or_none()
-    if torch is not None:
-        return torch.empty((0, *inner), dtype=getattr(torch, dtype))
-    np = numpy_module()
-
-    from tenfold._interop.arrays import numpy_dtype
-
-    return np.empty((0, *inner), numpy_dtype(dtype, "rows"))
-
-
-_OF_NUMPY = frozenset(
-    ["bool", "float16", "float32", "float64", "complex64", "complex128"]
-    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-)
-# Possible casts: floats are rounded as in torch; integers must be exact.
-_KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2, "bfloat": 2, "complex": 3}
-
-
-def _kind(dtype: str) -> int:
-    return _KINDS[dtype.split("_")[0].rstrip("0123456789") if dtype != "bool" else "bool"]
-
-
-def _cast(name: str, array: Any, found: str, dtype: str, torch: Any) -> Any:
-    if _kind(found) > _kind(dtype):
-        raise ValueError(f'column "{name}": expected {dtype}, found {found}')
-    if torch is not None and isinstance(array, torch.Tensor):
-        cast = array.to(getattr(torch, dtype))
-        same = _kind(dtype) >= 2 or bool((cast.to(array.dtype) == array).all())
-    else:
-        np = numpy_module()
-
-        from tenfold._interop.arrays import numpy_dtype
-
-        with np.errstate(over="ignore"):
-            cast = array.astype(numpy_dtype(dtype, name))
-        same = _kind(dtype) >= 2 or bool((cast.astype(array.dtype) == array).all())
-    if _kind(dtype) >= 2:
-        same = not bool((_is_finite(array, torch) & ~_is_finite(cast, torch)).any())
-    if not same or (_wraps(array, found, dtype)):
-        raise ValueError(
-            f'column "{name}": expected numbers that {dtype} holds, found {found} beyond it'
-        )
-    return cast
-
-
-def _is_finite(array: Any, torch: Any) -> Any:
-    if torch is not None and isinstance(array, torch.Tensor):
-        # float8 and float4 tensors do not support isfinite().
-        return array.to(torch.complex128 if array.is_complex() else torch.float64).isfinite()
-    np = numpy_module()
-
-    return np.isfinite(array)
-
-
-def _wraps(array: Any, found: str, dtype: str) -> bool:
-    """True where the sign of a number would change, although its bits do not change."""
-    signs = {found.startswith("uint"), dtype.startswith("uint")}
-    if _kind(dtype) != 1 or _kind(found) != 1 or signs != {True, False} or not array.shape[0]:
-        return False
-    if found.startswith("uint"):
-        top = 2 ** (int(dtype.removeprefix("int")) - 1)
-        return any(int(value) >= top for value in array.reshape(-1).tolist())
-    return bool((array < 0).any())
+def _split(value: Any, column: Column) -> tuple[Any, Any]:
+    """The values of a batch, and the offsets of ragged rows that are stored as one array."""
+    if getattr(value, "is_nested", False):
+        return value.values(), value.offsets()
+    if column.ragged and _is_mapping(value):
+        return value["values"], value["offsets"]
+    if hasattr(value, "__array__") and not is_array(value):
+        value = numpy_module().asarray(value)
+    return value, None

@@ -15,7 +15,6 @@ from tenfold._interop.frameworks import code_of, decided
 from tenfold._options import path_argument, text
 from tenfold._progress import Shown
 from tenfold._public import set_module
-from tenfold.dataset._append import Columns
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import samples_of
@@ -327,8 +326,8 @@ class MappedDict(_Native):
             self._spill_items(spill, *block)
         self._write_spill(spill, kind)
 
-    def _checked_blocks(self, items: Any, kind: str) -> Iterator[tuple[list[Any], int, Any]]:
-        """Yields keys, number of values, and the values as columns for the engine."""
+    def _checked_blocks(self, items: Any, kind: str) -> Iterator[tuple[int, list[Any], list[Any]]]:
+        """Yields the number of the first item, keys, and the values as rows."""
         for begin, keys, values in _blocks_of(items):
             if kind == "assign":
                 for key in keys:
@@ -338,27 +337,18 @@ class MappedDict(_Native):
                         )
             else:
                 keys = checked_keys(keys, self.key_type, begin)
-            yield (keys, *self._columns_of(values, begin))
+            yield begin, keys, self._rows_of(values, begin)
 
-    def _columns_of(self, values: list[Any], begin: int) -> tuple[int, Any]:
-        """The number of values, and their columns for the engine. `begin` items precede them."""
-        if self._form() == "columns":
-            for i, value in enumerate(values, begin):
-                if form_of(value) != "columns":
-                    name = type(value).__name__
-                    raise ValueError(
-                        f"item {i}: value: expected a dict of columns, found {name}"
-                        + self._emptiness()
-                    )
-        else:
-            values = [{"value": value} for value in values]
-        try:
-            size, columns, _ = Columns(self.schema).take(values)
-        except ValueError as error:
-            if begin == 0:
-                raise
-            raise ValueError(f"items from {begin}: {error}") from None
-        return size, columns
+    def _rows_of(self, values: list[Any], begin: int) -> list[Any]:
+        if self._form() != "columns":
+            return [{"value": value} for value in values]
+        for i, value in enumerate(values, begin):
+            if form_of(value) != "columns":
+                name = type(value).__name__
+                raise ValueError(
+                    f"item {i}: value: expected a dict of columns, found {name}" + self._emptiness()
+                )
+        return values
 
     def _emptiness(self) -> str:
         if len(self) or len(self.schema):

@@ -76,4 +76,13 @@ DType promoted(DType left, DType right) {
   return promoted_integers(left, right);
 }
 
+bool keeps_kind(DType from, DType to) noexcept {
+  const auto kind = [](DType dtype) {
+    if (dtype == DType::bool_) return 0;
+    if (is_integer(dtype)) return 1;
+    return tenfold::is_complex(dtype) ? 3 : 2;
+  };
+  return kind(from) <= kind(to);
+}
+
 }  // namespace tenfold

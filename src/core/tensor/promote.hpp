@@ -9,4 +9,8 @@ namespace tenfold {
 /// uint32 or uint64 and the other is not a float.
 DType promoted(DType left, DType right);
 
+/// False for complex numbers to real ones, floats to integers, and numbers to bool: as
+/// `torch.can_cast` returns it.
+bool keeps_kind(DType from, DType to) noexcept;
+
 }  // namespace tenfold

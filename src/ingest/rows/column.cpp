@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/tensor/cast.hpp"
+#include "core/tensor/promote.hpp"
 #include "dataset/leaf_names.hpp"
 #include "ingest/table/fit_chunk.hpp"
 
@@ -35,11 +36,12 @@ RowColumn::RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls)
       rows_before_(rows_before),
       defers_nulls_(defers_nulls) {}
 
-RowColumn::RowColumn(Column wanted)
+RowColumn::RowColumn(Column wanted, bool keeps_kinds)
     : path_(wanted.path),
       type_(type_of(wanted)),
       wanted_(std::move(wanted)),
       is_locked_(true),
+      keeps_kinds_(keeps_kinds),
       is_nullable_(wanted_.nullable),
       rows_(block_column()) {}
 
@@ -113,8 +115,7 @@ bool RowColumn::add_arrays(DType dtype, std::span<const std::int64_t> shape,
 }
 
 bool RowColumn::add_json(std::string_view text) {
-  const bool wanted = is_locked_ && is_scalar() && type_.kind == ColumnKind::string;
-  if (!is_json() && !wanted) return false;
+  if (!takes_json()) return false;
   rows_.values.append(text);
   return end_scalar();
 }
@@ -135,10 +136,13 @@ std::int64_t RowColumn::elements_in_block() const {
 
 bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
                           const std::byte* elements) {
-  const bool fits = is_list() && takes_numbers() && dtype == type_.dtype &&
+  const bool fits = is_list() && takes_numbers() && (dtype == type_.dtype || is_locked_) &&
                     std::equal(shape.begin(), shape.end(), type_.inner.begin(), type_.inner.end());
-  if (fits) put_numbers(elements, numel_of(type_.inner));
-  return fits;
+  if (!fits) return false;
+  const std::int64_t count = numel_of(type_.inner);
+  if (dtype != type_.dtype) return put_cast(dtype, elements, count);
+  put_numbers(elements, count);
+  return true;
 }
 
 /// Appends numbers of the column's dtype.
@@ -155,7 +159,14 @@ void RowColumn::note_other(Origins::Kind kind) {
 
 bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t count) {
   if (!type_.is_number() || !can_cast(dtype, type_.dtype) ||
-      first_not_fitting(dtype, elements, type_.dtype, count) < count) {
+      (keeps_kinds_ && !keeps_kind(dtype, type_.dtype))) {
+    return false;
+  }
+  const std::int64_t at = first_not_fitting(dtype, elements, type_.dtype, count);
+  if (at < count) {
+    if (!is_complex(dtype)) {
+      out_of_range_ = number_text(dtype, elements + static_cast<std::size_t>(at) * itemsize(dtype));
+    }
     return false;
   }
   const auto number = static_cast<std::size_t>(count);
@@ -166,7 +177,7 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
 
 /// Appends the string form of a value that is not a string to a column of strings.
 bool RowColumn::put_digits(std::string_view text) {
-  if (type_.kind != ColumnKind::string || !type_.has_elements) return false;
+  if (type_.kind != ColumnKind::string || !type_.has_elements || keeps_kinds_) return false;
   if (is_list()) {
     text_origins_.begin(list_elements_before_ + static_cast<std::int64_t>(rows_.item_ends.size()),
                         Origins::Kind::same);
@@ -368,6 +379,7 @@ Column RowColumn::block_column() const {
 // --- blocks ---
 
 void RowColumn::truncate(std::int64_t num_rows) {
+  out_of_range_.clear();
   rows_.truncate(num_rows);
   if (first_null_row_ >= rows_before_ + num_rows) first_null_row_ = -1;
   if (origins_.is_kept() && type_.is_number()) {
@@ -405,15 +417,26 @@ Column RowColumn::stored() {
 
 ColumnChunk RowColumn::block() {
   const Column column = stored();
-  rows_.finish();
-  if (is_list() && !column.has_ends() && !rows_.valid.empty()) return padded(column);
-  ColumnChunk chunk = rows_.view();
+  ColumnChunk chunk = finished(column).view();
   if (!column.has_ends()) chunk.ends = {};
   return chunk;
 }
 
+void RowColumn::reserve(std::int64_t num_rows) {
+  if (wanted_.has_ends()) return;
+  rows_.values.reserve(static_cast<std::size_t>(num_rows) *
+                       static_cast<std::size_t>(nbytes_of(wanted_.dtype, wanted_.shape)));
+}
+
+BatchColumn RowColumn::take_rows() { return batch_column(wanted_, std::move(finished(wanted_))); }
+
+ColumnBuilder& RowColumn::finished(const Column& column) {
+  rows_.finish();
+  return is_list() && !column.has_ends() && !rows_.valid.empty() ? padded(column) : rows_;
+}
+
 /// Rows of fixed size; rows without a value are filled with missing values.
-ColumnChunk RowColumn::padded(const Column& column) {
+ColumnBuilder& RowColumn::padded(const Column& column) {
   padded_ = ColumnBuilder(column);
   const std::byte* next = rows_.values.data();
   for (std::int64_t row = 0; row < rows_.num_rows; ++row) {
@@ -426,7 +449,7 @@ ColumnChunk RowColumn::padded(const Column& column) {
     next += padded_.row_bytes();
   }
   padded_.finish();
-  return padded_.view();
+  return padded_;
 }
 
 void RowColumn::clear_block() {

@@ -28,8 +28,9 @@ class RowColumn {
   /// with nulls even if their current type cannot represent nulls, because later rows may promote
   /// it to float. At the end, first_null_not_fitting() returns whether the nulls fit.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
-  /// A column of a schema given by the user: its type never changes.
-  explicit RowColumn(Column wanted);
+  /// A column of a schema given by the user: its type never changes. `keeps_kinds`: strings accept
+  /// only strings, and numbers only those of keeps_kind().
+  explicit RowColumn(Column wanted, bool keeps_kinds = false);
 
   const KeyPath& path() const noexcept { return path_; }
   const RowType& type() const noexcept { return type_; }
@@ -41,6 +42,9 @@ class RowColumn {
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
   std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }
+  /// If fixed by a schema: the last number that was out of the range of the dtype since truncate();
+  /// empty if there was none.
+  const std::string& out_of_range() const noexcept { return out_of_range_; }
 
   /// The type of the column after a value of type `value` is added; empty if there is no such type.
   std::optional<RowType> with(const RowType& value) const;
@@ -75,6 +79,11 @@ class RowColumn {
 
   bool is_list() const noexcept { return type_.form == RowForm::list; }
   bool is_json() const noexcept { return type_.form == RowForm::json; }
+  /// True if lists are stored as JSON strings.
+  bool takes_json() const noexcept {
+    return is_json() ||
+           (is_locked_ && !keeps_kinds_ && is_scalar() && type_.kind == ColumnKind::string);
+  }
   /// Sets the length of future lists, if there is no list yet.
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
@@ -124,6 +133,11 @@ class RowColumn {
   ColumnChunk block();
   /// Starts a new block.
   void clear_block();
+  /// If fixed by a schema: allocates memory for so many rows, if their size is fixed.
+  void reserve(std::int64_t num_rows);
+  /// If fixed by a schema: the rows of the block, which are not copied. Only destruction may
+  /// follow.
+  BatchColumn take_rows();
   /// The types of all elements before promotion, in all blocks, for rows stored as `column`.
   const Origins& origins(const Column& column) const noexcept {
     return column.is_text() ? text_origins_ : origins_;
@@ -166,7 +180,8 @@ class RowColumn {
   void note_text(Origins::Kind kind);
   void promote_origins(const RowType& type);
   Column block_column() const;
-  ColumnChunk padded(const Column& column);
+  ColumnBuilder& finished(const Column& column);
+  ColumnBuilder& padded(const Column& column);
   void compare_lengths();
 
   KeyPath path_;
@@ -174,6 +189,8 @@ class RowColumn {
   std::string first_type_;
   Column wanted_;
   bool is_locked_ = false;
+  bool keeps_kinds_ = false;
+  std::string out_of_range_;
   bool is_nullable_ = false;
 
   ColumnBuilder rows_;    ///< the rows of the block, with lists as ragged rows

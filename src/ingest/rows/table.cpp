@@ -18,9 +18,17 @@ RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema
       order_(std::move(order)),
       options_(options),
       defers_nulls_(defers_nulls) {
-  if (!schema) return;
-  for (const Column& column : schema->columns()) {
-    columns_.push_back({.column = std::make_unique<RowColumn>(column)});
+  if (schema) add_columns(*schema, false);
+}
+
+RowTable::RowTable(const Schema& schema, std::int64_t num_rows) : defers_nulls_(false) {
+  add_columns(schema, true);
+  for (const Stored& stored : columns_) stored.column->reserve(num_rows);
+}
+
+void RowTable::add_columns(const Schema& schema, bool keeps_kinds) {
+  for (const Column& column : schema.columns()) {
+    columns_.push_back({.column = std::make_unique<RowColumn>(column, keeps_kinds)});
     if (!column.nullable) required_.push_back(columns_.back().column.get());
   }
 }
@@ -196,11 +204,24 @@ void RowTable::write_block() {
   writer_->append(chunks);
 }
 
-void RowTable::flush() {
-  if (block_rows_ == 0) return;
+/// Adds nulls to the columns that the last rows lack.
+void RowTable::complete_columns() {
   for (Stored& stored : columns_) {
     stored.column->add_nulls(block_rows_ - stored.column->num_rows());
   }
+}
+
+Batch RowTable::take_rows() {
+  complete_columns();
+  std::vector<BatchColumn> made;
+  made.reserve(columns_.size());
+  for (Stored& stored : columns_) made.push_back(stored.column->take_rows());
+  return {block_rows_, std::move(made)};
+}
+
+void RowTable::flush() {
+  if (block_rows_ == 0) return;
+  complete_columns();
   if (path_) {
     if (!writer_) make_writer(false);
     if (writer_) write_block();

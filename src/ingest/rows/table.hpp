@@ -32,6 +32,8 @@ class RowTable {
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options,
            bool defers_nulls = true);
+  /// Collects about `num_rows` rows in memory for take_rows(), with columns that keep kinds.
+  RowTable(const Schema& schema, std::int64_t num_rows);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
@@ -81,6 +83,8 @@ class RowTable {
   void flush();
   /// Writes the remaining rows and publishes the data set.
   SourceReport finish();
+  /// The rows of the block. Only destruction may follow.
+  Batch take_rows();
 
  private:
   struct Stored {
@@ -89,6 +93,8 @@ class RowTable {
     Column as{};                         ///< the column as stored
   };
 
+  void add_columns(const Schema& schema, bool keeps_kinds);
+  void complete_columns();
   void sort_columns();
   void make_writer(bool is_end);
   void write_nulls(const std::vector<Column>& columns);

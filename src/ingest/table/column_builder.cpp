@@ -18,6 +18,13 @@ void GrowingBytes::grow(std::size_t count) {
   capacity_ = wanted;
 }
 
+Buffer GrowingBytes::release() {
+  std::shared_ptr<std::byte[]> owner(std::move(memory_));
+  const std::span<std::byte> bytes(owner.get(), std::exchange(size_, 0));
+  capacity_ = 0;
+  return {bytes, std::move(owner)};
+}
+
 void ColumnBuilder::set_layout(const Column& column) {
   has_ends_ = column.has_ends();
   has_items_ = column.is_text() && column.ragged;
@@ -81,9 +88,7 @@ Tensor offsets_of(std::span<const std::int64_t> ends) {
   return made;
 }
 
-}  // namespace
-
-BatchColumn batch_column(const Column& column, const ColumnChunk& rows) {
+BatchColumn batch_column(const Column& column, const ColumnChunk& rows, Buffer values) {
   BatchColumn made;
   made.column = column;
   Shape shape = column.shape;
@@ -91,13 +96,31 @@ BatchColumn batch_column(const Column& column, const ColumnChunk& rows) {
   shape.insert(shape.begin(), column.has_ends()
                                   ? static_cast<std::int64_t>(rows.values.size() / each)
                                   : rows.num_rows);
-  made.values = Tensor::zeros(column.dtype, std::move(shape));
-  if (!rows.values.empty()) {
-    std::memcpy(made.values.mutable_raw_data(), rows.values.data(), rows.values.size());
-  }
+  made.values = Tensor(column.dtype, std::move(shape), std::move(values));
   if (column.has_ends()) made.offsets = offsets_of(rows.ends);
   if (column.ragged && column.is_text()) made.item_offsets = offsets_of(rows.item_ends);
+  // NaN marks missing values of fixed float rows.
+  if (!column.nullable || (!column.has_ends() && is_floating_point(column.dtype))) return made;
+  made.valid = Tensor::zeros(DType::bool_, {rows.num_rows});
+  std::uint8_t* const valid = reinterpret_cast<std::uint8_t*>(made.valid.mutable_raw_data());
+  std::fill_n(std::ranges::copy(rows.valid, valid).out,
+              static_cast<std::size_t>(rows.num_rows) - rows.valid.size(), std::uint8_t{1});
   return made;
+}
+
+}  // namespace
+
+BatchColumn batch_column(const Column& column, const ColumnChunk& rows) {
+  const Buffer values = Buffer::allocate(rows.values.size());
+  if (!rows.values.empty()) {
+    std::memcpy(values.mutable_data(), rows.values.data(), rows.values.size());
+  }
+  return batch_column(column, rows, values);
+}
+
+BatchColumn batch_column(const Column& column, ColumnBuilder rows) {
+  const ColumnChunk view = rows.view();
+  return batch_column(column, view, rows.values.release());
 }
 
 void fill_null(DType dtype, std::byte* elements, std::int64_t count) {

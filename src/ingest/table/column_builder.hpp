@@ -62,6 +62,11 @@ class GrowingBytes {
     if (!bytes.empty()) std::memcpy(extend(bytes.size()), bytes.data(), bytes.size());
   }
   void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
+  void reserve(std::size_t size) {
+    if (size > capacity_) grow(size - size_);
+  }
+  /// Hands the memory over, without a copy.
+  Buffer release();
 
  private:
   void grow(std::size_t count);
@@ -135,8 +140,10 @@ struct ColumnBuilder {
   std::size_t unit_bytes_ = 1;  ///< bytes of the unit that end offsets count; 1 for items
 };
 
-/// Copies rows into the tensors of a BatchColumn, except `valid`.
+/// Copies rows into the tensors of a BatchColumn.
 BatchColumn batch_column(const Column& column, const ColumnChunk& rows);
+/// The same, but moves the values instead of copying them.
+BatchColumn batch_column(const Column& column, ColumnBuilder rows);
 
 /// Fills `elements` with the missing value of fixed-size rows: NaN in float columns, otherwise
 /// zeros.

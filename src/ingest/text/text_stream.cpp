@@ -19,18 +19,6 @@ const Block& no_block() {
   return block;
 }
 
-/// The rows of a chunk, copied.
-BatchColumn column_of(const Column& column, const ColumnChunk& chunk) {
-  BatchColumn made = batch_column(column, chunk);
-  // A float column marks missing values by NaN.
-  if (!column.nullable || (!column.is_text() && is_floating_point(column.dtype))) return made;
-  made.valid = Tensor::zeros(DType::bool_, {chunk.num_rows});
-  std::uint8_t* const valid = reinterpret_cast<std::uint8_t*>(made.valid.mutable_raw_data());
-  std::fill_n(std::ranges::copy(chunk.valid, valid).out,
-              static_cast<std::size_t>(chunk.num_rows) - chunk.valid.size(), std::uint8_t{1});
-  return made;
-}
-
 }  // namespace
 
 TextStream::TextStream(std::vector<SourceFile> files, const Schema& schema)
@@ -121,7 +109,7 @@ Batch TextStream::take_batch() {
   std::vector<BatchColumn> columns;
   columns.reserve(chunks.size());
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    columns.push_back(column_of(schema_.columns()[i], chunks[i]));
+    columns.push_back(batch_column(schema_.columns()[i], chunks[i]));
   }
   return {rows_.num_rows(), std::move(columns)};
 }

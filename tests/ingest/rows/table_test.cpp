@@ -148,6 +148,46 @@ TEST(RowTable, ReportsTheMissingRequiredColumn) {
   EXPECT_EQ(table.missing_column(), nullptr);
 }
 
+TEST(RowTable, CollectedRowsKeepTheKindsOfValues) {
+  Column x;
+  x.path = {"x"};
+  x.dtype = DType::float32;
+  x.shape = {2};
+  x.nullable = true;
+  Column n;
+  n.path = {"n"};
+  n.dtype = DType::int16;
+  Column s;
+  s.path = {"s"};
+  s.kind = ColumnKind::string;
+  s.dtype = DType::uint8;
+  s.nullable = true;
+  RowTable table(Schema({x, n, s}), 2);
+  RowColumn& values = table.begin_value(table.column(0));
+  ASSERT_TRUE(values.put_int(1) && values.put_float(0.5) && values.end_list());
+  RowColumn& counts = table.begin_value(table.column(1));
+  EXPECT_FALSE(counts.add_float(1));
+  EXPECT_FALSE(counts.add_int(40'000));
+  EXPECT_EQ(counts.out_of_range(), "40000");
+  ASSERT_TRUE(counts.add_bool(true));
+  RowColumn& texts = table.begin_value(table.column(2));
+  EXPECT_FALSE(texts.add_int(1));
+  EXPECT_FALSE(texts.takes_json());
+  ASSERT_TRUE(texts.add_text(ColumnKind::string, "a"));
+  table.end_row();
+  ASSERT_TRUE(table.begin_value(table.column(1)).add_int(2));
+  table.end_row();
+
+  const Batch rows = table.take_rows();
+  EXPECT_EQ(rows.num_rows(), 2);
+  EXPECT_EQ(rows.at("x").shape(), (Shape{2, 2}));
+  EXPECT_EQ(rows.at("x").at<float>(0, 1), 0.5F);
+  EXPECT_TRUE(std::isnan(rows.at("x").at<float>(1, 0)));
+  EXPECT_EQ(rows.at("n").at<std::int16_t>(0), 1);
+  EXPECT_EQ(rows.text("s", 0), "a");
+  EXPECT_EQ(rows.column("s").valid.raw_data()[1], std::byte{0});
+}
+
 TEST(RowTable, ColumnsHaveTheRequestedOrder) {
   RowTable table(std::nullopt, std::nullopt, {"b", "r"}, {});
   table.add_column({"r", "y"});
