@@ -8,6 +8,7 @@
 #include "array_in.hpp"
 #include "core/tensor/promote.hpp"
 #include "ingest/table/fit_chunk.hpp"
+#include "python_objects.hpp"
 #include "row_reader.hpp"
 
 namespace tenfold::python {

@@ -88,6 +88,9 @@ class Schema(Mapping[str, "Column | Schema"]):
     Args:
         columns: A `Column`, or the Schema of a nested record, by name.
 
+    Raises:
+        TypeError: For a column that is neither.
+
     Example:
         >>> print(ds.schema)
         price: float32
@@ -96,6 +99,11 @@ class Schema(Mapping[str, "Column | Schema"]):
 
     def __init__(self, columns: Mapping[str, Column | Schema]) -> None:
         self._columns = dict(columns)
+        for name, column in self._columns.items():
+            if not isinstance(column, (Column, Schema)):
+                raise TypeError(
+                    f'column "{name}": expected a Column or a Schema, found {type(column).__name__}'
+                )
 
     def __getitem__(self, name: str) -> Column | Schema:
         return self._columns[name]

@@ -237,7 +237,7 @@ def test_text_columns_accept_only_text(tmp_path: Path, value: object) -> None:
 
 def test_dotted_names_of_nested_columns_are_accepted(tmp_path: Path) -> None:
     column = tenfold.Column("int64", nullable=True)
-    ds = tenfold.create(tmp_path / "rows", {"r": tenfold.Schema({"x": column, "y": "int64"})})
+    ds = tenfold.create(tmp_path / "rows", {"r": {"x": column, "y": "int64"}})
     ds.append({"r.x": 1, "r.y": 2})
     ds.append([{"r.x": 3, "r": {"y": 4}}, {"r.x": 0, "r.x.valid": False, "r.y": 5}])
     ds.append({"r.x": [5, 0], "r.x.valid": [True, False], "r": {"y": [6, 7]}})
@@ -246,6 +246,11 @@ def test_dotted_names_of_nested_columns_are_accepted(tmp_path: Path) -> None:
     assert ds["r.y"].tolist() == [2, 4, 5, 6, 7]
     with pytest.raises(ValueError, match=r'column "r\.y": expected one value, found two'):
         ds.append([{"r.y": 1, "r": {"y": 1}}])
+
+
+def test_schema_of_other_objects_than_columns_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match='column "y": expected a Column or a Schema, found str'):
+        tenfold.Schema({"y": "int64"})  # type: ignore[dict-item]
 
 
 def test_rows_accept_masked_arrays_times_and_complex_numbers(tmp_path: Path) -> None:
