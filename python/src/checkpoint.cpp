@@ -342,7 +342,8 @@ void bind_checkpoint(nb::module_& module) {
           "skip",
           [](Restoration& self, std::size_t index, const std::string& problem, bool warns) {
             const Error error(ErrorCode::corrupt, problem);
-            without_gil([&] { self.skip(self.candidates().at(index), error, warns); });
+            return without_gil(
+                [&] { return self.skip(self.candidates().at(index), error, warns); });
           },
           "index"_a, "problem"_a, "warns"_a)
       .def("fail", &Restoration::fail);

@@ -13,6 +13,7 @@
 #include "call.hpp"
 #include "formats/folder/keys.hpp"
 #include "io/memmap.hpp"
+#include "os/fs/unreplaced.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -167,6 +168,15 @@ void bind_memmap(nb::module_& module) {
              "zeros"_a, "durable"_a, "in_place"_a, "existing_ok"_a, "robust_names"_a,
              "already_mapped"_a);
   module.def("open_memmap", &open_tree, "path"_a, "mode"_a);
+  nb::class_<os::NamedEntry>(module, "NamedEntry")
+      .def(
+          "__init__",
+          [](os::NamedEntry* self, PathArgument path) {
+            new (self) os::NamedEntry(path_from(path));
+          },
+          "path"_a)
+      .def("is_current", &os::NamedEntry::is_current);
+  module.attr("MAX_READS") = os::kMaxReads;
   module.def("is_memmap_archive", &is_archive, "path"_a);
   module.def("write_memmap_archive", &write_archive, "tree"_a, "path"_a, nb::kw_only(),
              "num_threads"_a, "durable"_a, "robust_names"_a, "zeros"_a, "deflate_level"_a,

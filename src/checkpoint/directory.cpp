@@ -15,6 +15,7 @@
 #include "checkpoint/document.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "os/fs/unreplaced.hpp"
 
 namespace tenfold::checkpoint {
 
@@ -110,6 +111,13 @@ std::string read_document(const os::Directory& folder, os::FileInfo* info) {
 
 Listing DirectoryReader::list() {
   const std::lock_guard lock(mutex_);
+  for (int num_reads = 0; num_reads < os::kMaxReads; ++num_reads) {
+    if (std::optional<Listing> listing = try_list()) return std::move(*listing);
+  }
+  os::throw_replaced_always(directory_);
+}
+
+std::optional<Listing> DirectoryReader::try_list() {
   if (!os::exists(directory_)) return Listing({});
   const os::Directory directory = os::Directory::open(directory_);
   std::vector<std::string> names = directory.list();
@@ -118,10 +126,15 @@ Listing DirectoryReader::list() {
   std::map<std::int64_t, Step> steps;
   std::map<std::string, Step> known;
   std::vector<UnreadableStep> unreadable;
+  bool was_removed = false;
   for (const std::string& name : names) {
     if (!step_of_folder_name(name)) continue;
     std::optional<Step> step = read(directory, name, unreadable);
-    if (!step) continue;
+    if (!step) {
+      // The writer removes old steps after it has published a new one, which `names` may lack.
+      was_removed = was_removed || !directory.entry_info(name);
+      continue;
+    }
     known[name] = *step;
     const std::int64_t number = step->info.step;
     const auto [place, is_new] = steps.try_emplace(number, *step);
@@ -135,6 +148,7 @@ Listing DirectoryReader::list() {
     if (is_newer) place->second = std::move(*step);
   }
   known_ = std::move(known);
+  if (was_removed) return std::nullopt;
   std::vector<Step> sorted;
   for (auto& [number, step] : steps) sorted.push_back(std::move(step));
   std::ranges::stable_sort(unreadable, {}, &UnreadableStep::step);

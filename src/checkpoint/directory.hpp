@@ -71,10 +71,13 @@ class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}
 
-  /// Returns an empty listing if the directory does not exist.
+  /// Returns an empty listing if the directory does not exist. Reads the directory again if a step
+  /// was removed meanwhile; throws Error(io) (ESTALE) after os::kMaxReads times.
   Listing list();
 
  private:
+  /// Returns nullopt if a step was removed during the call.
+  std::optional<Listing> try_list();
   /// Returns nullopt if the folder is not a step, or no longer exists.
   std::optional<Step> read(const os::Directory& directory, const std::string& name,
                            std::vector<UnreadableStep>& unreadable);

@@ -26,6 +26,7 @@
 #include "io/convert.hpp"
 #include "io/rename.hpp"
 #include "os/fs/free_space.hpp"
+#include "os/fs/unreplaced.hpp"
 
 namespace tenfold {
 namespace {
@@ -133,16 +134,21 @@ RestoredCheckpoint CheckpointManager::restore(const CheckpointRestoreOptions& op
 }
 
 RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& options) const {
-  checkpoint::Restoration restoration(*this, options);
-  for (const Step& step : restoration.candidates()) {
-    try {
-      return restoration.open(step, options.check, {}, options.monitor);
-    } catch (const Error& error) {
-      if (!checkpoint::is_damage(error)) throw;
-      restoration.skip(step, error, true);
+  for (int num_reads = 0; num_reads < os::kMaxReads; ++num_reads) {
+    checkpoint::Restoration restoration(*this, options);
+    bool is_current = true;
+    for (const Step& step : restoration.candidates()) {
+      try {
+        return restoration.open(step, options.check, {}, options.monitor);
+      } catch (const Error& error) {
+        if (!checkpoint::is_damage(error)) throw;
+        is_current = restoration.skip(step, error, true);
+      }
+      if (!is_current) break;
     }
+    if (is_current) restoration.fail();
   }
-  restoration.fail();
+  os::throw_replaced_always(directory());
 }
 
 void CheckpointManager::continue_from(const RestoredCheckpoint& restored,
@@ -196,12 +202,20 @@ Path CheckpointManager::path(std::int64_t step) const {
 }
 
 VerifyReport CheckpointManager::verify(std::int64_t step, const VerifyOptions& options) const {
-  const Listing listing = state_->reader.list();
-  const Step& found = state_->require_step(listing, step);
-  VerifyReport report = checkpoint::verify_step(state_->directory / found.folder_name, found.info,
-                                                CheckpointCheck::full, options);
-  state_->remember(found, report.ok());
-  return report;
+  for (int num_reads = 0; num_reads < os::kMaxReads; ++num_reads) {
+    const Listing listing = state_->reader.list();
+    const Step& found = state_->require_step(listing, step);
+    try {
+      VerifyReport report = checkpoint::verify_step(state_->directory / found.folder_name,
+                                                    found.info, CheckpointCheck::full, options);
+      if (!report.ok() && !state_->is_listed(found, true)) continue;
+      state_->remember(found, report.ok());
+      return report;
+    } catch (const Error& error) {
+      if (!checkpoint::is_damage(error) || state_->is_listed(found, true)) throw;
+    }
+  }
+  os::throw_replaced_always(directory());
 }
 
 std::vector<std::int64_t> CheckpointManager::prune() {

@@ -1,6 +1,7 @@
 #include "checkpoint/restoration.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <ranges>
@@ -72,7 +73,8 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
 }  // namespace
 
 bool is_damage(const Error& error) noexcept {
-  return error.code() == ErrorCode::corrupt || error.code() == ErrorCode::file_not_found;
+  return error.code() == ErrorCode::corrupt || error.code() == ErrorCode::file_not_found ||
+         error.system_errno() == ESTALE;
 }
 
 Restoration::Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options)
@@ -125,9 +127,8 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
   if (check != CheckpointCheck::none) {
     const VerifyReport report =
         verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank, copied);
-    const bool is_known = !report.ok() || check == CheckpointCheck::full;
-    if (state_ && is_known) state_->remember(step, report.ok());
     if (!report.ok()) throw formats::error_of(report);
+    if (state_ && check == CheckpointCheck::full) state_->remember(step, true);
   }
   RestoredCheckpoint restored;
   restored.state = open_state(path, step.info, own_rank(step.info, rank.rank));
@@ -137,13 +138,16 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
   return restored;
 }
 
-void Restoration::skip(const Step& step, const Error& error, bool warns) {
+bool Restoration::skip(const Step& step, const Error& error, bool warns) {
+  if (state_ && !state_->is_listed(step, is_given_)) return false;
   if (state_) state_->remember(step, false);
   if (is_given_) throw Error(error).code(ErrorCode::corrupt);
   skipped_.push_back({step.info.step, error.what()});
-  if (!warns) return;
-  warn(directory_.string() + ": step " + std::to_string(step.info.step) +
-       " is skipped, because it is damaged: " + error.what());
+  if (warns) {
+    warn(directory_.string() + ": step " + std::to_string(step.info.step) +
+         " is skipped, because it is damaged: " + error.what());
+  }
+  return true;
 }
 
 void Restoration::fail() const {

@@ -35,8 +35,11 @@ class Restoration {
   /// checked here, because the caller copies them with copy_entry(), which compares checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {}) const;
-  /// Records a damaged candidate. Throws Error(corrupt) if it is the requested step.
-  void skip(const Step& step, const Error& error, bool warns);
+  /// Records a candidate that open() or the caller found damaged. Returns false if another process
+  /// removed or replaced the step since it was listed: it is not damaged, and the caller must
+  /// create a new object, which lists the steps again. Throws Error(corrupt) if the step was
+  /// requested and is damaged, Error(key_not_found) if it was requested and removed.
+  bool skip(const Step& step, const Error& error, bool warns);
   const std::vector<SkippedCheckpoint>& skipped() const noexcept { return skipped_; }
   /// Throws the Error(corrupt) of a restore that has skipped all candidates.
   [[noreturn]] void fail() const;
@@ -51,7 +54,7 @@ class Restoration {
   std::vector<SkippedCheckpoint> skipped_;
 };
 
-/// Returns true if the step is damaged, or was pruned since it was listed.
+/// Returns true if the step is damaged, or was removed since it was listed.
 bool is_damage(const Error& error) noexcept;
 
 }  // namespace tenfold::checkpoint

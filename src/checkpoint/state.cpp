@@ -523,6 +523,13 @@ bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
   return false;
 }
 
+bool CheckpointManager::State::is_listed(const Step& step, bool required) {
+  const Listing listing = reader.list();
+  const Step* found =
+      required ? &require_step(listing, step.info.step) : listing.find(step.info.step);
+  return found != nullptr && found->info.seq == step.info.seq;
+}
+
 void CheckpointManager::State::remember(const Step& step, bool is_whole) {
   const std::lock_guard lock(checked_mutex_);
   checked_[step.info.seq] = is_whole;

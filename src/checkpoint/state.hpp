@@ -77,9 +77,9 @@ using Internals = detail::CheckpointInternals;
 }  // namespace checkpoint
 
 /// The state of a manager. Reading the directory does not depend on it. The caller must lock
-/// `mutex` for all members except `reader`, require_step(), remember(), set_metrics(), status(),
-/// prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used during a
-/// save.
+/// `mutex` for all members except `reader`, require_step(), is_listed(), remember(), set_metrics(),
+/// status(), prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used
+/// during a save.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
@@ -91,6 +91,10 @@ struct CheckpointManager::State {
 
   /// Throws Error(key_not_found) listing the steps, or the step's problem if it cannot be read.
   const checkpoint::Step& require_step(const checkpoint::Listing& listing, std::int64_t step) const;
+
+  /// Lists the steps again and returns whether `step` is among them, with the same save. If it is
+  /// `required`, throws like require_step() if the directory has no step of that number.
+  bool is_listed(const checkpoint::Step& step, bool required);
 
   /// The three parts of a save. The destructor of a PendingSave removes its folder unless it was
   /// published.

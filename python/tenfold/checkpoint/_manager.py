@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -446,23 +447,39 @@ class CheckpointManager:
             >>> manager.restore({"model": model}, keys="model").step
             500
         """
-        ranks = self._ranks
-        plan, messages = ranks.run(
-            "restore",
-            lambda: self._begin_restore(
-                app_state,
-                step,
-                path,
-                keys,
-                exclude,
-                rename,
-                strict,
-                verify,
-                discard_later,
-                missing_ok,
-            ),
-            lambda plan: plan.candidates,
+        begin = partial(
+            self._begin_restore,
+            app_state,
+            step,
+            path,
+            keys,
+            exclude,
+            rename,
+            strict,
+            verify,
+            discard_later,
+            missing_ok,
         )
+        changed: list[str] = []  # entries loaded from steps that were found damaged afterwards
+        for _ in range(_core.MAX_READS):
+            result = self._restore_listed(begin, app_state, changed)
+            if result is not None:
+                return result
+        raise OSError(
+            errno.ESTALE,
+            f"its steps were removed {_core.MAX_READS} times while they were read; hold() one",
+            str(self.directory),
+        )
+
+    def _restore_listed(
+        self,
+        begin: Callable[[], RestorePlan],
+        app_state: dict[str, Any] | None,
+        changed: list[str],
+    ) -> RestoreResult | None:
+        """Restores one of the steps that `begin` lists; None if another process removed it."""
+        ranks = self._ranks
+        plan, messages = ranks.run("restore", begin, lambda plan: plan.candidates)
         if any((found is None) != (messages[0] is None) for found in messages):
             raise FileNotFoundError(
                 f"{self.directory}: expected steps on all ranks or on none, found them on some "
@@ -470,7 +487,6 @@ class CheckpointManager:
             )
         if messages[0] is None:
             return RestoreResult(None, None, LoadReport((), (), (), ()))
-        changed: list[str] = []  # entries loaded from steps that were found damaged afterwards
         try:
             for number, seq, num_bytes in messages[0]:
                 (index, found, _), problems = ranks.run(
@@ -484,7 +500,13 @@ class CheckpointManager:
                 if result is not None:
                     return result
                 problem = next(text for text in problems if text)
-                plan.steps.skip(index, problem, ranks.rank == 0)
+                _, are_listed = ranks.run(
+                    "restore: skip",
+                    partial(plan.steps.skip, index, problem, ranks.rank == 0),
+                    lambda is_listed: is_listed,
+                )
+                if not all(are_listed):
+                    return None
             plan.steps.fail()
         except CorruptFileError as error:
             if not changed:
@@ -869,10 +891,10 @@ class CheckpointManager:
     ) -> tuple[RestoreResult | None, list[str | None]]:
         """Loads a checked step. Returns the result, or None and the damage that each rank found."""
         ranks = self._ranks
-        (restoring, state, _), problems = ranks.run(
+        (restoring, state, document, _), problems = ranks.run(
             "restore: compare",
             lambda: plan.compare(found, num_bytes, app_state, ranks, self._per_rank),
-            lambda compared: compared[2],
+            lambda compared: compared[3],
         )
         if any(problems):
             return None, problems
@@ -891,13 +913,11 @@ class CheckpointManager:
         if any(problems):
             return None, problems
 
-        def go_on() -> str:
-            document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
+        def go_on() -> None:
             discards = plan.discard_later and ranks.rank == 0
             self._native.continue_from(found, plan.place, discards)
-            return document
 
-        document, _ = ranks.run("restore: continue", go_on)
+        ranks.run("restore: continue", go_on)
         result = RestoreResult(
             found.step,
             Path(found.path),

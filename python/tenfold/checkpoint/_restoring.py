@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from tenfold._errors import CorruptFileError
 from tenfold._io.files import key_paths
@@ -115,13 +116,18 @@ class RestorePlan:
         app_state: dict[str, Any] | None,
         ranks: Ranks,
         patterns: tuple[str, ...],
-    ) -> tuple[Restoring | None, dict[str, Any] | None, str | None]:
+    ) -> tuple[Restoring | None, dict[str, Any] | None, str, str | None]:
         """Compares a step with the objects without changing them, and copies entries into memory.
 
         Returns:
-            A `Restoring` that loads the state into the objects; without objects, the state; and a
-            description of the damage, if any. The others are None.
+            A `Restoring` that loads the state into the objects; without objects, the state; the
+            text of ``checkpoint.json``; and a description of the damage, if any. The first two are
+            None otherwise.
         """
+        try:
+            document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
+        except FileNotFoundError as error:  # another process removes the step
+            return None, None, "", str(error)
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:
             names = (name for name, _ in found.entries() if name in app_state)
@@ -131,8 +137,12 @@ class RestorePlan:
             _warn_of_size(found, own, ranks)
         node = found.select(key_paths(self.keys), key_paths(self.exclude) or [])
         if app_state is None:
-            state = state_of(node)
-            return None, {name: value for name, value in state.items() if name not in lacking}, None
+            try:
+                state = state_of(node)
+            except (CorruptFileError, FileNotFoundError) as error:
+                return None, None, document, str(error)
+            state = {name: value for name, value in state.items() if name not in lacking}
+            return None, state, document, None
         restoring = Restoring(
             node,
             app_state,
@@ -152,9 +162,9 @@ class RestorePlan:
         )
         try:
             restoring.read()
-        except CorruptFileError as error:
-            return None, None, str(error)
-        return restoring, None, None
+        except (CorruptFileError, FileNotFoundError) as error:
+            return None, None, document, str(error)
+        return restoring, None, document, None
 
 
 def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:

@@ -19,6 +19,7 @@ from tenfold import _pickle
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._public import set_module
+from tenfold._unreplaced import read_unreplaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -431,9 +432,12 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
         if problems:
             first = problems[0]
             raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
-    mapper = next((made for read in _readers if (made := read(path)) is not None), None)
-    if mapper is None:
-        mapper = mapper_of(files.open(path), path)
+
+    def read() -> StateMapper:
+        mapper = next((made for read in _readers if (made := read(path)) is not None), None)
+        return mapper_of(files.open(path), path) if mapper is None else mapper
+
+    mapper = read_unreplaced(path, read)
     if not isinstance(mapper, wanted):
         raise ValueError(
             f"{path}: a mapper of another class: expected a {wanted.__name__}, found a "

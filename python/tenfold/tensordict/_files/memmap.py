@@ -7,6 +7,7 @@ import warnings
 
 from tenfold import _core, _pickle
 from tenfold._interop import arrays
+from tenfold._unreplaced import read_unreplaced
 from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
@@ -277,17 +278,22 @@ def _keys_of_part(part: Any) -> tuple[str, ...]:
 
 def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, mode: Any) -> Any:
     """Implements `TensorDict.load_memmap`."""
-    node = open_saved(prefix, mode, subpath)
     if out is not None:
         if device is not None and out.device is not None and str(device) != str(out.device):
             raise ValueError(
                 f"device: expected that of out, {out.device}, found {device}; pass one of them"
             )
         device = device if device is not None else out.device
-    if device is not None and str(device) != "cpu":
-        _move(node, device, non_blocking)
-    else:
-        folders.map_now(node)
+
+    def read() -> Any:
+        node = open_saved(prefix, mode, subpath)
+        if device is not None and str(device) != "cpu":
+            _move(node, device, non_blocking)
+        else:
+            folders.map_now(node)
+        return node
+
+    node = read_unreplaced(os.path.abspath(os.fsdecode(prefix)), read)
     if out is None:
         return node
     return _filled(out, node)
@@ -361,14 +367,20 @@ def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
     node = folders.node_of(tree)
     if node._locked and not tree.is_memmap():
         check_unlocked(node)
-    native, opened = _opened(path, wanted)
     device = tree.device
     was_mapped = tree.is_memmap()
-    folders.adopt(tree, native, opened)
-    if device is not None and str(device) != "cpu":
-        _move(tree, device, False)
+    is_moved = device is not None and str(device) != "cpu"
+
+    def read() -> None:
+        folders.adopt(tree, *_opened(path, wanted))
+        if is_moved:
+            _move(tree, device, False)
+        else:
+            folders.map_now(tree)
+
+    read_unreplaced(path, read)
+    if is_moved:
         return tree
-    folders.map_now(tree)
     if was_mapped and mode is None and wanted == "r+":
         folders.lock(tree)
     else:

@@ -1,0 +1,45 @@
+"""Reading a path that saves of other processes may replace during the read."""
+
+from __future__ import annotations
+
+import errno
+
+from tenfold import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Result = TypeVar("Result")
+
+
+def read_unreplaced(path: str, read: Callable[[], Result]) -> Result:
+    """Calls `read`, and repeats it if a save replaced the entry at the path during the call.
+
+    The files of a replaced folder are removed one by one, so a read may be incomplete even if
+    nothing failed. This is `os::read_unreplaced()` of the engine for reads that run in Python.
+
+    Args:
+        path: What `read` opens.
+        read: May be called several times; only its last result is returned.
+
+    Returns:
+        The result of a call during which the entry was not replaced.
+
+    Raises:
+        OSError: ESTALE, if the entry is replaced during each of 100 calls.
+        Exception: What the last call raised.
+    """
+    for num_reads in range(1, _core.MAX_READS + 1):
+        entry = _core.NamedEntry(path)
+        try:
+            result = read()
+        except Exception as error:
+            is_stale = isinstance(error, OSError) and error.errno == errno.ESTALE
+            if num_reads == _core.MAX_READS or (entry.is_current() and not is_stale):
+                raise
+        else:
+            if entry.is_current():
+                return result
+    raise OSError(errno.ESTALE, f"it was replaced {_core.MAX_READS} times while it was read", path)
