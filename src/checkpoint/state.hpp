@@ -98,8 +98,8 @@ struct CheckpointManager::State {
                                                       const CheckpointSaveOptions& options,
                                                       const checkpoint::RanksPlan& ranks = {});
   void write_entries(checkpoint::PendingSave& save) const;
-  /// Returns the step with which a save shares files; null if `options` disable that or there is
-  /// none.
+  /// Opens the step with which a save shares files; null if `options` disable that, `step` is
+  /// empty, or the step was removed.
   std::unique_ptr<checkpoint::EarlierStep> earlier_step(const std::optional<checkpoint::Step>& step,
                                                         bool is_synced) const;
   Path publish(checkpoint::PendingSave& save);
@@ -139,7 +139,7 @@ struct CheckpointManager::State {
 
   std::optional<os::Directory> writer_directory_;
   std::optional<os::Lease> lease_;
-  std::string run_id_;                    ///< empty before the first save after a restore
+  std::string run_id_;                    ///< empty before the first save, also after a restore
   std::vector<CheckpointRun> ancestors_;  ///< the runs that this run continues, oldest first
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< the last step that the run `run_id_` saved
