@@ -68,17 +68,19 @@ class Growing(Closing):
 
         Args:
             rows: A dict or TensorDict whose values have the columns' row shapes (one row) or one
-                more leading dimension, equal in all (a batch); or a list of row dicts. Ragged
-                values are 1-d in a row; in a batch a list, a jagged ``torch.nested`` tensor, or
-                ``{"values", "offsets"}``. None: a missing value of a nullable column.
+                more leading dimension, equal in all (a batch); or a list of row dicts. A ragged
+                value is ``[length, *shape]`` in a row; in a batch a list, a jagged ``torch.nested``
+                tensor, or ``{"values", "offsets"}``. In a nullable column, None or a missing key
+                is a missing value.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
+            TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
             ValueError: For a column that is missing, unknown or does not fit; nothing is appended.
             UnsupportedError: On a view, or a read-only data set.
-            OSError: If another process is appending, naming it, or the disk is full.
+            OSError: If another process is appending (the message names it), or the disk is full.
         """
         self._require_writer("append")
         if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
@@ -107,7 +109,7 @@ class Growing(Closing):
             int: the new ``len(self)``.
 
         Raises:
-            ValueError, UnsupportedError, OSError: As for `append`.
+            TypeError, ValueError, UnsupportedError, OSError: As for `append`.
 
         Example:
             >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
@@ -119,17 +121,18 @@ class Growing(Closing):
     def extend(self, rows: Iterable[Any]) -> int:
         """Appends the items of an iterable.
 
-        Row dicts are committed in groups of thousands of rows, or of some MiB; each batch is one
-            commit.
+        Consecutive rows share a commit, of up to 4,096 rows or about 8 MiB. A batch, or a list of
+        row dicts, is one commit.
 
         Args:
-            rows: An iterable of row dicts or batches, as for `append`.
+            rows: An iterable of the arguments that `append` accepts.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
-            ValueError: As for `append`; the rows of earlier commits remain.
+            TypeError, ValueError, UnsupportedError, OSError: As for `append`; the rows of earlier
+                commits remain.
 
         Example:
             >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
@@ -161,8 +164,8 @@ class Growing(Closing):
     def __setitem__(self, index: Any, rows: Any) -> None:
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
-        This is not atomic: a reader, or a crash, may observe a row half written. Afterwards the
-        tensors of the data set have no checksums. Columns missing from `rows` do not change.
+        This is not atomic: a reader may see, and a crash may leave, a row half written. Afterwards
+        the tensors of the data set have no checksums. Columns missing from `rows` do not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
@@ -174,8 +177,10 @@ class Growing(Closing):
 
         Raises:
             IndexError: For an index out of range.
+            TypeError: If `rows` is not a dict or TensorDict.
             ValueError: For values that do not fit, or another number of rows.
-            UnsupportedError: For string and ragged columns; on a view, or a read-only data set.
+            UnsupportedError: For string and ragged columns; on a view, a read-only data set, or a
+                data set of parts.
         """
         self._require_writer("rows in place")
         positions = positions_of(index, len(self))
@@ -206,7 +211,8 @@ class Growing(Closing):
     def close(self) -> None:
         """Calls `flush` and lets another process append. The data set can still be read.
 
-        If it is not called, appended rows exist but may not be durable. Idempotent.
+        Without `close`, appended rows exist but may not be durable. Idempotent; does nothing on a
+        view or a read-only data set.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
@@ -283,6 +289,7 @@ class Columns:
             The number of rows, their columns, and whether `rows` was one row.
 
         Raises:
+            TypeError: For another type of `rows`.
             ValueError: For a column that is missing, unknown, or does not fit; the message names
                 it.
         """
@@ -299,7 +306,12 @@ class Columns:
         return len(rows), self._of_rows(rows), False
 
     def is_row(self, rows: Any) -> bool:
-        """True for a single row, false for a batch. Raises the errors of `take`."""
+        """True for a single row; false for a batch and for other types.
+
+        Raises:
+            ValueError: If a column is neither one row nor a batch, or if the columns differ in that
+                or in the number of rows.
+        """
         if not _is_mapping(rows):
             return False
         return self._shape(self._values(rows))[0]
@@ -597,7 +609,10 @@ def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
 
 
 def _as_torch(array: Any, torch: Any) -> Any:
-    """A tensor over the same memory, which the engine accepts faster than an array."""
+    """Converts an array to a tensor, which the engine accepts faster.
+
+    The tensor shares the memory of a writable, contiguous array; others are copied.
+    """
     if isinstance(array, torch.Tensor) or dtype_name(array.dtype) not in _OF_NUMPY:
         return array
     return torch.from_numpy(
@@ -633,7 +648,7 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
 
 
 def _object_text(array: Any) -> str:
-    """Describes the elements of an object array that are not 64-bit numbers."""
+    """Describes the first element of an object array that is not a float."""
     first = next((item for item in array.reshape(-1).tolist() if not isinstance(item, float)), None)
     return "an int of more than 64 bits" if isinstance(first, int) else type(first).__name__
 
@@ -679,7 +694,8 @@ _OF_NUMPY = frozenset(
     ["bool", "float16", "float32", "float64", "complex64", "complex128"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-# Possible casts: floats are rounded as in torch; integers must be exact.
+# Ranks of dtypes: numbers are cast to the same or a higher rank. Casts to floats round as torch
+# does; casts to integers must be exact.
 _KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2, "bfloat": 2, "complex": 3}
 
 
@@ -720,7 +736,7 @@ def _is_finite(array: Any, torch: Any) -> Any:
 
 
 def _wraps(array: Any, found: str, dtype: str) -> bool:
-    """True where the sign of a number would change, although its bits do not change."""
+    """True if a cast between signed and unsigned integers would change the sign of a number."""
     signs = {found.startswith("uint"), dtype.startswith("uint")}
     if _kind(dtype) != 1 or _kind(found) != 1 or signs != {True, False} or not array.shape[0]:
         return False

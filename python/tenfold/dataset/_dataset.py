@@ -76,7 +76,7 @@ class _Joined(NamedTuple):
 class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any supported format.
 
-    Nothing is read until rows are accessed: a data set may be larger than memory.
+    No row is read before it is accessed: a data set may be larger than memory.
 
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
@@ -99,8 +99,9 @@ class Dataset(Growing):
 
     Args:
         source: A path, a TensorDict, or a dict of tensors.
-        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended (`append`)
-            and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared mappings.
+        mode: For a path. ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended
+            (`append`) and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared
+            mappings.
         transform: The same as ``.map(transform)``.
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; views and
             pickles keep it.
@@ -203,11 +204,11 @@ class Dataset(Growing):
         """Returns a row, a batch, or a column.
 
         Args:
-            index: An int: a row. A slice, a list of ints, an int or bool tensor or array: a batch.
-                A str, or a tuple of str for nested records: a column.
+            index: An int: a row. A slice, a list, tensor or array of ints or bools: a batch. A str,
+                or a tuple of str for nested records: a column.
 
         Raises:
-            IndexError: For an index out of range.
+            IndexError: For an index out of range, or a mask of another length.
             KeyError: For a column that does not exist.
             TypeError: For an index of another type.
         """
@@ -227,7 +228,7 @@ class Dataset(Growing):
         if any(not step.batched for step in self._maps):
             return Samples(self._samples(batch, len(indices)), self._ragged)
         batch = self._mapped(batch, len(indices))
-        # torch's collate accepts only a list of tensors.
+        # torch's default_collate stacks tensors only if they are in a list.
         rows = Rows(batch, len(indices))
         return rows if isinstance(batch, dict) else list(rows)
 
@@ -399,7 +400,9 @@ class Dataset(Growing):
             Dataset: A view of n rows.
 
         Raises:
-            IndexError: For a row that is not there.
+            IndexError: For a row that is not there, a mask of another length, or indices of several
+                dimensions.
+            TypeError: For an int, or indices of another type.
 
         Example:
             >>> ds.take([5, 2, -1])["id"].tolist()
@@ -454,7 +457,8 @@ class Dataset(Growing):
             list[Dataset]: A view for each size.
 
         Raises:
-            ValueError: If `sizes` have another sum.
+            TypeError: If `sizes` are not numbers.
+            ValueError: If `sizes` have another sum, or one is negative.
 
         Example:
             >>> train, test = ds.split([0.9, 0.1], seed=7)
@@ -486,9 +490,10 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            KeyError: If there is no column of an old name.
-            ValueError: If two columns would have the same name, or the rows are mapped: call
-                `rename` before `map`.
+            KeyError: If there is no column or record of an old name.
+            TypeError: If `names` is not a dict.
+            ValueError: If two columns would have the same name, a new name is empty or not a str,
+                or the rows are mapped: call `rename` before `map`.
 
         Example:
             >>> ds.rename({"price": "cost"}).columns
@@ -556,7 +561,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            ValueError: If `rank` is out of range.
+            ValueError: If `rank` or `world_size` is out of range.
 
         Example:
             >>> part = ds.shard(rank=0, world_size=4)
@@ -575,7 +580,8 @@ class Dataset(Growing):
             Dataset: A view. ``len`` and other views, except `filter` by a function, do not call it.
 
         Raises:
-            ValueError: On access, if a batched function returns another number of rows.
+            ValueError: On access, if a batched function returns another number of rows, or a
+                function returns rows with different keys for one batch.
 
         Example:
             >>> tripled = ds.map(lambda row: {"price": row["price"] * 3})
@@ -609,7 +615,7 @@ class Dataset(Growing):
                 folder. Other formats need a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
-            num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+            num_threads: Accepted as by `tenfold.save`, but has no effect.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -641,9 +647,9 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray call it to read a data set,
-        in batches of 65,536 rows. If the rows of a column are contiguous, the arrays point into the
-        mapped file and keep it mapped; otherwise rows are copied, batch by batch. Strings are
-        large_string, ragged rows large_list, rows of a fixed shape fixed_size_list, nested
+        in batches of up to 65,536 rows. If the rows of a column are contiguous, the arrays point
+        into the mapped file and keep it mapped; otherwise rows are copied, batch by batch. Strings
+        are large_string, ragged rows large_list, rows of a fixed shape fixed_size_list, nested
         records structs; missing values are nulls.
 
         Args:
@@ -723,7 +729,7 @@ def reopened(
     maps: _pickle.Maps,
     framework: Name | None = None,
 ) -> Dataset:
-    """Opens a pickled data set or view; raises OSError if the path has another one now.
+    """Opens a pickled data set or view; raises OSError (ESTALE) if the path was replaced.
 
     A view does not include rows that were appended after it was created.
     """
@@ -779,8 +785,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets.
-        ValueError: If a column differs between the data sets (the message names it and both
-            dtypes), or they are mapped by different functions.
+        ValueError: If there is no data set, a column differs between the data sets (the message
+            names it), or they are mapped by different functions.
 
     Example:
         >>> len(tenfold.concat([ds, ds.head(10)]))
@@ -800,7 +806,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 
     Args:
         datasets: Data sets of the same columns; views too.
-        weights: Shares of the sources, one for each, 0 or more; they need not sum to 1.
+        weights: Shares of the sources, one for each, 0 or more; they need not sum to 1. At least
+            one must be positive.
 
     Returns:
         Dataset: A view of the interleaved rows.
