@@ -40,7 +40,7 @@ struct ShardedCandidate {
 struct Outline {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  std::uint64_t own_bytes = 0;  ///< bytes of the entries that only this rank has
+  std::uint64_t own_bytes = 0;  ///< bytes of the entries that are neither replicated nor sharded
   std::vector<Candidate> replicated;
   std::vector<ShardedCandidate> sharded;
 
