@@ -74,7 +74,11 @@ def check_name(verify: Any) -> str:
 
 
 def more_of(extra: Any) -> Any:
-    """The engine's node with the members of the document besides the entries."""
+    """An engine node with `extra` and the versions of Python, torch and numpy.
+
+    Raises:
+        UnsupportedError: If `extra` is not a JSON value.
+    """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):
         module = sys.modules.get(name)

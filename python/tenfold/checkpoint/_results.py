@@ -22,7 +22,8 @@ class RestoreResult:
     Attributes:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
         path: Its folder.
-        report: Dotted names of the entries that were loaded, missing, unexpected or mismatched.
+        report: What was loaded, missing, unexpected or mismatched: dotted names of tensors of
+            modules, and names of other entries.
         skipped: Damaged steps that were skipped, newest first, with the problem.
         metadata: As returned by `CheckpointManager.metadata`.
         state: The entries, mapped from their files, if no `app_state` was given.
