@@ -1,5 +1,5 @@
-// Arbitrary bytes as a safetensors file. They are refused with an Error, or every tensor can be
-// read completely.
+// Arbitrary bytes as a safetensors file, and as an index of shards. They are refused with an Error,
+// or every tensor of the file can be read completely, and the index can be written and parsed again.
 
 #include <cstddef>
 #include <cstdint>
