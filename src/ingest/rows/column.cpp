@@ -412,7 +412,7 @@ ColumnChunk RowColumn::block() {
   return chunk;
 }
 
-/// Rows of fixed size; rows without a value are filled with missing values.
+/// The block as rows of fixed size; rows without a value are filled with missing values.
 ColumnChunk RowColumn::padded(const Column& column) {
   padded_ = ColumnBuilder(column);
   const std::byte* next = rows_.values.data();

@@ -39,7 +39,7 @@ class PartFile {
   /// unless sync() follows.
   void finish();
   /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,
-  /// uses the descriptor that wrote, which reports write errors since then.
+  /// uses the descriptor that wrote, which also reports errors of earlier writebacks.
   void sync();
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
