@@ -73,8 +73,8 @@ def save(
     Raises:
         UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
             has been written. A ``.npy`` file stores one array and no names.
-        ValueError: If a key has another type, two keys of a dict have the same ``str()``, or a
-            container contains itself.
+        ValueError: If a key has another type, two keys of a dict have the same ``str()``, a
+            container contains itself, or `checksums` is false for a `Dataset`.
         FileExistsError: If `path` exists and `overwrite` is false.
         OSError: If a system call failed. The old version is unchanged.
 
@@ -172,11 +172,12 @@ def load(
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        KeyError: If one of `keys` or `exclude` matches nothing, or if the file holds a single
-            tensor or value.
+        KeyError: If one of `keys` or `exclude` matches nothing, or if one of them is given for a
+            file of a single tensor or value.
         ValueError: If `map_location` and `device` are both given, or the given one is no device.
         CorruptFileError: If the bytes violate the format.
-        UnsupportedError: If the format is unknown, or a selected entry cannot be read.
+        UnsupportedError: If the format is unknown, a selected entry cannot be read, or torch finds
+            no CUDA device.
 
     Example:
         >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])

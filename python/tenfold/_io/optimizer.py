@@ -50,7 +50,7 @@ def load_optimizer(
 
 
 def _containers(node: Any, place: Any = None) -> Any:
-    """The saved dict, with mapped tensors that are not read yet."""
+    """The saved containers over mapped tensors, which `place`, if given, converts."""
 
     def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
         from tenfold.tensordict import TensorDict
