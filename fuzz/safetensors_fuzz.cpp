@@ -1,5 +1,5 @@
 // Arbitrary bytes as a safetensors file, and as an index of shards. They are refused with an Error,
-// or every tensor of the file can be read completely, and the index can be written and parsed again.
+// or every tensor of the file can be read completely, and the index survives a round trip.
 
 #include <cstddef>
 #include <cstdint>
