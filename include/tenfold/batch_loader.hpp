@@ -79,7 +79,8 @@ class TENFOLD_API BatchLoader {
   std::int64_t size() const noexcept;
   /// The epoch in progress; if there is none, the epoch that the next start() begins.
   std::int64_t epoch() const noexcept;
-  /// Makes the next start() begin that epoch, at its first row.
+  /// Makes the next start() begin that epoch, at its first row. Throws Error(invalid_argument)
+  /// unless 0 <= epoch <= 2^62.
   void set_epoch(std::int64_t epoch);
 
   /// Returns the state for a later resumption: {"seed":7,"epoch":2,"position":51200}. `position`

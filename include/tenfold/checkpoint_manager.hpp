@@ -82,8 +82,8 @@ struct CheckpointManagerOptions {
   /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
   /// precedence over globs, which are tried in this order.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Creates hard links to equal files of the last step: per leaf for memmap entries, per file for
-  /// others.
+  /// Creates hard links to equal files of the newest step of the line: per leaf for memmap entries,
+  /// per file for others.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
   int num_threads = 0;  ///< 0: min(8, cores)
@@ -194,18 +194,20 @@ class TENFOLD_API CheckpointManager {
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
-  /// Throws before writing anything: Error(unsupported) naming the key of an entry that its
-  /// format cannot hold, Error(io) with ENOSPC, or with EBUSY if another process or manager writes
-  /// to the directory.
+  /// Throws before writing anything: Error(invalid_argument) for a negative step;
+  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for an `extra`
+  /// that JSON cannot represent; Error(io) with ENOSPC, or with EBUSY if another process or manager
+  /// writes to the directory.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
-  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found).
+  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found),
+  /// Error(io) (EBUSY) if another process has not finished setting metrics of the step in 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
   /// step of the line, and warns of each newer step that it skips. Throws Error(file_not_found) if
   /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
-  /// Error(corrupt) if the requested step is damaged, or if all steps are. Throws
+  /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
   /// Error(unsupported) if the requested step, or every step, is of a newer version.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
@@ -231,9 +233,11 @@ class TENFOLD_API CheckpointManager {
   /// Checks files, sizes, and every checksum of a step.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
-  /// Removes the steps that no rule keeps. Returns their numbers.
+  /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if
+  /// another process or manager writes to the directory.
   std::vector<std::int64_t> prune();
-  /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if it is held.
+  /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if the step is held, or as
+  /// prune() does.
   void remove(std::int64_t step);
   /// Protects a step from being pruned. Throws Error(key_not_found).
   CheckpointHold hold(std::int64_t step);

@@ -85,7 +85,8 @@ struct LoadOptions {
   Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
   bool verify = false;     ///< compare the checksums of the loaded entries
-  bool aliases = true;     ///< restore shared storage
+  /// Restores shared storage; false: copies tensors that share it. Mode::write_through needs true.
+  bool aliases = true;
   /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
   /// naming key and class. Nothing is imported or called either way.
   bool allow_opaque = false;
@@ -103,7 +104,8 @@ struct SaveOptions {
 };
 
 /// Opens any format lazily: reads metadata only.
-/// Throws Error: file_not_found, corrupt, unsupported, io.
+/// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
+/// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
@@ -143,7 +145,7 @@ struct Problem {
 struct VerifyReport {
   std::vector<Problem> problems;  ///< the faults
 
-  std::uint64_t num_leaves = 0;     ///< number of tensors and JSON values
+  std::uint64_t num_leaves = 0;     ///< number of tensors
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
   /// For a bundle: the keys of entries that have no checksums, of which only the structure was
@@ -178,12 +180,13 @@ struct ConvertOptions {
   /// change, dots create nodes.
   RenameFunction rename{};
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
-  std::optional<DType> dtype{};        ///< casts floating-point leaves
+  std::optional<DType> dtype{};        ///< floating-point leaves are cast to this float dtype
   bool durable = true;                 ///< fsynced when the call returns
   bool checksums = true;               ///< store them with the data
   int num_threads = 0;                 ///< 0: min(8, cores)
-  std::uint64_t shard_size_bytes = 0;  ///< greatest size of a shard; 0: 5 GB
-  Monitor* monitor = nullptr;          ///< observes the call
+  /// Greatest size of a shard, unless a single tensor is larger; 0: 5 GB.
+  std::uint64_t shard_size_bytes = 0;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// The result of convert().
@@ -239,6 +242,8 @@ struct LoadIntoOptions {
 /// matched by dotted name, without a second copy in memory. JSON values are not changed. With
 /// `keys`, a tensor of the target counts as missing only if the keys select it. If tensors of the
 /// target share storage (tied parameters), they get the values of the last of them, as in Python.
+/// Throws Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded
+/// tensor of the target, and for two tensors of one name.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).

@@ -24,7 +24,7 @@ TENFOLD_API std::string part_name(std::int64_t index, std::int64_t count);
 
 /// Returns the path at which to write that part of the data set at `path`. Throws Error(io)
 /// (EEXIST) if the data set already has such a part, Error(invalid_argument) if `path` is a data
-/// set without parts.
+/// set without parts, or unless 0 <= index < count.
 TENFOLD_API Path part_path(const Path& path, std::int64_t index, std::int64_t count);
 
 /// Creates a data set of these columns without parts, durably, and opens it with
@@ -52,11 +52,12 @@ struct CommitPartsOptions {
 /// name. Until the job releases the lease, no other call adds these folders. If the job crashes
 /// before the commit, the next call removes them.
 ///
-/// If the options list no parts, throws Error(file_not_found) if a name is of the form of
-/// part_name() and one of the `count` parts is missing. Throws Error(corrupt) for a part with other
-/// columns or with files that are too short. Throws Error(invalid_argument) for a folder that is
-/// not a data set, or that is already a part. Throws Error(io) (EBUSY) while another process
-/// changes the data set or appends to a part.
+/// Throws Error(file_not_found) for a listed part that does not exist. If the options list none,
+/// also throws it if the name of a new folder has the form of part_name() and one of the `count`
+/// parts is missing. Throws Error(corrupt) for a part with other columns or with files that are too
+/// short. Throws Error(invalid_argument) if there is no part at all, and for a part that is not a
+/// data set in one folder, is a circular buffer, or is already in the data set. Throws Error(io)
+/// (EBUSY) while another process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 
 /// Options of compact().

@@ -83,8 +83,9 @@ class TENFOLD_API ShardedWriter {
   std::string ticket(int rank) const;
 
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
-  /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, or if a
-  /// receipt belongs to another save; `path` is unchanged then.
+  /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
+  /// receipt belongs to another save, or if the tree is already published; `path` is unchanged
+  /// then.
   void publish(std::span<const std::string> receipts);
   /// The same with the JSON values of `tree`, which holds the same tensors under the same keys.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
@@ -114,7 +115,9 @@ class TENFOLD_API ShardWriter {
 
   /// Writes the boxes `first`, `first` + 1, ... of this rank: each a tensor, of any strides, of the
   /// box's shape and the tensor's dtype. Boxes may be written in any order, each once. Throws
-  /// Error(invalid_argument) if one does not fit, before any of them is written; Error(io).
+  /// Error(invalid_argument) before any of them is written if one does not fit or was written
+  /// before;
+  /// Error(io).
   void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor = nullptr);
 
   /// Makes the written boxes durable, if the save is, and returns the receipt. Throws
