@@ -143,7 +143,7 @@ concept TorchOptimizer = requires(Optimizer& optimizer) {
 /// The counterpart of Python's Optimizer.state_dict(), with the same names: {"state": {0: {...}},
 /// "param_groups": [...]}. Tensors share the optimizer's memory, as those of a module do. Options
 /// that only Python has get the value of LibTorch's behaviour (maximize is false).
-/// Throws Error(unsupported) for other optimizers, and naming a tensor that state_dict() of a module
+/// Throws Error(unsupported) for other optimizers, and for a tensor that state_dict() of a module
 /// would refuse, too.
 template <TorchOptimizer Optimizer>
 TensorDict state_dict(Optimizer& optimizer);

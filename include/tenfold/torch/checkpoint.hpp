@@ -33,7 +33,7 @@
 
 namespace tenfold {
 
-/// References to the objects of a training, by name; it must not outlive them. Not thread-safe.
+/// Refers to the objects of a training by name, and must not outlive them. Not thread-safe.
 class TrainingState {
  public:
   /// Adds a module: its parameters and buffers, by Python's names.
