@@ -69,10 +69,12 @@ struct Format {
   /// Opens the tree. Throws Error(unsupported) if the request asks for write_through and the format
   /// does not support it.
   TensorDict open(const FileHead& head, const OpenRequest& request) const;
-  /// Throws Error(unsupported), naming the key, for an entry that this format cannot store. write()
-  /// checks the same before it writes anything.
+  /// Throws Error(unsupported) or Error(invalid_argument), naming the key, for an entry that this
+  /// format cannot store, and Error(unsupported) if the format can only be read. write() checks the
+  /// same before it writes anything.
   void check(const TensorDict& tree) const;
-  /// Atomically replaces `path`.
+  /// Atomically replaces `path`. Throws like check(), and Error(unsupported) if the request asks
+  /// for zeros and the format does not support them.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 
