@@ -13,8 +13,8 @@ namespace tenfold::codecs {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Padding that numpy.save reserves, so that the header of a growing array can be rewritten in
-/// place.
+/// Number of digits for which numpy.save leaves room in the length of the growing axis, so that a
+/// longer array's header fits the same place.
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 

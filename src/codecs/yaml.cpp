@@ -23,7 +23,7 @@ using base::is_digit;
 
 constexpr bool is_break(char c) noexcept { return c == '\n'; }
 
-/// Characters that may follow a backslash.
+/// Characters that may follow a backslash, besides x, u and U.
 constexpr std::string_view kEscapes = "0abtnvfre \"/\\N_LP";
 constexpr std::uint32_t kEscaped[] = {0,   7,   8,   9,    10,   11,   12,     13,    27,
                                       ' ', '"', '/', '\\', 0x85, 0xA0, 0x2028, 0x2029};

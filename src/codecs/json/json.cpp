@@ -79,7 +79,7 @@ double out_of_range_value(std::string_view number) noexcept {
     }
     if (exponent_negative) exponent = -exponent;
   }
-  // Number of digits before the decimal point, not counting leading zeros.
+  // Count the exponent from the first digit that is not 0, which may be after the decimal point.
   const std::size_t point = std::min(mantissa.find('.'), mantissa.size());
   const std::size_t first = mantissa.find_first_of("123456789");
   if (first == std::string_view::npos) return negative ? -0.0 : 0.0;

@@ -43,11 +43,13 @@ void parse_json(std::string_view text, const base::Where& where, JsonHandler& ha
 enum class JsonStyle : std::uint8_t {
   python,          ///< json.dumps(x): ", " and ": ", ASCII escapes
   python_compact,  ///< json.dumps(x, separators=(",", ":")): ASCII escapes
-  utf8_compact,    ///< json.dumps(x, separators=(",", ":"), ensure_ascii=False)
+  utf8_compact,    ///< json.dumps(x, separators=(",", ":"), ensure_ascii=False), but with escapes
+                   ///< for lone surrogates
 };
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
+/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8.
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}

@@ -44,8 +44,8 @@ struct PickleGraph {
 
 struct PickleLimits {
   std::size_t max_nodes = 20'000'000;  ///< limits both the nodes and the entries of the memo
-  /// Limits the nesting of nodes, and that of containers under construction. A node that contains
-  /// itself counts once.
+  /// Limits the nesting of nodes, and that of containers under construction. Cycles are not
+  /// followed: inside itself, a node counts as one without items.
   std::size_t max_depth = 1000;
   std::size_t max_integer_bytes = 1024;  ///< of a single integer
 };

@@ -59,7 +59,7 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // No bytes may precede the archive or lie between its parts, so that offsets are unambiguous.
+  // Bytes that precede the archive would shift its parts, and make the offsets ambiguous.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()
@@ -75,8 +75,8 @@ void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) co
   const std::string locator = record_at < kZip64LocatorBytes
                                   ? std::string()
                                   : bytes_at(record_at - kZip64LocatorBytes, kZip64LocatorBytes);
-  // Without a zip64 locator, 65,535 entries is the true number, and an offset of 0xffffffff does
-  // not fit the file.
+  // Without a zip64 locator, the greatest values (65,535 entries, 0xffffffff bytes) are the true
+  // ones.
   if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
   const std::uint64_t at = little(locator, 8, 8);
   if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {

@@ -11,7 +11,7 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Local headers less than this apart are read in one call: small entries need no call each, and
+/// Local headers at most this far apart are read in one call: small entries need no call each, and
 /// the bytes of large entries are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
@@ -83,7 +83,7 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
         .expected("an offset below ", limit_)
         .found(entry.header_offset);
   }
-  // The name nearly always equals that of the directory, so read both at once.
+  // The name nearly always equals that of the directory, so read header and name at once.
   const std::uint64_t wanted =
       std::min<std::uint64_t>(kLocalBytes + entry.name.size(), limit_ - entry.header_offset);
   const std::string_view local =
