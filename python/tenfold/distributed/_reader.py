@@ -124,7 +124,8 @@ class StorageReader(HasPath, _StorageReader):
             plans: The plans of all ranks, by rank.
 
         Returns:
-            list[LoadPlan]: With the names of the tensors that each rank checks.
+            list[LoadPlan]: The plans; with `verify`, each has the names of the tensors that its
+                rank checks.
         """
         if not self.verify:
             return plans
