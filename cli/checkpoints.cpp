@@ -92,7 +92,9 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// Returns the retention status of a step: "newest", "goes next", or "-" without rules.
+/// Returns the retention status of a step: the rules that keep it ("newest"), or "goes next".
+/// Without rules: "held" or "-". A step that is not on the current line gets the suffix " (line
+/// left)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "goes next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
@@ -237,7 +239,8 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   command
       ->add_flag(
           "--restore-check", options->restore_check,
-          "Print the step that a restart restores, and why;\nexit 1 if newer ones are damaged")
+          "Print the step that a restart restores, and newer\ndamaged steps; "
+          "exit 1 if there are any")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");
