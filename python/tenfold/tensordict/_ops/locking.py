@@ -59,7 +59,7 @@ def unlock_(td: T) -> T:
 
 
 def _check_below(td: Any) -> None:
-    """Raises if another locked TensorDict contains the node or a node below it."""
+    """Raises RuntimeError if a locked TensorDict outside of this one contains a node below."""
     for node in _held_nodes(td):
         if node._locked:
             _check_parents(node, td)
