@@ -51,7 +51,7 @@ bool is_still_named(const os::Directory& parent, const std::string& name, const 
 }
 
 /// Removes the leftovers of a dead writer. Returns false if they cannot be removed, for example
-/// because they belong to another user. Requires the lease of that writer.
+/// because they belong to another user. The caller holds the lease of `name`.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;
@@ -66,7 +66,7 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
   return true;
 }
 
-/// Removes what dead writers left in higher slots, up to two empty slots in a row. Files that
+/// Removes what dead writers left in higher slots, until two slots in a row are empty. Files that
 /// cannot be removed do not fail this save; the next one tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;

@@ -74,7 +74,8 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
   return made;
 }
 
-/// Returns the shape of an entry that must start with the batch size, or nullopt if it need not.
+/// Returns the shape of a tensor, or the batch size of a node, that must start with the batch size
+/// of the node around it. Returns nullopt for other entries.
 std::optional<Shape> batch_of(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return leaf->is_unbatched() ? std::nullopt : std::optional(leaf->shape());
