@@ -78,7 +78,7 @@ ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 
 /// Like read_zip_directory(), but in two steps, so that the caller can use names and sizes before
 /// or while the second step runs. The first sets all members except data_offset and local_crc32,
-/// the second these two. Until the second step has returned, the archive may turn out to be damaged.
+/// the second these two. Until the second step returns, the archive may turn out to be damaged.
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);

@@ -323,7 +323,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     names,           ///< in the outer object, before a name
     metadata_value,  ///< after "__metadata__"
     metadata,        ///< in the metadata, before a key
-    metadata_text,   ///< after one of its keys
+    metadata_text,   ///< after a key of the metadata
     entry_value,     ///< after a tensor's name
     entry,           ///< in a tensor's object, before a field
     dtype,

@@ -49,7 +49,8 @@ class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
   /// shards that the index names at the time of the call, or none if there is no index. It throws
-  /// if the index cannot be read. The constructor removes the leftovers of crashed saves.
+  /// if the index cannot be read. If `index` holds slot 0, the constructor removes the leftovers of
+  /// crashed saves.
   ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
@@ -289,9 +290,9 @@ os::Directory folder_of(const Path& file) {
   return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
 }
 
-/// Opens the folder with the shards of an index. If the index is a link, a save through the link
-/// writes them to the folder of its target. In the Hugging Face cache, that is the folder of all
-/// blobs, and the shards are links next to the link.
+/// Opens the folder with the shards of an index. If the index is a link, this is the folder of its
+/// target if that has any of the shards: a save through the link writes them there. Else it is the
+/// folder of the link: in the Hugging Face cache, the shards are links next to that of the index.
 os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   const Path target = os::resolve_link(path);
   if (target == path) return folder_of(path);
@@ -302,8 +303,8 @@ os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
 }
 
-/// Opens an index and its shards. A save may have removed old shards since the index was opened;
-/// os::read_unreplaced() detects that and retries.
+/// Opens an index and its shards. A save may have removed old shards since the index was opened.
+/// The callers of Format::open() detect that with os::read_unreplaced(), and retry.
 OpenedShards open_indexed_shards(const Path& path) {
   OpenedShards opened;
   opened.index_file = os::File::open_read(path);
@@ -423,7 +424,7 @@ void check_plan(const TensorDict& tree) {
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 }
 
-/// Formats the index, including its own checksum.
+/// Formats the index; with `checksums`, including its own checksum.
 std::string index_text(const ShardedPlan& plan, bool checksums) {
   HubIndex index = plan.index;
   if (checksums) {
@@ -487,7 +488,7 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
 }
 
 /// Compares the index with its checksum. Searches the text for the checksum: if the name "metadata"
-/// is damaged, open() does not find it. Without that name the value must have the form of a
+/// is damaged, open() has not found it there. Outside "metadata", the value must have the form of a
 /// checksum, because a tensor may be called "tenfold_xxh3".
 void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::string_view text = opened.index_text;

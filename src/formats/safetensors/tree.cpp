@@ -135,6 +135,7 @@ std::string_view member_of(Target target) noexcept {
 std::string_view type_of(Target target) noexcept {
   switch (target) {
     case Target::stack_dim:
+      return "an integer from 0 to 63, or null";
     case Target::lazy_stack_dim:
     case Target::non_tensor_stack_dim:
       return "an integer from 0 to 63";
@@ -142,12 +143,13 @@ std::string_view type_of(Target target) noexcept {
     case Target::length:
       return "an integer from 0";
     case Target::batch_size:
-    case Target::names:
       return "an array";
-    case Target::class_name:
+    case Target::names:
+      return "an array or null";
     case Target::device:
     case Target::tensor:
       return "a string";
+    case Target::class_name:
     case Target::lazy_stack_name:
     case Target::name:
       return "a string or null";
@@ -695,7 +697,7 @@ class TreeBuilder {
         child.kind() != NodeKind::tensorclass && child.kind() != NodeKind::lazy_stack) {
       throw fail(path)
           .problem("an entry of a lazy stack has the wrong kind")
-          .expected("\"tensordict\"")
+          .expected("\"tensordict\", \"tensorclass\" or \"lazy_stack\"")
           .found(base::quote(tenfold::to_string(child.kind())));
     }
     return child;

@@ -54,8 +54,8 @@ struct TensorEntries {
 };
 
 /// Builds the tree that `metadata` describes, or a flat one without a structure document. `where`
-/// names the file. Throws Error(corrupt) if the description does not match the tensors, and
-/// Error(unsupported) for an unknown version of it or too many entries of lazy stacks.
+/// names the file. Throws Error(corrupt) if the description is invalid or does not match the
+/// tensors, and Error(unsupported) for an unknown version of it or too many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -71,8 +71,8 @@ struct Plan {
 };
 
 /// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store, and
-/// Error(invalid_argument) for metadata of the user that would be misread. Without `notes`, the
-/// member kNotesMember is omitted.
+/// Error(invalid_argument) for metadata of the user that would be misread, or whose key tenfold
+/// uses. Without `notes`, the member kNotesMember is omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.
