@@ -235,7 +235,11 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
 def tied_to(
     first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
 ) -> Any:
-    """`first`, or a view of its storage from byte `begin`; None if the view would not fit."""
+    """`first`, or a view of its memory with that dtype and shape; None if the view would not fit.
+
+    A torch view begins at byte `begin` of `first`. A numpy view has all bytes of `first`; it does
+    not use `strides` and `begin`.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         wanted = getattr(torch, dtype)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class OwnStorage(StorageMeta):
-    """Tells a planner that a `StorageWriter` saves: it accepts packed plans and unpickled values."""
+    """Tells planners that a `StorageWriter` saves: it accepts packed plans and plain values."""
 
 
 class ValueBytes(io.BytesIO):

@@ -279,7 +279,7 @@ class MappedDict(_Native):
             items: A mapping or an iterable of pairs of key and value.
 
         Raises:
-            KeyError: For missing keys; the message names them, and nothing has changed.
+            KeyError: For a missing key; the message names it, and nothing has changed.
             ValueError, UnsupportedError, OSError: As for assignment.
 
         Example:
@@ -402,8 +402,8 @@ class MappedDict(_Native):
     def close(self) -> None:
         """Calls `flush` and lets another process write. The dictionary can still be read.
 
-        If it is not called, written values exist but may not be durable, and the next writer
-        rebuilds the index. Idempotent.
+        Without `close`, written values exist but may not be durable, and the next writer rebuilds
+        the index. Idempotent.
         """
         self._close()
 
