@@ -370,7 +370,7 @@ void require_device(const NodePlace& place, const std::string& device) {
   if (device.empty() || is_torch_device(device)) return;
   throw base::corrupt(meta_where(place))
       .part("device")
-      .expected("a type and an index of at most 127, as in \"cuda:0\"")
+      .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
       .found(base::quote(device));
 }
 

@@ -651,7 +651,7 @@ class TreeBuilder {
     if (!info.device.empty() && !is_torch_device(info.device)) {
       throw fail(path)
           .part("\"device\"")
-          .expected("a type and an index of at most 127, as in \"cuda:0\"")
+          .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
           .found(base::quote(info.device));
     }
     for (auto item = fixed.rbegin(); item != fixed.rend(); ++item) {

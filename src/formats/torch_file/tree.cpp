@@ -534,7 +534,7 @@ Special device(const Pickle& pickle, const Pickle::Call& call) {
   if (!is_torch_device(name)) {
     throw pickle.corrupt()
         .part("device")
-        .expected("a type and an index of at most 127, as in \"cuda:0\"")
+        .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
         .found(base::quote(name));
   }
   return of_text(Special::Type::device, std::move(name));
