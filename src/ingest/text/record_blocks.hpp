@@ -49,7 +49,7 @@ struct TextFile {
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index among the blocks of all files
-  std::uint64_t first_line = 1;  ///< in the first block of a file: the line at which the block begins
+  std::uint64_t first_line = 1;  ///< line at which the first block of a file begins
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
