@@ -28,7 +28,8 @@ struct BatchLoaderOptions {
   std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
   std::int64_t prefetch = 2;           ///< number of batches that are made in advance
-  int num_threads = 0;                 ///< 0: min(8, cores); 1: next() itself makes the batch
+  /// 0: TENFOLD_NUM_THREADS, or min(8, cores); 1: next() itself makes the batch.
+  int num_threads = 0;
   /// Shuffles blocks of this many rows, and then the rows within windows of 64 blocks. For data
   /// sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;

@@ -86,7 +86,7 @@ struct CheckpointManagerOptions {
   /// per file for others.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
-  int num_threads = 0;  ///< 0: min(8, cores)
+  int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
 };
 
 /// Options of CheckpointManager::save().

@@ -28,7 +28,7 @@ struct BatchOptions {
   /// Ragged columns to be padded, by dotted name, and the value that fills each.
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
-  int num_threads = 1;                ///< 0: min(8, cores)
+  int num_threads = 1;                ///< greatest number of threads that copy rows
 };
 
 /// The rows of a tree on disk whose tensors have the same first dimension, in any format that

@@ -60,7 +60,7 @@ struct DiffReport {
 struct DiffOptions {
   double rtol = 0;             ///< relative tolerance
   double atol = 0;             ///< absolute tolerance
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

@@ -74,7 +74,7 @@ struct IngestOptions {
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< the effect of a bad row
   std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB
-  int num_threads = 0;                ///< 0: min(8, cores)
+  int num_threads = 0;                ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;              ///< false: Error(io) with errno EEXIST if `path` exists
   bool durable = true;                ///< fsynced when the call returns
   Monitor* monitor = nullptr;         ///< observes the call

@@ -98,7 +98,7 @@ struct SaveOptions {
   std::string format{};        ///< empty: by suffix; no suffix or an unknown one is a folder
   bool durable = true;         ///< fsynced when the call returns
   bool checksums = true;       ///< store them with the data
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -158,7 +158,7 @@ struct VerifyReport {
 /// Options of verify().
 struct VerifyOptions {
   std::string format{};        ///< empty: by content
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -183,7 +183,7 @@ struct ConvertOptions {
   std::optional<DType> dtype{};        ///< floating-point leaves are cast to this float dtype
   bool durable = true;                 ///< fsynced when the call returns
   bool checksums = true;               ///< store them with the data
-  int num_threads = 0;                 ///< 0: min(8, cores)
+  int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// Greatest size of a shard, unless a single tensor is larger; 0: 5 GB.
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;  ///< observes the call
@@ -234,7 +234,7 @@ struct LoadIntoOptions {
   RenameFunction rename{};  ///< maps the source's names to the target's
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
   Keys keys{};                         ///< entries of the source to load; default: all
-  int num_threads = 0;                 ///< 0: min(8, cores)
+  int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;          ///< observes the call
 };
 

@@ -28,7 +28,7 @@ TENFOLD_API std::string part_name(std::int64_t index, std::int64_t count);
 TENFOLD_API Path part_path(const Path& path, std::int64_t index, std::int64_t count);
 
 /// Creates a data set of these columns without parts, durably, and opens it with
-/// Mode::write_through. Rows that are appended go to parts of some GiB; other processes may write
+/// Mode::write_through. Rows that are appended go to parts of about 1 GiB; other processes may write
 /// parts, which commit_parts() adds. Throws Error(io) (EEXIST) if `path` exists and is not an empty
 /// folder, Error(invalid_argument) for a schema without columns.
 TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
@@ -63,7 +63,7 @@ TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& opt
 /// Options of compact().
 struct CompactOptions {
   bool durable = true;         ///< fsynced when the call returns
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

@@ -15,7 +15,7 @@ namespace tenfold {
 struct SnapshotOptions {
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data
-  int num_threads = 0;    ///< 0: min(8, cores)
+  int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// Globs over paths like "model/encoder/weight": entries that torchsnapshot may restore on any
   /// rank.
