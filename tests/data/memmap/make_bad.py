@@ -1,8 +1,8 @@
-"""Writes the damaged folders bad-*: each holds `tree`, and `expected.json` with the error.
+"""Writes the damaged folders bad-*, each with `tree` and with `expected.json`, which has the error.
 
     python make_bad.py
 
-Needs nothing but Python. What git cannot hold (FIFOs, symbolic links) is made by the test itself.
+Needs only Python. Files that git cannot store (FIFOs, symbolic links) are created by the tests.
 """
 
 import json
