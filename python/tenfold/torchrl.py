@@ -196,7 +196,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
         Args:
             cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor.
-            data: A TensorDict: one row for an int, otherwise one row per slot.
+            data: A TensorDict: one row for an int, otherwise one row per slot. Or a list of
+                TensorDicts, which are stacked.
             set_cursor: True for new rows, false for older rows that are changed.
 
         Raises:

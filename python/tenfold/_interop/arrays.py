@@ -186,8 +186,8 @@ def numpy_dtype(name: str, where: str) -> Any:
             import ml_dtypes
         except ImportError:
             raise UnsupportedError(
-                f"{where}: numpy has no {name}: expected the package ml_dtypes (or torch), found "
-                "neither; pip install ml_dtypes"
+                f"{where}: numpy has no {name}: expected the package ml_dtypes, found none; "
+                "pip install ml_dtypes, or use torch"
             ) from None
         return np.dtype(getattr(ml_dtypes, name))
     if name in ("complex32", "float4_e2m1fn_x2"):

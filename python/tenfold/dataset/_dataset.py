@@ -735,7 +735,7 @@ def reopened(
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
-    # Device and inode numbers cannot be compared on another host.
+    # Device and inode numbers cannot be compared on another host, or after a restart of the host.
     is_comparable = identity is not None and found is not None and identity[0] == found[0]
     if is_comparable and identity != found:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
