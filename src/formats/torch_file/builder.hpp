@@ -37,9 +37,9 @@ class TreeBuilder {
   TensorDict::Item object(std::uint32_t id);
 
  private:
-  /// A pickle can share one list in a thousand places, and each of those lists in a thousand. A
-  /// tree repeats it at each place. This limits the number of converted nodes, in addition to four
-  /// for each node of the pickle.
+  /// A pickle can refer to one list a thousand times, and that list to another a thousand times. A
+  /// tree repeats a list at each place. At most this number of nodes, plus four for each node of
+  /// the pickle, are converted.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
   using Slot = Node::Slot;  ///< a NonTensor if it has neither tensors nor opaque nodes

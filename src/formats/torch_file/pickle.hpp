@@ -49,8 +49,9 @@ class Pickle {
   std::optional<std::string_view> text(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
   /// Returns the non-negative integers of a tuple, list or torch.Size. `subject` names them in
-  /// messages.
+  /// messages. Throws Error(corrupt) for another value and for more than 64 integers.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
+  /// Returns a non-negative integer. Throws Error(corrupt) for another value.
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
   /// Describes a node for messages: "an integer", "a call of \"os.system\"".

@@ -148,8 +148,8 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   return made;
 }
 
-/// Reads requires_grad. Throws if it is true for integers: torch supports gradients only for
-/// floating-point and complex numbers.
+/// Reads requires_grad. Throws if it is not a bool, or true for integers: torch supports gradients
+/// only for floating-point and complex numbers.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {

@@ -594,7 +594,7 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
   if (node.kind == PickleKind::global) pickle.refuse_global(node.text, node.name);
   throw pickle.unsupported()
       .part("default of a dict")
-      .expected("a class of Python's")
+      .expected("None or a class of Python")
       .found(pickle.describe(id));
 }
 
