@@ -52,8 +52,9 @@ struct PlanOptions {
   bool robust_names = true;  ///< false: unencoded keys, as tensordict before 0.14 wrote them
 };
 
-/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names, and
-/// Error(unsupported) for entries that cannot be stored. Visits every node, reads no tensor.
+/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names and for
+/// malformed stacks, and Error(unsupported) for entries that cannot be stored. Visits every node;
+/// reads no tensor except the sizes of nested ones.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

@@ -57,7 +57,8 @@ class Store {
   /// Number of rows of the root, once it is read. In a growing data set, all nodes have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
-  /// True if the root has a `%commit`: rows are being added to it, or its writer crashed.
+  /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a
+  /// circular buffer.
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
 

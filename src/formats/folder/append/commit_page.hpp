@@ -66,7 +66,7 @@ CommitBytes encode_page(const CommitPage& page);
 
 /// Parses and validates a page. In the result, a circular buffer has num_rows == min(written,
 /// capacity) and a busy range inside it. Throws Error(corrupt), naming `where`, for an invalid
-/// header or state, or if neither commit record is valid.
+/// size, header or state, or if neither of two alternating records is valid.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
 /// Reads the page of a folder. Returns nullopt if it has none. Throws like parse_commit_page().

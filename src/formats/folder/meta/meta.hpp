@@ -43,7 +43,7 @@ enum class MetaKind : std::uint8_t {
 /// A parsed meta.json. All members but `device` are validated, so users need no further checks.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
-  std::string type;  ///< `_type`, as str(cls)
+  std::string type;  ///< `_type`, as str(cls); `_class` if there is none
   bool has_shape = false;
   Shape batch_size;
   DimNames names;              ///< empty, or one per batch dimension
