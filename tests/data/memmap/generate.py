@@ -3,9 +3,9 @@
     python generate.py                     # 0.15.3: every tree of TREES
     python generate.py --old 0.14          # a run under tensordict 0.14 or 0.11: trees of OLD_TREES
 
-Each ok-<name> has `tree`, the folder that tensordict wrote, and `expected.json`, which describes the
-objects in memory: it is made from them, not from the files. The files are committed; a run writes
-the same bytes again.
+Each ok-<name> has `tree`, the folder that tensordict wrote, and `expected.json`, which describes
+the objects in memory: it is made from them, not from the files. The files are committed; a run
+writes the same bytes again.
 """
 
 import argparse

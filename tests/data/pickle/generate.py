@@ -1,8 +1,8 @@
 """Writes the ok-*.pkl and bad-*.pkl files beside this script, and golden.txt.
 
 The ok files are pickles of plain values in every protocol, by Python. golden.txt has a line for
-each: the result that tests/codecs/pickle/pickle_test.cpp expects. expected.txt describes the problem
-of each bad file.
+each: the result that tests/codecs/pickle/pickle_test.cpp expects. expected.txt describes the
+problem of each bad file.
 """
 
 import pathlib

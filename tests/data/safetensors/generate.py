@@ -3,8 +3,8 @@
 
     ok-*    by safetensors 0.8.0 and tensordict 0.15.3 (torch 2.13.0), and by hand valid files that
             these cannot write
-    bad-*   by hand: each violates one rule of the format; tests/formats/safetensors/hostile_test.cpp
-            has the expected messages
+    bad-*   by hand: each violates one rule of the format; the expected messages are in
+            tests/formats/safetensors/hostile_test.cpp
 
 Usage: generate.py [folder]
 """
