@@ -410,7 +410,8 @@ class MappedDict(_Native):
     def refresh(self) -> Self:
         """Includes the keys that other processes have added, and returns `self`.
 
-        Values that other processes assign are visible without a refresh.
+        Lookups, ``len``, iteration and `dataset` include them, and values that other processes
+        assign, without this call, too.
         """
         self._refresh()
         return self
