@@ -238,6 +238,7 @@ void add_foreign(const os::Directory& folder, const std::string& prefix,
   }
 }
 
+/// Number of foreign files that a message names.
 constexpr std::size_t kNamed = 3;
 
 bool probe(const FileHead& head) { return head.has_file(kMetadataName); }
