@@ -227,7 +227,7 @@ def bad_metadata(good) -> dict:
     case("negative", CORRUPT, "offsets of a chunk: expected an integer from 0, found -1")(
         lambda m: entry(m).chunks.append(ChunkStorageMetadata((-1, 0), (1, 3)))
     )
-    case("sizes-text", CORRUPT, "size: expected a torch.Size, found text")(
+    case("sizes-text", CORRUPT, "size: expected a torch.Size, tuple or list, found text")(
         lambda m: setattr(entry(m), "size", "5, 3")
     )
     case("unstored", CORRUPT, "it is stored nowhere")(
