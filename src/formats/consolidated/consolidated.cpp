@@ -64,8 +64,8 @@ struct Plan {
 
 struct PlanOptions {
   /// Include notes, order and shared storage. If false, write what tensordict's `consolidate`
-  /// writes, byte for byte. The only difference is a gap before a tensor that tensordict would
-  /// place at an address where torch cannot view it.
+  /// writes, byte for byte (without checksums). The only difference is a gap before a tensor that
+  /// tensordict would place at an address where torch cannot view it.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file
