@@ -13,7 +13,7 @@ namespace tenfold::detail::formats::folder {
 /// The `%checksums` of a folder, locked against other writers.
 class ChecksumsEdit {
  public:
-  /// Throws Error(io) (EBUSY) if another process holds the lock for 10 seconds.
+  /// Throws Error(io) (EBUSY) if another writer holds the lock for 10 seconds.
   ChecksumsEdit(const os::Directory& folder, const os::Path& path);
 
   /// False if the file is missing or damaged, and after close(). A damaged file has no valid

@@ -84,7 +84,8 @@ class Folder {
   /// The path, for messages.
   virtual const std::string& display() const noexcept = 0;
 
-  /// Returns the sub-folder of that name, or null if there is none.
+  /// Returns the sub-folder of that name, or null if there is none. Throws Error(unsupported) if it
+  /// is nested deeper than kMaxDepth.
   virtual std::shared_ptr<Folder> try_child(const std::string& name) = 0;
   virtual bool has_child(const std::string& name) = 0;
 

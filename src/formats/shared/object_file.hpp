@@ -30,7 +30,7 @@ TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uin
 /// torch tensors as bytes in the pickle. Defined in torch_file.cpp.
 TensorDict::Item read_pickle_file(const os::File& file);
 
-/// Describes an item for messages: "a container", "an object of \"some.Class\"".
+/// Describes an item for messages: "a container", "a JSON value", "an object of \"some.Class\"".
 std::string describe_object(const TensorDict::Item& item);
 
 /// Returns the records, for write_zip_archive(), of a file that read_object_file() and
