@@ -246,8 +246,9 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// Adds a finding for an archive other than zip. Returns false for a tar archive, too, because a
-/// pickle can contain its magic number in a string: the caller goes on with other kinds of content.
+/// Adds a finding for an archive other than zip and returns true. Returns false for a tar archive,
+/// too: a pickle can contain its magic number in a string, so the caller tries other kinds of
+/// content.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
