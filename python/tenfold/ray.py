@@ -184,7 +184,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             schema: Ignored: blocks have their own.
 
         Raises:
-            FileExistsError, OSError: If the path exists and is not a data set of parts.
+            ValueError: If the path is a data set in one folder, not of parts.
+            OSError: If the path is a file, or a system call failed.
         """
         _core.part_path(self._path, 0, 1)  # refuses another data set
         os.makedirs(self._path, exist_ok=True)

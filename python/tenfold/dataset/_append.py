@@ -100,7 +100,7 @@ class Growing(Closing):
             raise ValueError(f"{self._path}: {error}") from None
 
     def write(self, rows: Any) -> int:
-        """Appends rows; in a circular buffer, overwrites the oldest ones: `append`.
+        """The same as `append`.
 
         Args:
             rows: As for `append`.

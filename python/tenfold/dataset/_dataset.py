@@ -622,7 +622,8 @@ class Dataset(Growing):
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` exists and is not a data set or `overwrite` is false.
+            FileExistsError: If `path` exists and `overwrite` is false; for a folder, also if `path`
+                is a file, or a folder with files that are not part of a saved tree.
             UnsupportedError: If the format cannot store a column.
 
         Example:

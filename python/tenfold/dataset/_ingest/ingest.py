@@ -53,10 +53,10 @@ def ingest(
 ) -> Dataset:
     """Writes rows as a data set, in bounded memory, and replaces `path` atomically.
 
-    Types are inferred from the whole source: the first of null, bool, int64, float64, string that
-    holds all values of a column without loss. Lists of equal length become rows of a fixed shape,
-    others ragged rows; nested objects become nested records; a missing value makes a column
-    nullable.
+    Types are inferred from the whole source: the first of bool, int64, uint64, float64, string that
+    holds all values of a column without loss, and float64 for nulls only. Lists of equal length
+    become rows of a fixed shape, others ragged rows; nested objects become nested records; a
+    missing value makes a column nullable.
 
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
@@ -66,7 +66,7 @@ def ingest(
             tensor or array (the column ``"value"``) or a tuple of them (the columns ``"0"``,
             ``"1"``, ...), a TensorDict, a table of pandas, polars or pyarrow, or a Hugging Face
             data set. A bool tensor ``"<column>.valid"`` is the validity of a column.
-        path: Target folder. An existing data set is replaced when the new one is complete.
+        path: Target folder. An existing saved tree is replaced when the new data set is complete.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict from
             column to ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
             Other columns of the data are omitted and listed in the report.
@@ -107,8 +107,8 @@ def ingest(
             any key.
         KeyError: For one of `columns` that the data does not have.
         FileNotFoundError: For a missing source, or a glob without a match.
-        FileExistsError: If `path` exists and is not a data set or `overwrite` is false, or if the
-            data set has this part already.
+        FileExistsError: If `path` exists and `overwrite` is false, if it is a file or a folder with
+            files that are not part of a saved tree, or if the data set has this part already.
         UnsupportedError: For sources of another kind.
 
     Example:

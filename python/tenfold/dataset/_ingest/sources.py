@@ -48,7 +48,7 @@ def ingest_source(
             tuple of them; a TensorDict; a table, record batch reader or data set with
             ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB, Hugging Face); Parquet, Arrow,
             npy or npz files (a path, a glob, a list).
-        path: Target folder. An existing data set is replaced.
+        path: Target folder. An existing saved tree is replaced.
         schema: A `Schema`: the requested columns and their types. None: inferred.
         columns: Names of columns or records; only these.
         format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content,
