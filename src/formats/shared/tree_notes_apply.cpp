@@ -93,7 +93,9 @@ class Reader {
 
   void run(const Value& document) {
     const auto* members = document.get_if<Object>();
-    if (members == nullptr) corrupt(where_, "version", "an object of members", document);
+    if (members == nullptr) {
+      throw base::corrupt(where_).expected("an object").found(document.type_name());
+    }
     require_version(*members);
     for (const auto& [name, value] : members->members) {
       if (name == "nodes") {
