@@ -51,7 +51,7 @@ struct StoredKeys {
   base::Where where;
 
   /// The keys in a column of strings, bytes or int64. Throws Error(invalid_argument) for other
-  /// columns.
+  /// columns, and for nullable ones.
   static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
                        base::Where where);
 

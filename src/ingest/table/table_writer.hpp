@@ -22,7 +22,8 @@ class TableWriter;
 struct TableWriterOptions {
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if `path` exists
   bool durable = true;             ///< durable when commit() returns
-  int num_threads = 0;             ///< threads that sync files in commit(); 0: min(8, cores)
+  int num_threads = 0;             ///< threads that sync files in commit(); 0: TENFOLD_NUM_THREADS,
+                                   ///< or min(8, cores)
   Monitor* monitor = nullptr;      ///< can cancel commit(); bytes are reported by the reader of the
                                    ///< source
   std::int64_t expected_rows = 0;  ///< lower bound of the rows to come, which must fit on the disk
