@@ -17,7 +17,7 @@ enum class ChangeKind : std::uint8_t {
   dtype,   ///< tensors of the same shape; the figures compare their values
   shape,   ///< tensors of different shapes
   json,    ///< JSON values
-  node,    ///< properties of nodes (kind, batch size, ...), or a node in one tree, its entries in both
+  node,    ///< kind, batch size, class, ... of nodes, or a node on one side with entries on both
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".

@@ -218,8 +218,8 @@ class TENFOLD_API MappedDictBuilder {
   /// Removes unpublished files.
   ~MappedDictBuilder();
 
-  /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of the other
-  /// type and values that do not fit.
+  /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of another
+  /// type, strings that are not UTF-8, and values that do not fit.
   void append(const DictKeys& keys, const Batch& values);
   /// Publishes the dictionary. Throws Error(invalid_argument) naming a duplicate key
   /// (DuplicateKeys::error).
