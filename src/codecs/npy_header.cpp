@@ -87,7 +87,7 @@ class HeaderParser {
     seen = true;
   }
 
-  /// The next character that is not a space; NUL at the end.
+  /// Skips blanks. Returns the next character, or NUL at the end.
   char peek() {
     at_ = std::min(text_.find_first_not_of(" \t\r\n\f", at_), text_.size());
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -106,7 +106,7 @@ class HeaderParser {
   }
 
   /// Parses a string in single or double quotes. Escapes are kept as written: they only appear in
-  /// field names, and structured dtypes are refused anyway.
+  /// field names, and callers refuse structured dtypes.
   std::string string() {
     const char mark = peek();
     if (mark != '\'' && mark != '"') fail("a string");

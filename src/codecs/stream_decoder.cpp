@@ -95,7 +95,7 @@ class ZstdDecoder final : public StreamDecoder {
     ZSTD_outBuffer out = {into.data(), into.size(), 0};
     const std::size_t left = ZSTD_decompressStream(stream_.get(), &out, &in);
     if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
-    // Without input, the result is only a hint for the size of the next input.
+    // If the call made no progress, its result is only a hint for the size of the next input.
     if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;
     return {in.pos, out.pos};
   }

@@ -189,7 +189,7 @@ class Parser {
     return is_key;
   }
 
-  /// Position of the colon that ends a plain key on this line.
+  /// Position of the colon that ends a plain key on this line, or npos.
   std::size_t find_colon() const {
     for (std::size_t i = at_; i < text_.size() && !is_break(text_[i]); ++i) {
       if (text_[i] != ':') continue;

@@ -10,11 +10,11 @@
 
 namespace tenfold::codecs {
 
-/// Maximum nesting depth of a JSON document.
+/// Maximum nesting depth of a document that parse_json() accepts.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
-/// Receives the events of a document in order. Strings are decoded UTF-8 and valid until the call
-/// returns. Throwing ends the parse.
+/// Receives the events of a document in order. Strings are decoded WTF-8 (UTF-8 and lone
+/// surrogates), and valid until the call returns. Throwing ends the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;

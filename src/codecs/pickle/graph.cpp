@@ -37,7 +37,7 @@ class Depth {
   using Ids = std::vector<std::uint32_t>;
   struct Visit {
     std::uint32_t id;
-    std::size_t next;     ///< index of the next child: its items, then `more`
+    std::size_t next;     ///< index of the next child, in the node's items and then in `more`
     std::uint32_t below;  ///< maximum height of the children visited so far
     const Ids* more;
   };

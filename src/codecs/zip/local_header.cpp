@@ -15,7 +15,7 @@ namespace {
 /// the bytes of large entries are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
-/// Extra fields that most entries have: zip64's, and padding to a multiple of 64.
+/// Maximum size of the extra fields of most entries: zip64's, and padding to a multiple of 64.
 constexpr std::uint64_t kUsualExtraBytes = 96;
 
 }  // namespace

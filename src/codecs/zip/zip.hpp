@@ -42,9 +42,12 @@ struct ZipLimits {
 
 enum class ZipMethod : std::uint8_t { stored, deflated };
 
-/// One checked entry: its bytes are inside the archive and do not overlap other entries.
+/// One entry. If it is from read_zip_directory(), its bytes are inside the archive and do not
+/// overlap those of other entries.
 struct ZipEntry {
-  std::string name;  ///< relative, UTF-8, components separated by "/", none of them "." or ".."
+  /// Relative, in UTF-8; components separated by "/", none of them "." or "..". Names of folders
+  /// end with "/".
+  std::string name;
   ZipMethod method = ZipMethod::stored;
   std::uint16_t flags = 0;  ///< general purpose bits in the directory
   std::uint32_t crc32 = 0;
@@ -97,9 +100,9 @@ std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const Zip
 /// Receives the bytes of an entry in pieces, possibly before they are verified.
 using UsePiece = std::function<void(std::span<const std::byte>)>;
 
-/// Throws Error(corrupt) if the entry's bytes do not match its CRC-32. Needs at most 2 MiB of
-/// memory, except for a deflated entry of at most 64 MiB, stored and inflated: it is read and
-/// inflated as a whole.
+/// Throws Error(corrupt) if the entry's bytes cannot be inflated or do not match its CRC-32. Needs
+/// at most 2 MiB of memory, except for a deflated entry of at most 64 MiB, stored and inflated: it
+/// is read and inflated as a whole.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// Describes why read_zip_directory() refuses a name: "is empty", "has a backslash". Returns
