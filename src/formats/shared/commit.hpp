@@ -89,10 +89,11 @@ class FileReplacement {
  public:
   using UseOld = std::function<void(const os::File&)>;
 
-  /// `new_bytes`: lower bound of the size to write, while the old version keeps its space. Links
-  /// are followed. Throws Error(io) if the new file cannot fit (ENOSPC), if the parent folder does
-  /// not allow new files, or if `path` is a folder (EISDIR) or locked (EBUSY). Throws
-  /// Error(invalid_argument) if `path` is neither a regular file nor a folder.
+  /// `new_bytes`: lower bound of the size to write, while the old version keeps its space; checked
+  /// by os::require_free_space(). Links are followed. Throws Error(io) if the new file cannot fit
+  /// (ENOSPC), if the parent folder does not allow new files, or if `path` is a folder (EISDIR) or
+  /// locked (EBUSY). Throws Error(invalid_argument) if `path` is neither a regular file nor a
+  /// folder.
   FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
@@ -147,7 +148,7 @@ using FindForeign = std::function<std::vector<std::string>(const os::Directory&)
 /// hidden name, and recover_folder() renames it back.
 class FolderReplacement {
  public:
-  /// `new_bytes`: lower bound of the size to write, while the old version keeps its space.
+  /// `new_bytes`: as for FileReplacement.
   /// `find_foreign` is called with the old tree before it is removed: if files were added to it
   /// during the save, the old tree is kept under another name, with a warning. Throws Error(io)
   /// (EACCES) for an old folder without write permission, (ENOTDIR) if `path` is not a folder,
