@@ -19,7 +19,7 @@ struct WriteRequest {
   bool durable = true;
   bool checksums = true;
   bool notes = true;     ///< false: write exactly what the format's own tool writes
-  bool zeros = false;    ///< memmap_like: write sparse zeros instead of the leaves' bytes
+  bool zeros = false;    ///< write sparse zeros, not the leaves' bytes (memmap_like, new data sets)
   bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;

@@ -25,13 +25,14 @@ class FolderSource;
 
 /// The notes about the entries of one node.
 struct NodeNotes {
-  std::vector<std::pair<std::string, Notes::LeafNote>> leaves;  ///< key -> hidden tensor
+  std::vector<std::pair<std::string, Notes::LeafNote>> leaves;  ///< tensors that meta.json cannot
+                                                                ///< list, by key
   std::vector<std::pair<std::string, std::string>> files;       ///< key -> name of file or folder
   std::vector<std::string> unbatched;                           ///< keys of tensors in `%values`
 };
 
-/// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping.
-/// In a copy of the tree they are separate files, which share a mapping if their bytes are equal
+/// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping. A
+/// copy of the tree may have separate files instead, which share a mapping if their bytes are equal
 /// and the mode is not write_through.
 struct AliasGroup {
   std::mutex mutex;

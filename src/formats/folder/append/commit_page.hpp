@@ -13,8 +13,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The commit page of a growing data set: the current number of rows. meta.json has the number at
-/// the last flush, which is the valid one after a power failure.
+/// The commit page of a growing data set: the current number of rows. After a power failure, the
+/// number at the last flush is valid: that of meta.json, or of a circular buffer's durable record.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:

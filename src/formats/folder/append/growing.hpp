@@ -69,8 +69,9 @@ class GrowingFolder {
   /// last capacity(). If an error occurs, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   void flush();
-  /// Calls flush(), then brings the folder into the state of a saved tree: removes `%commit`
-  /// (except for a circular buffer), and restores the checksums of metadata.
+  /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
+  /// saved tree: restores the checksums of metadata and removes `%commit`. A circular buffer keeps
+  /// its `%commit`.
   void close();
 
  private:
