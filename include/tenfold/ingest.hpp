@@ -66,7 +66,7 @@ struct IngestOptions {
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: the character between fields, as returned by separator_from(). '\0': the
-  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab. Then
+  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab; then
   /// a header that has more of another separator (comma, semicolon, tab or |) outside of quotes is
   /// an error. A value other than '\0' without any CSV or TSV file is Error(invalid_argument).
   char separator = '\0';
