@@ -79,7 +79,8 @@ class Growing(Closing):
         Raises:
             TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
             ValueError: For a column that is missing, unknown or does not fit; nothing is appended.
-            UnsupportedError: On a view, or a read-only data set.
+            UnsupportedError: On a view, a read-only data set, or one that is not a folder of
+                `create` or `ingest`.
             OSError: If another process is appending (the message names it), or the disk is full.
         """
         self._require_writer("append")
@@ -188,7 +189,9 @@ class Growing(Closing):
             size, columns, single = self._columns().take(rows, some=True)
         if isinstance(positions, int):
             if not single:
-                raise ValueError(f"data set: expected one row for one index, found {size}")
+                raise ValueError(
+                    f"data set: expected one row for one index, found a batch of {size}"
+                )
             numbers: Any = [positions]
         elif isinstance(positions, slice):
             numbers = list(range(positions.start, positions.stop))
@@ -298,8 +301,8 @@ class Columns:
             return self._of_mapping(rows, some)
         if not isinstance(rows, (list, tuple)) or not all(_is_mapping(row) for row in rows):
             raise TypeError(
-                "rows: expected a dict of values, a dict of columns or a list of row dicts, found "
-                f"{type(rows).__name__}"
+                "rows: expected a dict or TensorDict of values or of columns, or a list or tuple "
+                f"of row dicts, found {type(rows).__name__}"
             )
         for number, row in enumerate(rows):
             self._check_names(row, (), f"row {number}, ")
@@ -536,7 +539,8 @@ def _check_text(name: str, column: Column, values: Any) -> None:
     kind = str if column.dtype == "string" else bytes
     if not isinstance(values, (list, tuple)):
         raise ValueError(
-            f'column "{name}": expected a list of {kind.__name__}, found {type(values).__name__}'
+            f'column "{name}": expected a list or tuple of {kind.__name__}, found '
+            f"{type(values).__name__}"
         )
     for value in values:
         if value is None:
@@ -544,7 +548,7 @@ def _check_text(name: str, column: Column, values: Any) -> None:
         items = value if column.ragged and isinstance(value, (list, tuple)) else [value]
         if column.ragged and items is not value:
             raise ValueError(
-                f'column "{name}": expected a list of {kind.__name__} in each row, found '
+                f'column "{name}": expected a list or tuple of {kind.__name__} in each row, found '
                 f"{type(value).__name__}"
             )
         for item in items:

@@ -847,7 +847,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     if len(maps) > 1:
         raise ValueError(
             "data set: the parts are mapped by different functions: expected one map() after "
-            "concat or mix, found several before"
+            "concat or mix, found others before"
         )
     joined = object.__new__(Dataset)
     joined._native = native

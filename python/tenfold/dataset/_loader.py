@@ -344,7 +344,7 @@ def checked_device(device: Any) -> Any:
         ) from None
     if made.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
-            f'batch loader: device: expected one that is here, found "{made}" and '
+            f'batch loader: device: expected a device of this machine, found "{made}" and '
             "torch.cuda.is_available() false; omit device, or install a torch with CUDA"
         )
     return made

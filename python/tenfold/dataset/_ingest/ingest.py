@@ -219,11 +219,12 @@ def infer_schema(
 
 
 def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator: str) -> None:
-    """Raises ValueError if an option of CSV was passed with another source."""
+    """Raises ValueError if an option of CSV and TSV files was passed with another source."""
     for name, value in (("na_values", na_values), ("separator", separator)):
         if value:
             raise ValueError(
-                f"{where}: {name}: expected it with CSV files only, found {type(source).__name__}"
+                f"{where}: {name}: expected it with CSV or TSV files only, found "
+                f"{type(source).__name__}"
             )
 
 
