@@ -74,8 +74,8 @@ long faults_disarm(void) {
 }
 long faults_fired(void) { return fired; }
 
-/* Counts the call if its class is armed, and returns its fault. 0: none; -1: the call must fail, and
- * errno is set; 1: it must transfer only a part. The action KILL does not return. */
+/* Counts the call if its class is armed, and returns its fault. 0: none; -1: the call must fail,
+ * and errno is set; 1: it must transfer only a part. The action KILL does not return. */
 static int fault(int class) {
   if (!armed || !(classes & class)) return 0;
   long number = atomic_fetch_add(&counted, 1) + 1;
