@@ -9,7 +9,7 @@
 namespace tenfold::python {
 
 /// Reports progress of a long call to Python, and cancels the call if a signal handler (Ctrl-C) or
-/// the progress callable raises. Holds the GIL only during these two functions.
+/// the progress callable raises. Holds the GIL only during report() and stop().
 class PythonMonitor : public Monitor {
  public:
   /// `progress`: called with (done_bytes, total_bytes, what); or None.

@@ -133,8 +133,8 @@ class Dict {
     return {std::move(begun), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
   }
 
-  /// The next keys of an iteration and, with `with_values`, their current values; both empty at the
-  /// end.
+  /// The next keys of an iteration and, with `with_values`, their current values, otherwise None.
+  /// At the end, no keys and None.
   nb::tuple walk_on(DictWalk& walk, bool with_values) {
     std::optional<Batch> values;
     const auto block = without_gil([&] {

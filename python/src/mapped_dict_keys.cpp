@@ -257,7 +257,7 @@ void KeysIn::take_packed(nb::handle keys) {
     if (found != nullptr) tensor = tensor_of_torch(found);
     if (found != nullptr && !tensor) tensor = array_from(found);
     if (!tensor || tensor->dtype() != dtype || tensor->ndim() != 1) {
-      std::string found_text = "none";
+      std::string found_text = "no tensor or array";
       if (tensor) {
         found_text = to_string(tensor->dtype()) + " with ndim " + std::to_string(tensor->ndim());
       }

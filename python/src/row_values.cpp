@@ -49,7 +49,7 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Copies a numpy array, which is cheap because rows are small.
+/// Copies an object with the buffer protocol, such as a numpy array.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) {

@@ -14,11 +14,11 @@ namespace tenfold::python {
 ///   offsets  for a ragged column of numbers, an int64 array [rows + 1]; else None
 ///   valid    a bool array [rows]; None: determined by the values
 ///
-/// Raises TypeError for strings of the wrong type.
+/// Raises TypeError for an item of a text column that is neither None nor of its type.
 Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns);
 
 /// The same from a dict with one torch tensor [rows, *shape] of the right dtype for every column of
-/// `schema`; empty for any other dict, and for columns that consist of several tensors.
+/// `schema`; empty for any other dict, and for columns in records or of several tensors.
 std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows);
 
 }  // namespace tenfold::python
