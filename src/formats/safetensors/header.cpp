@@ -54,7 +54,7 @@ class Cursor {
     return true;
   }
 
-  /// Parses an integer in JSON's form, below 10^18.
+  /// Parses an integer from 0, below 10^18, in JSON's form.
   bool number(std::uint64_t& value) noexcept {
     constexpr std::size_t kMaxDigits = 18;
     std::size_t size = 0;
@@ -470,7 +470,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     state_ = State::names;
   }
 
-  /// Halves the last dimension: a 4-bit type counts single numbers, torch counts bytes of two.
+  /// Halves the last dimension: safetensors counts 4-bit numbers, torch counts pairs of them.
   void halve_last() {
     if (header_.shapes.size() == shape_at_ || header_.shapes.back() % 2 != 0) {
       const auto shape = std::span(header_.shapes).subspan(shape_at_);

@@ -35,6 +35,7 @@ namespace {
 ///            "keys": {key: {"tensor": name, "unbatched"?: true} | {"non_tensor": json}
 ///                          | {"td": LEVEL}}}
 ///
+/// A level with "stack_dim" is a lazy stack, whose tensors are stored stacked (stack.hpp).
 /// tensordict ignores unknown members. tenfold adds three: "device" (in a level), "lazy_stack"
 /// {"stack_dim", "name"} (in a level whose keys "0", "1", ... are the entries of a lazy stack that
 /// tensordict cannot save), "stack_dim" (next to "non_tensor": a NonTensorStack).

@@ -73,7 +73,7 @@ class Pickle {
  private:
   const codecs::PickleGraph& graph_;
   base::Where where_;
-  std::vector<codecs::PickleChange> changes_;  ///< sorted by object, else in their order
+  std::vector<codecs::PickleChange> changes_;  ///< by object; those of one in the pickle's order
 };
 
 }  // namespace tenfold::detail::formats::torch_file
