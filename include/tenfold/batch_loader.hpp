@@ -27,7 +27,8 @@ struct BatchLoaderOptions {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
-  std::int64_t prefetch = 2;           ///< number of batches that are made in advance
+  /// Number of batches that are made in advance, at most 1,024; none if num_threads is 1.
+  std::int64_t prefetch = 2;
   /// 0: TENFOLD_NUM_THREADS, or min(8, cores); 1: next() itself makes the batch.
   int num_threads = 0;
   /// Shuffles blocks of this many rows, and then the rows within windows of 64 blocks. For data
