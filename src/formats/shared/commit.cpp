@@ -27,7 +27,7 @@ std::string hidden_name(const std::string& name, const std::string& suffix) {
 
 namespace {
 
-/// Number of retries after a race with another writer.
+/// Maximum number of attempts of an operation that races with other writers.
 constexpr int kMaxAttempts = 100;
 /// Files below this size are freed by the calling thread: starting a thread takes as long.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
@@ -43,7 +43,8 @@ std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
 std::string replaced_name(const std::string& name) { return hidden_name(name, "old"); }
 
-/// True if `opened` is still the file with that name: it was not replaced between open and lock.
+/// True if `opened` is still the file or folder with that name: it was not replaced since it was
+/// opened.
 template <class Opened>
 bool is_still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
   const auto now = parent.entry_info(name);
@@ -299,7 +300,7 @@ void FileReplacement::call_use_old(const UseOld& use_old, const os::File& old) {
   try {
     if (use_old && old.valid()) use_old(old);
   } catch (const Error&) {
-    // A damaged file: its content is unknown.
+    // The old file may be damaged, which must not fail the save.
   }
 }
 

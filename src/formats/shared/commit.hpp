@@ -129,9 +129,10 @@ class FileReplacement {
   os::File file_;
 };
 
-/// Opens a file for shared mappings, with a shared lock that is held while it is open or mapped, so
-/// that no save replaces it. Throws Error(io) (EBUSY) during a save, (EACCES) for a read-only file
-/// with several hard links. If the file system has no locks, saves are not prevented.
+/// Opens a file for shared mappings. Holds a shared lock while the file is open or mapped, so that
+/// no save with OldFile::exclusive replaces it. Throws Error(io) (EBUSY) during such a save,
+/// (EACCES) for a read-only file with several hard links. If the file system has no locks, saves
+/// are not prevented.
 os::File open_write_through(const Path& path);
 
 /// Returns the files in a replaced folder that do not belong to the saved tree, and so must not be
