@@ -16,7 +16,7 @@ struct BadRow {
   std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
   std::int64_t row = 0;                 ///< index in its file or source, from 0
   std::string column{};                 ///< empty: the whole row
-  std::string error{};                  ///< the message that the Error would have had
+  std::string error{};                  ///< why it was rejected; text files: with file and line
   std::string text{};                   ///< the row, as returned by shown_text()
 };
 

@@ -20,8 +20,8 @@ namespace detail {
 
 /// The state behind a SparseMatrix, which is a handle: component tensors whose shapes and dtypes
 /// fit each other. The values of the indices may be invalid. The major axis is that of the columns
-/// of csc, and of the rows of csr and coo. The entries of one index of it are contiguous if
-/// `is_sorted`. The minor axis is the other axis.
+/// of csc, and of the rows of csr and coo; the minor axis is the other one. The entries of one
+/// index of the major axis are contiguous if `is_sorted`.
 struct SparseState {
   TensorDict tree;
   base::Where where;

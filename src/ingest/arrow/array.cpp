@@ -139,7 +139,7 @@ class TypeParser {
       case 't':
         return format.size() == 3 &&
                count(letter == 's' || letter == 'm' ? DType::int32 : DType::int64, unit_of(letter));
-      case 's':  // a time zone may follow; the values are in UTC regardless
+      case 's':  // a time zone may follow; then the values are in UTC
         return format.size() >= 4 && format[3] == ':' && count(DType::int64, unit_of(letter));
       case 'D':
         return format.size() == 3 && count(DType::int64, unit_of(letter));

@@ -108,7 +108,8 @@ struct ArrowSlice {
     return type->kind == ArrowKind::null ||
            (array->null_count != 0 && array->n_buffers > 0 && array->buffers[0] != nullptr);
   }
-  /// Ignores nulls inside the dictionary; the caller must check the entry.
+  /// False if value `i` is null. Ignores nulls inside the dictionary; the caller must check the
+  /// entry.
   bool is_valid(std::int64_t i) const {
     if (type->kind == ArrowKind::null) return false;
     return !may_have_nulls() || bit_at(0, i);
@@ -118,7 +119,7 @@ struct ArrowSlice {
   std::pair<std::int64_t, std::int64_t> range_at(std::int64_t i) const;
   /// A value of a string, view or fixed-size binary array.
   std::string_view text_at(std::int64_t i) const;
-  /// An index of a dictionary-encoded array.
+  /// Value `i` of a dictionary-encoded array: an index in the dictionary.
   std::int64_t index_at(std::int64_t i) const;
   /// A decimal as text: sign, digits and decimal point.
   std::string decimal_at(std::int64_t i) const;

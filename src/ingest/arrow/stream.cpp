@@ -299,7 +299,7 @@ class ArrowIngest {
       if (source == found.end()) {
         throw base::invalid_argument(options_.where)
             .part("column ", base::quote(wanted.name()))
-            .problem("the schema names it, but the source lacks it, or `columns` omits it")
+            .problem("the schema names it, but it is not among the columns to read")
             .expected("a column of the source");
       }
       Column target = wanted;

@@ -50,9 +50,11 @@ std::string number_text(DType dtype, const std::byte* element,
 ///
 ///   numbers      to numbers of another dtype (as cast_elements), to strings
 ///   fixed rows   to ragged rows
-///   lists        to lists of numbers of another dtype, to JSON strings (one per row)
-///   flat lists   to lists of strings
+///   lists        to lists of numbers of another dtype, to JSON strings (one per row), and from one
+///                dimension to lists of strings
 ///   rows that are all null to anything
+///
+/// Lists are ragged rows, and fixed rows with a shape.
 ///
 /// `origins`: the origins of the elements of `from`. `position`: the index in `origins` of the
 /// chunk's first element; a conversion that reads origins advances it past the last element.
