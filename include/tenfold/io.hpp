@@ -177,9 +177,9 @@ struct ConvertOptions {
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
-  /// change, dots create nodes.
+  /// change, dots create nodes. Two entries of one new name are Error(invalid_argument).
   RenameFunction rename{};
-  std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
+  std::vector<std::string> renamed{};  ///< dotted names to rename: Error(key_not_found) if missing
   std::optional<DType> dtype{};        ///< floating-point leaves are cast to this float dtype
   bool durable = true;                 ///< fsynced when the call returns
   bool checksums = true;               ///< store them with the data
@@ -232,7 +232,7 @@ struct LoadIntoOptions {
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
-  std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
+  std::vector<std::string> renamed{};  ///< dotted names to rename: Error(key_not_found) if missing
   Keys keys{};                         ///< entries of the source to load; default: all
   int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;          ///< observes the call
