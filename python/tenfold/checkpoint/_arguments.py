@@ -31,7 +31,9 @@ def number_of(where: str, value: Any) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise ValueError(f"{where}: expected a number, found one beyond the floats") from None
+            raise ValueError(
+                f"{where}: expected a number, found one that a float cannot hold"
+            ) from None
         except (TypeError, ValueError, RuntimeError):
             pass
     raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
