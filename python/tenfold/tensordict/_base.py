@@ -301,7 +301,8 @@ class TensorDictBase(TensorLike):
             The entry, or `default`.
 
         Raises:
-            KeyError: If the key does not exist and no default is given.
+            KeyError: If the key does not exist and no default is given, or a path leads through a
+                tensor or a plain value.
             RuntimeError: If this TensorDict is locked.
 
         Example:
@@ -724,7 +725,10 @@ class TensorDictBase(TensorLike):
 
         Args:
             *keys: Keys or paths of keys.
-            inplace: Delete the entries of this TensorDict instead.
+            inplace: Delete these entries from this TensorDict instead.
+
+        Raises:
+            RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
             >>> td.exclude("a", ("b", "c")).keys(True)
@@ -810,6 +814,7 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
             RuntimeError: If this TensorDict is locked.
+            TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
             >>> td.rename_key_("a", ("b", "a")).keys(True, True)
@@ -845,6 +850,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If two entries would have the same key.
+            RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
             >>> td.flatten_keys().keys()
@@ -862,7 +868,9 @@ class TensorDictBase(TensorLike):
             inplace: Change this TensorDict instead.
 
         Raises:
-            KeyError: If a path leads through a tensor, or two entries would have the same key.
+            KeyError: If a path leads through a tensor or a plain value, or two entries would have
+                the same key.
+            RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
             >>> TensorDict({"a.b": 1}).unflatten_keys().keys(True)

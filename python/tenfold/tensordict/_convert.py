@@ -186,7 +186,7 @@ def from_dict(
 ) -> TensorDict:
     if batch_size is not None and (batch_dims is not None or auto_batch_size):
         raise ValueError(
-            "from_dict: expected one of batch_size, batch_dims and auto_batch_size, found two"
+            "from_dict: expected batch_size without batch_dims and auto_batch_size, found both"
         )
     made = dense()(input_dict, batch_size=batch_size, device=device)
     if auto_batch_size or batch_dims is not None:
