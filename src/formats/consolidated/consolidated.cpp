@@ -1,6 +1,6 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
-// document with their locations, and the length of the document in 8 bytes. This file plans and
-// writes it. The other parts:
+// document with their locations, and the length of the document in 8 bytes. This file opens, writes
+// and verifies such files. The other parts:
 //   tree     parses the document to a tree of lazy leaves
 //   sidecar  additions of tenfold in a member that tensordict ignores
 

@@ -63,8 +63,8 @@ class ShardTransaction {
   /// Creates a shard with the permissions of the old index.
   os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
 
-  /// Call before the index is replaced. If that fails, the destructor determines which index is in
-  /// place.
+  /// Call before the index is replaced. If the replacement fails, the destructor determines which
+  /// index is in place.
   void about_to_commit() noexcept { committing_ = true; }
 
   /// Sets the shards of the index that was replaced. They differ from those at the start if another

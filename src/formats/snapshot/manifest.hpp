@@ -15,7 +15,8 @@ namespace tenfold::detail::formats::snapshot {
 
 inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
 inline constexpr std::string_view kNotesName = "%notes.json";
-/// Maximum size; checked before reading. Torchsnapshot writes about 500 bytes per entry.
+/// Maximum size of that file, checked before it is read. Torchsnapshot writes about 500 bytes per
+/// entry.
 inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 
 /// One tensor in the file `.snapshot_metadata`.
@@ -110,7 +111,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where);
 /// Parses the document to a JSON value, without validation, for inspection.
 Value parse_metadata(std::string_view text, const std::string& where);
 
-/// Formats the file as JSON that is also valid YAML with the same content.
+/// Formats `.snapshot_metadata` as JSON that is also valid YAML with the same content.
 std::string write_manifest(const Manifest& manifest);
 
 /// True for "a/b": a path of plain components that stays inside its folder.

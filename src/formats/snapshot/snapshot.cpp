@@ -199,7 +199,8 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
   file.close_written();
 }
 
-/// Returns the names of all files that may belong to a snapshot.
+/// Returns the names of the files of the snapshot in `root`: its documents, and the files that its
+/// metadata names.
 std::unordered_set<std::string> named_files(const os::Directory& root) {
   std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
                                            std::string(kNotesName)};

@@ -98,8 +98,9 @@ class TreeBuilder {
   /// would do with the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// Adds the changes of an object after its creation: a list "items" of the values that were added,
-  /// a list "entries" of the keys and values that were set, alternating, and the last "state".
+  /// Adds the changes of an object after its creation: a list "items" of the values that were
+  /// added, a list "entries" of the keys and values that were set, alternating, and the last
+  /// "state".
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 

@@ -253,9 +253,9 @@ class Planner {
 };
 
 /// Assigns tensors to storages. As in torch.save, tensors with overlapping memory share one storage
-/// and keep their strides, so that aliases and views are preserved. A single tensor is
-/// stored unchanged, or contiguously if that takes less space. Leaves on disk share a storage if
-/// they have the same bytes. Reads no tensor.
+/// and keep their strides, so that aliases and views are preserved. A single tensor is stored
+/// unchanged, or contiguously if that takes less space. Leaves on disk share a storage if they have
+/// the same bytes. Reads no tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -410,7 +410,7 @@ class Pickler {
     }
   }
 
-  /// `of`: a NodeInfo or a Value::Object.
+  /// Writes the key `name` of a dict. `of`: a NodeInfo or a Value::Object.
   template <class Dict>
   void key(const std::string& name, const Dict& of) {
     if (of.int_keys) return integer(name);
