@@ -60,7 +60,8 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::string file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
-  /// Opens the file with that suffix, under its encoded name or the raw name of older versions.
+  /// Opens the file with that suffix, under its encoded name or the raw name that older versions of
+  /// tensordict wrote.
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
                                         bool for_writing);
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;

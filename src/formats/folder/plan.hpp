@@ -43,7 +43,8 @@ struct Plan {
 /// The content of `%notes.json`.
 enum class NotesUse : std::uint8_t {
   all,     ///< everything that the folder cannot express, including shared storage
-  needed,  ///< only what tensordict's own files would lose: a key, its type, a kind of node
+  needed,  ///< only what tensordict's own files would lose: a key, its type, a kind of node, an
+           ///< unbatched tensor, the schema, metadata
   none,    ///< nothing: throws Error(unsupported) for a tree that needs notes
 };
 
