@@ -166,7 +166,8 @@ class Growing(Closing):
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
         This is not atomic: a reader may see, and a crash may leave, a row half written. Afterwards
-        the tensors of the data set have no checksums. Columns missing from `rows` do not change.
+        the tensors of the data set have no checksums. Columns missing from a dict or TensorDict do
+        not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
@@ -178,7 +179,7 @@ class Growing(Closing):
 
         Raises:
             IndexError: For an index out of range.
-            TypeError: If `rows` is not a dict or TensorDict.
+            TypeError: For an index or rows of another type.
             ValueError: For values that do not fit, or another number of rows.
             UnsupportedError: For string and ragged columns; on a view, a read-only data set, or a
                 data set of parts.
@@ -286,7 +287,7 @@ class Columns:
         Args:
             rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
                 more leading dimension, equal in all; or a list of mappings, one per row.
-            some: Columns may be missing.
+            some: Columns may be missing from a mapping.
 
         Returns:
             The number of rows, their columns, and whether `rows` was one row.

@@ -48,8 +48,8 @@ def create(
     Args:
         path: A path that does not exist.
         schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
-            ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged", "nullable",
-            "unit"}``; a dict of such is a nested record. A dtype is torch's, numpy's, its name in
+            ``(dtype, shape of a row)``, `Column`, or a dict of its members, as `Column.to_dict`
+            returns it; a dict of such is a nested record. A dtype is torch's, numpy's, its name in
             either, ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of
             values without any str may also be an example row.
         num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
