@@ -1876,7 +1876,7 @@ class TensorDictBase(TensorLike):
             atomic: None: a new or empty folder is created by one rename, and an existing one is
                 replaced as a whole. If tensors are mapped from it, only new tensors and metadata
                 are written, each by one rename. True: replace the folder as a whole in any case.
-                False: overwrite its files in place, and remove none.
+                False: overwrite its files in place, and remove no tensor.
             durable: fsync before returning.
 
         Returns:
@@ -1888,7 +1888,8 @@ class TensorDictBase(TensorLike):
                 no metadata names; if a file of the tree is a symlink.
             UnsupportedError: If a value is not JSON, or a tensor is not dense; the message names
                 the key.
-            OSError: If a system call failed. With `atomic` None or True the old tree is unchanged.
+            OSError: If a system call failed. The old tree is unchanged if the whole folder was to
+                be replaced.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
@@ -1920,7 +1921,7 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            existsok: If false, an existing file of a tensor is an error.
+            existsok: If false, an existing file of a tensor, or archive, is an error.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` has
                 the suffix.
@@ -1963,12 +1964,13 @@ class TensorDictBase(TensorLike):
 
         No tensor is read, and new files are sparse: they take no disk space before they are
         written into. So expanding one example creates a data set that may exceed memory. Values
-        that are not tensors are copied.
+        that are not tensors are copied. Content is kept in existing files with ``atomic=False``,
+        and in tensors that are mapped from their file in `prefix`, unless `atomic` is true.
 
         Args:
-            prefix: As for `memmap`. None: anonymous memory that processes share.
+            prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
-            existsok: If false, an existing file of a tensor is an error.
+            existsok: If false, an existing file of a tensor, or archive, is an error.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
@@ -2071,8 +2073,8 @@ class TensorDictBase(TensorLike):
             robust_key: Accepted; both kinds of file names are read.
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
             mode: ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes
-                into its file. None: ``"r+"`` for a folder that this user may write to, else
-                ``"c"``; for an archive ``"r"``.
+                into its file; opening a folder removes the checksums of its tensors. None: ``"r+"``
+                for a folder that this user may write to, else ``"c"``; for an archive ``"r"``.
             num_threads: Ignored, because mapping is fast.
             allow_pickle: Must be None or False: nothing is ever unpickled.
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
