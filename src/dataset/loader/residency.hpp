@@ -43,7 +43,8 @@ class Residency {
   Residency& operator=(const Residency&) = delete;
   ~Residency();
 
-  /// True if enough pages are missing for prefetching to pay off, according to the samples so far.
+  /// True if enough pages are missing for prefetching to pay off, according to the samples and page
+  /// faults so far.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
   /// Takes some more samples. Returns false, and takes none, if there are no more to take or
   /// is_needed().
