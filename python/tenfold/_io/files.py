@@ -160,8 +160,8 @@ def load(
             with their pickled content. If false, they raise an error that names them. Nothing is
             imported or called either way.
         progress: As for `save`.
-        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device is
-            given, otherwise the first that applies: `tenfold.set_framework`;
+        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device other
+            than the CPU is given, otherwise the first that applies: `tenfold.set_framework`;
             ``TENFOLD_FRAMEWORK``; torch if it is imported; numpy if it is imported; torch if it is
             installed; numpy.
         device: The same as `map_location`.
@@ -175,6 +175,7 @@ def load(
         KeyError: If one of `keys` or `exclude` matches nothing, or if one of them is given for a
             file of a single tensor or value.
         ValueError: If `map_location` and `device` are both given, or the given one is no device.
+        ImportError: If torch is requested, or a device other than the CPU, and torch is missing.
         CorruptFileError: If the bytes violate the format.
         UnsupportedError: If the format is unknown, a selected entry cannot be read, or torch finds
             no CUDA device.

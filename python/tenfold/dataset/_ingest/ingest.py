@@ -61,7 +61,7 @@ def ingest(
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
             ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst``,
-            ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow and npy files. Or an iterable of
+            ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow, npy and npz files. Or an iterable of
             dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a
             tensor or array (the column ``"value"``) or a tuple of them (the columns ``"0"``,
             ``"1"``, ...), a TensorDict, a table of pandas, polars or pyarrow, or a Hugging Face
