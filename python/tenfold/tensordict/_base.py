@@ -1479,8 +1479,8 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, except for fields whose strides are not a multiple of
-        their item size. String fields become plain values.
+        The tensors share the array's memory, except for a read-only array and for fields whose
+        strides are not a multiple of their item size. String fields become plain values.
 
         Args:
             struct_array: The array; fields may be structured themselves.

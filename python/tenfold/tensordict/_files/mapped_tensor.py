@@ -196,6 +196,8 @@ class MemoryMappedTensor(torch.Tensor):
 
     Raises:
         ValueError: If `device` is another device.
+        TypeError: If a file name as source comes with a `filename`, or without `dtype` or `shape`;
+            if a tensor as source comes with a `filename` and a `dtype`.
 
     Example:
         >>> x = MemoryMappedTensor.from_tensor(torch.zeros(2, 3), filename="x.memmap")
