@@ -116,7 +116,7 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
   }
 }
 
-/// The content of a folder, by name.
+/// The files below a folder, sorted by path.
 struct ScanFolder {
   std::vector<os::Path> files;
   std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders that could not be
