@@ -203,7 +203,7 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
     : old_file_(old_file) {
-  // Free the space of previously replaced files first.
+  // Wait until the space of previously replaced files is free.
   os::await_background_closes();
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
