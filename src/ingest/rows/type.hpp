@@ -55,7 +55,7 @@ struct RowType {
   bool has_items() const noexcept { return has_elements || has_null; }
   /// True if a list may contain nulls, as NaN or in JSON.
   bool takes_nulls() const noexcept;
-  /// "int64", "list of float64[3]", "a list": for messages and reports.
+  /// "int64", "a list of float64[3]", "an empty list": for messages and reports.
   std::string text() const;
 };
 
