@@ -208,7 +208,7 @@ class Dataset(Growing):
                 or a tuple of str for nested records: a column.
 
         Raises:
-            IndexError: For an index out of range, or a mask of another length.
+            IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
             TypeError: For an index of another type.
         """
