@@ -80,8 +80,8 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
     throw corrupt(entry)
         .problem("its header is outside the file's entries")
-        .expected("an offset below ", limit_)
-        .found(entry.header_offset);
+        .expected(kLocalBytes, " bytes before byte ", limit_)
+        .found("byte ", entry.header_offset);
   }
   // The name nearly always equals that of the directory, so read header and name at once.
   const std::uint64_t wanted =
