@@ -88,7 +88,7 @@ os::File Files::decompress(const Item& item) {
   if (!decoder->is_whole()) {
     throw base::corrupt(where(item))
         .expected("more compressed bytes")
-        .found("its end")
+        .found("the end of the item")
         .remedy("the file may be truncated");
   }
   return into;

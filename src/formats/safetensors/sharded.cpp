@@ -454,7 +454,7 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
       parent.name.size() == kShardedSuffixes[0].size()) {
     throw base::unsupported(path.string())
         .problem("an index of shards cannot be written")
-        .expected("save() to a name that ends in \".safetensors.index.json\"")
+        .expected("save() to \"<name>.safetensors.index.json\"")
         .found((request.zeros ? "memmap_like" : base::quote(parent.name)));
   }
   ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
