@@ -1837,12 +1837,12 @@ class TensorDictBase(TensorLike):
         Values that are not tensors are copied to each process.
 
         Raises:
-            RuntimeError: If it is memory-mapped, because processes share its files already.
+            RuntimeError: If this TensorDict is memory-mapped: processes share its files already.
         """
         return _convert.share_memory_(self)
 
     def is_shared(self) -> bool:
-        """Returns whether it is locked and every tensor is in memory that processes share."""
+        """Returns whether it is locked, with all tensors in memory that processes share."""
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
@@ -1976,7 +1976,7 @@ class TensorDictBase(TensorLike):
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
             robust_key: If false, use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``. Default: if `prefix` ends in it.
+            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: fsync before returning.
 
@@ -2024,7 +2024,7 @@ class TensorDictBase(TensorLike):
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
             robust_key: If false, use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``. Default: if `prefix` ends in it.
+            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: fsync before returning.
@@ -2187,7 +2187,7 @@ class TensorDictBase(TensorLike):
     ) -> Any:
         """Adds a tensor of zeros, in a separate file, to a memory-mapped tree that is locked.
 
-        Other processes see it after `memmap_refresh_`.
+        Other processes see the tensor after `memmap_refresh_`.
 
         Args:
             key: Its key, or a path of keys; nodes on the path are created.
@@ -2356,7 +2356,7 @@ class TensorDictBase(TensorLike):
     def from_consolidated(cls, filename: PathLike) -> Self:
         """Opens the tree in a file that `consolidate` of tenfold or tensordict wrote.
 
-        Its tensors are private views of the file: writing into them does not change the file. The
+        The tensors are private views of the file: writing into them does not change the file. The
         tree is locked if the saved tree was locked.
 
         Args:

@@ -171,7 +171,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             TypeError: If `tensordict` is not a TensorDict.
-            ValueError: If its batch size differs.
+            ValueError: If the batch size of `tensordict` differs.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -200,7 +200,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             TypeError: If `tensordict` is not a TensorDict.
-            ValueError: If its batch size differs.
+            ValueError: If the batch size of `tensordict` differs.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -609,7 +609,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """Returns a stack of empty members; with options, an empty TensorDict of its batch size.
+        """Returns a stack of empty members; with options, a TensorDict without entries.
 
         Args:
             recurse: Keep the nodes below, emptied too, and the values that are not tensors; ignored

@@ -207,7 +207,7 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         ValueError: If the rows do not fit, a node is a stack, or `prefix` is an archive; nothing
             has been written.
         FileNotFoundError: If there is no saved tree at `prefix`.
-        CorruptFileError: If one of its files is too short.
+        CorruptFileError: If a file of the saved tree is too short.
         OSError: If another call is appending.
 
     Example:

@@ -173,10 +173,10 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
 class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
 
-    Writing into the tensor writes into the file, unless it was opened with mode "r". Without a file
-    name, the bytes are in memory that processes share. Indexing that returns a view, `unbind`,
-    `split`, `chunk` and `detach` return MemoryMappedTensors over the same bytes; all other
-    operations return plain tensors, at no extra cost.
+    Writing into the tensor writes into the file, unless the file was opened with mode "r". Without
+    a file name, the bytes are in memory that processes share. Indexing that returns a view,
+    `unbind`, `split`, `chunk` and `detach` return MemoryMappedTensors over the same bytes; all
+    other operations return plain tensors, at no extra cost.
 
     The tensor pickles as the file's path, so that no data is sent to another process. A tensor
     without a file name can be sent by `multiprocessing` only.

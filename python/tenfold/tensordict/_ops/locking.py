@@ -147,7 +147,7 @@ def _close_opened(td: Any) -> None:
 
 
 def _drop_native(td: Any) -> None:
-    """Releases the engine's nodes, so that it can close the file."""
+    """Releases the nodes of the engine, so that the engine can close the file."""
     disk = getattr(td, "_disk", None)
     if disk is not None:
         disk.node = None
