@@ -162,9 +162,9 @@ class TENFOLD_API MappedDict {
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
   /// missing keys, Error(invalid_argument) for keys of another type and values that do not fit. If
   /// it throws, nothing is changed.
-void assign(const DictKeys& keys, const Batch& values); Adds keys atomically. Throws
-Error(invalid_argument) naming duplicate or existing keys, and for keys of another type and values
-that do not fit. If it throws, nothing is added. With
+  void assign(const DictKeys& keys, const Batch& values);
+  /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, and
+  /// for keys of another type and values that do not fit. If it throws, nothing is added. With
   /// DuplicateKeys::last, it assigns duplicate and existing keys instead.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
@@ -174,9 +174,9 @@ that do not fit. If it throws, nothing is added. With
   /// Makes all changes durable.
   void flush();
   /// Calls flush(), and allows another process to write. This handle can still read.
-void close(); Makes dataset() and at_rows() include the rows that other handles have added. Lookups
-by key and
-  /// size() include them without refresh().
+  void close();
+  /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key
+  /// and size() include them without refresh().
   void refresh();
 
   /// Checks that every key is found at its row and that no slot names a missing row. Reads all
