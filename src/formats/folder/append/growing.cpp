@@ -24,7 +24,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// When a circular buffer overwrites rows, 1/16 of its slots are durably marked as busy at a time,
+/// A circular buffer that overwrites rows durably marks 1/16 of its slots in advance as busy,
 /// because each mark costs a sync.
 constexpr std::uint64_t kReservedParts = 16;
 
