@@ -171,7 +171,7 @@ class HeaderParser {
     }
     // A structured dtype: a list of fields, or a tuple of a dtype and a shape. Callers refuse it
     // with a message that quotes it, so only its extent is parsed.
-    if (first != '[' && first != '(') fail("a string or a list of fields");
+    if (first != '[' && first != '(') fail("a string, list or tuple");
     const std::size_t begin = at_;
     skip(0);
     header.descr = text_.substr(begin, at_ - begin);

@@ -256,7 +256,7 @@ class Parser {
       flow_value();
       skip_spaces();
       if (peek() == close) break;
-      if (peek() != ',') fail("a comma", found());
+      if (peek() != ',') fail(is_list ? "\",\" or \"]\"" : "\",\" or \"}\"", found());
       ++at_;
       skip_spaces();
     }
