@@ -24,7 +24,7 @@ class PartFile {
   struct Options {
     /// Size of the write buffer, and alignment of writes in the file; 0, or a power of two.
     std::size_t buffer_bytes = 0;
-    bool stays_open = true;  ///< false: reopen the file for each write, because there are many
+    bool stays_open = true;  ///< false: reopen the file for each write; for very many files
     /// True if sync() will follow finish(): starts writeback early.
     bool will_sync = false;
   };
