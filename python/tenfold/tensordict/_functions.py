@@ -165,7 +165,7 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
     """Creates a TensorDict from a NumPy structured array, like `TensorDict.from_struct_array`.
 
     Args:
-        struct_array: The array. The tensors share its memory if it is writable and strides allow it.
+        struct_array: The array. The tensors share its memory if it is writable and strides allow.
         **options: Options of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
 
     Returns:
