@@ -173,8 +173,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     @property
     def _staging(self) -> str:
-        # `commit_parts` recognises this name: if the driver is killed, it removes the folder and
-        # the uncommitted parts whose names begin with that of the job.
+        # After the driver was killed, `commit_parts` recognises this name, and removes the folder
+        # and the uncommitted parts whose names begin with that of the job.
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:

@@ -69,9 +69,9 @@ class StepStatus:
         step: Its number.
         path: Its folder.
         seq: The number of the save in the directory.
-        on_line: It belongs to the current lineage: the run of the newest save and the runs that
-            this run continued.
-        held: A process holds it (`CheckpointManager.hold`).
+        on_line: True if it belongs to the current lineage: the run of the newest save and the runs
+            that this run continued.
+        held: True if a process holds it (`CheckpointManager.hold`).
         kept_by: The rules that keep it; empty: the next pruning removes it.
     """
 

@@ -659,7 +659,7 @@ def _object_text(array: Any) -> str:
 
 
 def _as_tensor(value: Any, torch: Any) -> Any:
-    # torch converts Python floats to float32.
+    # torch converts Python floats to its default dtype, usually float32.
     return torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 

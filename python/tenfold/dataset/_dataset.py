@@ -423,8 +423,8 @@ class Dataset(Growing):
         """Returns the rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict. It is
-                called for batches of consecutive rows.
+            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict. The
+                function is called for batches of consecutive rows.
 
         Returns:
             Dataset: A view.

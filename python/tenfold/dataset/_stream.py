@@ -701,9 +701,9 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: It is not the first pass of its generation, so it began with the epoch's first
-            row. A first pass begins at the position that was set.
-        is_done: The last batch was returned.
+        is_fresh: True if it is not the first pass of its generation, so that it began with the
+            epoch's first row. A first pass begins at the position that was set.
+        is_done: True if the last batch was returned.
         rows: Number of rows in the batches of each worker, counted as if all batches were full,
             so it may exceed the number of rows of the worker.
         batches: Total number of batches that all workers returned.
