@@ -25,7 +25,7 @@ class BatchMaker {
 
   std::vector<std::vector<nb::object>> keys_;  ///< for each column, the keys of its records and its
                                                ///< own key
-  /// For each column, the keys of its validity and lengths; empty if another column has the name.
+  /// For each column, the keys of its validity and lengths; empty if another column has that key.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;

@@ -221,7 +221,7 @@ nb::str part_path_of(PathArgument path, std::int64_t index, std::int64_t count) 
   return text(without_gil([&] { return part_path(target, index, count); }).native());
 }
 
-/// Checks a schema; `where` names it in messages. Returns it as the engine writes it.
+/// Checks a schema, which messages call `where`. Returns the JSON that the engine would write.
 nb::str checked_schema(AnyObject json, const std::string& where) {
   return text(Schema::from_json(utf8(json), where).to_json());
 }
