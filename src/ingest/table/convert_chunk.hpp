@@ -50,9 +50,9 @@ std::string number_text(DType dtype, const std::byte* element,
 ///
 ///   numbers      to numbers of another dtype (as cast_elements), to strings
 ///   fixed rows   to ragged rows
-///   lists        to lists of numbers of another dtype, to JSON strings (one per row), and from one
-///                dimension to lists of strings
-///   rows that are all null to anything
+///   lists        to lists of numbers of another dtype, to JSON strings (one per row)
+///   lists of one dimension   to lists of strings
+///   rows that are all null   to anything
 ///
 /// Lists are ragged rows, and fixed rows with a shape.
 ///
