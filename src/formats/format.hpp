@@ -18,7 +18,7 @@ namespace tenfold::detail::formats {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: write exactly what the format's own tool writes
+  bool notes = true;     ///< false: write no additions of tenfold except checksums
   bool zeros = false;    ///< write sparse zeros, not the leaves' bytes (memmap_like, new data sets)
   bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
@@ -44,7 +44,8 @@ struct VerifyRequest {
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
-/// Whether a format can store a single value, as a bare root (NodeInfo::is_bare).
+/// Whether a format can store a single value, as a bare root (NodeInfo::is_bare). all: it stores
+/// nothing else.
 enum class BareRoots : std::uint8_t { none, some, all };
 
 /// A format: its properties and functions. io/registry.cpp lists all formats.
@@ -58,7 +59,8 @@ struct Format {
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// True if the path has this format. Checks the content, with few reads.
+  /// True if the path has this format. Checks the content with few reads; for an index of files of
+  /// torch.save, only the name.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
   /// Null, like write_tree, for a format that can only be read.
