@@ -18,7 +18,7 @@ namespace tenfold::detail::formats {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: write no additions of tenfold except checksums
+  bool notes = true;     ///< false: omit tenfold's notes on what the format itself cannot express
   bool zeros = false;    ///< write sparse zeros, not the leaves' bytes (memmap_like, new data sets)
   bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
