@@ -297,8 +297,8 @@ def scan(path: PathLike) -> ScanReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        CorruptFileError: If it is an archive that cannot be read; such an archive in a folder is a
-            finding instead.
+        CorruptFileError, UnsupportedError: If it is an archive that cannot be read; such an archive
+            in a folder is a finding instead.
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
@@ -519,7 +519,7 @@ def diff(
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.
-        ValueError: If a tolerance is negative.
+        ValueError: If a tolerance is negative or NaN.
 
     Example:
         >>> report = tenfold.diff("run/step_3", "run/step_4.safetensors", rtol=1e-5)

@@ -649,16 +649,17 @@ class Dataset(Growing):
 
         pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray call it to read a data set,
         in batches of up to 65,536 rows. If the rows of a column are contiguous, the arrays point
-        into the mapped file and keep it mapped; otherwise rows are copied, batch by batch. Strings
-        are large_string, ragged rows large_list, rows of a fixed shape fixed_size_list, nested
-        records structs; missing values are nulls.
+        into the mapped file and keep it mapped; otherwise rows are copied, batch by batch. Bools,
+        validity and offsets are always copied. Strings are large_string, bytes large_binary, ragged
+        rows large_list, rows of a fixed shape fixed_size_list, nested records structs; missing
+        values are nulls.
 
         Args:
             requested_schema: Ignored, as the interface allows.
 
         Raises:
-            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, complex), or the rows
-                are mapped by functions.
+            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, float4, complex), or
+                the rows are mapped by functions.
         """
         return self._arrow_stream(copy=False)
 
