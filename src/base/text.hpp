@@ -9,7 +9,7 @@
 
 namespace tenfold::base {
 
-/// Quotes `text` for a message: control characters, quotes, backslashes and invalid UTF-8 are
+/// Quotes `text` for a message: control characters, double quotes, backslashes and invalid UTF-8 are
 /// escaped as \xNN, and a string of more than `max_bytes` is cut and ends with "...".
 std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
