@@ -55,7 +55,8 @@ class Store {
   /// Current number of rows of the root if `%commit` has it; empty if meta.json has it.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root, once it is read. In a growing data set, all nodes have as many.
+  /// Number of rows of the root if grows(), once its meta.json is read. All nodes with a batch size
+  /// have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
   /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a
