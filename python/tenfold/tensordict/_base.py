@@ -1933,7 +1933,8 @@ class TensorDictBase(TensorLike):
             A locked TensorDict over the files; an archive is opened as by `load_memmap`.
 
         Raises:
-            ValueError: If `compression` is given without an archive.
+            ValueError: If `compression` is unknown or given without an archive, or `archive` is
+                true without a `prefix`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -1984,6 +1985,7 @@ class TensorDictBase(TensorLike):
             A locked TensorDict over the files; that of an archive is not locked.
 
         Raises:
+            ValueError: If `archive` is true without a `prefix`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -2036,6 +2038,7 @@ class TensorDictBase(TensorLike):
             `memmap`, the tree is a shared mapping, as from `memmap`.
 
         Raises:
+            ValueError: If `compression` is unknown, or given without an archive or with `options`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_` and `tenfold.save`.
 
         Example:
