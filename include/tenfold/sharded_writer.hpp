@@ -67,9 +67,9 @@ class TENFOLD_API ShardedWriter {
  public:
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
   /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
-  /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if `path` has another
-  /// format. Throws Error(unsupported) naming the key of an entry that the format does not support,
-  /// Error(io) (ENOSPC) if the disk is too small.
+  /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
+  /// selects another format. Throws Error(unsupported) naming the key of an entry that the format
+  /// does not support, Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
@@ -115,8 +115,7 @@ class TENFOLD_API ShardWriter {
 
   /// Writes the boxes `first`, `first` + 1, ... of this rank: each a tensor, of any strides, of the
   /// box's shape and the tensor's dtype. Boxes may be written in any order, each once. Throws
-  /// Error(invalid_argument) before any of them is written if one does not fit or was written
-  /// before;
+  /// Error(invalid_argument), and writes none of them, if one does not fit or is already written;
   /// Error(io).
   void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor = nullptr);
 
