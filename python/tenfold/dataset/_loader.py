@@ -62,8 +62,9 @@ class BatchLoader:
             calling thread. At most `prefetch` threads prepare batches ahead.
         pad: For ragged columns. None: jagged ``torch.nested`` tensors. A number:
             ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
-            ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option for each column.
-            Functions of rows (`Dataset.map`) get unpadded rows; their results are padded.
+            ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option by column; other
+            columns are jagged. Functions of rows (`Dataset.map`) get unpadded rows; their results
+            are padded.
         shuffle_block: Shuffle blocks of this many rows, and rows within windows of 64 blocks: for
             data much larger than memory with rows much smaller than a page.
         as_tensordict: Return TensorDicts.
