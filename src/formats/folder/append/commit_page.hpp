@@ -38,7 +38,7 @@ inline constexpr std::size_t kInPlaceOffset = 520;
 /// A commit record.
 struct CommitState {
   /// Circular buffers: a seqlock, odd during a write. Busy rows with an even sequence number are
-  /// lost: their write failed, or their writer crashed.
+  /// lost: their write failed, or their writer crashed. In durable records, a counter.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;
@@ -46,7 +46,8 @@ struct CommitState {
   /// capacity`.
   std::uint64_t written = 0;
   /// Circular buffers: slots [busy_begin, busy_begin + busy_rows), modulo capacity, that are being
-  /// overwritten, or were when the write failed or its process crashed. Readers skip them.
+  /// overwritten, or were when the write failed or its process crashed. Readers skip them. In
+  /// durable records: slots that may have been overwritten since.
   std::uint64_t busy_begin = 0;
   std::uint64_t busy_rows = 0;
   bool operator==(const CommitState&) const = default;
