@@ -96,8 +96,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A key or path of keys, as for `set`; or an index of the batch dimensions.
-            value: For an index: a TensorDict whose batch size broadcasts to the rows, a dict of
-                such entries, or a number or tensor that is written into every entry.
+            value: For an index: a TensorDict or dict of rows, whose shapes broadcast to the indexed
+                rows; or a number or tensor that is written into every entry.
 
         Raises:
             RuntimeError: If a shape does not fit, or this TensorDict is locked and `key` is a key,

@@ -1754,7 +1754,8 @@ class TensorLike(Primitives):
         return pointwise.binary_op(self, "pow", other, None)
 
     def __rpow__(self, other: Operand) -> Self:
-        raise NotImplementedError("rpow: expected a TensorDict on the left of **, found another")
+        found = type(other).__name__
+        raise NotImplementedError(f"rpow: expected a TensorDict on the left of **, found {found}")
 
     def __ipow__(self, other: Operand) -> Self:
         return self.pow_(other)

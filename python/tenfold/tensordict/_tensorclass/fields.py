@@ -121,7 +121,7 @@ def check_names(cls: type, names: Iterable[str], members: Iterable[str]) -> None
         if name in reserved:
             raise AttributeError(
                 f'{cls.__name__}: field "{name}": expected a name that no member of a tensorclass '
-                "has, found one; pass shadow=True to hide the member"
+                "has, found the name of one; pass shadow=True to hide the member"
             )
 
 
