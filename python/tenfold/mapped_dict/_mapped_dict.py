@@ -109,6 +109,7 @@ class MappedDict(_Native):
         Raises:
             ValueError: For keys of two types (the message names both), a duplicate key, the value
                 None, and values of different forms, dtypes or shapes.
+            KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
         """
         path_argument("MappedDict.build(items, path)", path)
