@@ -244,7 +244,7 @@ class Dict {
     return nb::steal(PyBytes_FromStringAndSize(key.data(), static_cast<Py_ssize_t>(key.size())));
   }
 
-  /// Raises KeyError with the key itself if there is only one, as a dict does; otherwise the
+  /// Raises KeyError with the key itself if only one is missing, as a dict does; otherwise the
   /// message names the first missing ones.
   [[noreturn]] static void raise_missing(const KeysIn& keys,
                                          const std::vector<std::int64_t>& rows) {

@@ -53,7 +53,7 @@ class KeysIn {
   std::vector<std::size_t> places_;  ///< positions of the keys of the dictionary's type; empty if
                                      ///< all or none are
   bool all_fit_ = true;
-  nb::object objects_;                  ///< a tuple of the keys, unless they were copied
+  nb::object objects_;                  ///< a tuple of the keys of an iterable, unless copied
   std::vector<std::string> copies_;     ///< concatenated short strings
   Tensor values_;                       ///< of an array; bytes of packed strings
   std::span<const std::int64_t> span_;  ///< of an array
