@@ -78,7 +78,7 @@ class PickleState {
     }
     return value;
   }
-  /// Reads a size of 4 bytes. Python reads it as a signed integer, and refuses a negative one.
+  /// Reads a size or extension code of 4 bytes, which is signed in Python. Refuses a negative one.
   std::uint64_t size_of_int32() {
     const std::uint64_t size = unsigned_of(4);
     if (size > 0x7fffffff) corrupt("a size is negative", "at least 0", "less");

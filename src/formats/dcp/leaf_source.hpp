@@ -69,7 +69,7 @@ class Files : public std::enable_shared_from_this<Files> {
     const std::size_t most_;
     std::mutex mutex_;
     std::vector<std::shared_ptr<const os::File>> files_;  ///< a circular buffer
-    std::size_t next_ = 0;                                ///< once it is full, the oldest file
+    std::size_t next_ = 0;                                ///< index of the oldest file once full
   };
 
   os::Directory folder_;
