@@ -108,8 +108,10 @@ struct SaveOptions {
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
-/// LoadOptions::keys or exclude is set for a bare root, because it has no keys to select.
+/// Opens a path and maps every leaf, which checks the size of its file; bytes are paged in on use.
+/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short, for
+/// invalid indices of a sparse tensor and, with LoadOptions::verify, for any other fault that
+/// verify() finds. Throws Error(invalid_argument) for Mode::write_through without aliases.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON

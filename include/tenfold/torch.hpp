@@ -11,7 +11,7 @@
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes it must link LibTorch; the library tenfold itself does not.
-/// This header includes only ATen's tensor. Modules are template parameters, so that programs
+/// Of LibTorch, it includes ATen's tensor only. Modules are template parameters, so that programs
 /// without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>

@@ -87,7 +87,7 @@ class TrainingState {
     return add_entry(std::move(entry));
   }
 
-  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory. The
+  /// Returns the argument for CheckpointManager::save(). CPU tensors share the objects' memory. The
   /// state of the random number generator is captured by this call.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();
