@@ -64,8 +64,8 @@ struct Plan {
     std::string name;
     Leaf leaf;
   };
-  std::vector<Tensor> tensors;  ///< without aliases, in the order of the tree
-  Metadata metadata;            ///< "format", structure, notes, dropped names, those of the user
+  std::vector<Tensor> tensors;    ///< without aliases, in the order of the tree
+  Metadata metadata;              ///< "format", structure, notes, dropped names, those of the user
   bool flat = false;              ///< a flat dict, stored without a structure document
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
