@@ -92,9 +92,9 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// Returns the retention status of a step: the rules that keep it ("newest"), or "goes next".
-/// Without rules: "held" or "-". A step that is not on the current line gets the suffix " (line
-/// left)".
+/// Returns the retention status of a step: "goes next" if no rule keeps it, otherwise the rules
+/// ("newest"); without rules "held" or "-". A kept step that is not on the current line gets the
+/// suffix " (line left)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "goes next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
