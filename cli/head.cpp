@@ -211,8 +211,8 @@ void print_rows(const Dataset& data, const std::vector<Column>& columns,
   }
 }
 
-/// Prints the first rows of a data set. If KEY selects one column, the JSON document has the members
-/// of a tensor's.
+/// Prints the first rows of a data set. If KEY selects one column, the JSON document has the same
+/// members as that of a tensor.
 int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& out) {
   std::vector<std::string> keys;
   if (!options.key.empty()) keys.push_back(options.key);
