@@ -19,7 +19,7 @@ namespace tenfold::detail::formats::torch_file {
 struct Children {
   std::vector<Node::Entry> entries;
   KeyIndex positions;             ///< for dicts
-  bool any_tensor = false;        ///< or any node
+  bool any_tensor = false;        ///< true if an entry is a tensor or a node
   KeyTypes keys;                  ///< for dicts
   std::optional<Value> versions;  ///< NodeInfo::module_versions
   struct Pair {
