@@ -306,7 +306,8 @@ void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
     to.versions = std::move(value->value);
   }
   if (!others) return;
-  warn(pickle_.place().text() + ": the dict's attributes are ignored: expected none, found some");
+  warn(pickle_.place().text() +
+       ": attributes of the dict are ignored: expected none but \"_metadata\", found others");
 }
 
 void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
