@@ -79,7 +79,7 @@ using Internals = detail::CheckpointInternals;
 /// The state of a manager. Reading the directory does not depend on it. The caller must lock
 /// `mutex` for all members except `reader`, require_step(), remember(), set_metrics(), status(),
 /// prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used during a
-/// save.
+/// save. `last_mutex` guards `last_step` and `last_save_time`.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;

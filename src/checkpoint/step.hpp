@@ -25,8 +25,8 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
 /// Returns the rank whose entries `rank` gets.
 std::int64_t own_rank(const CheckpointInfo& info, std::int64_t rank) noexcept;
 
-/// Opens the tree of a step lazily: a dict of the entries that belong to all ranks and those of
-/// `rank`, by name.
+/// Opens the tree of a step: a dict of the entries that belong to all ranks and those of `rank`, by
+/// name. Reads JSON entries, opens others lazily. Throws like open_entry().
 TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank = 0);
 
 }  // namespace tenfold::checkpoint

@@ -12,6 +12,7 @@
 
 namespace tenfold::detail::snapshot_ranks {
 
+/// The result of share_work().
 struct Shared {
   formats::snapshot::Assignment assignment;
   std::uint64_t num_bytes = 0;  ///< approximate size of all files
