@@ -103,8 +103,8 @@ bool is_sharded(EntryType type);
 std::string escape(std::string_view key);
 
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
-/// every entry has the members of its type, lengths are not negative, a byte range of raw bytes has
-/// the size of its tensor, and every location is inside the folder. Entries of unknown type are
+/// every entry has the members of its type, and lengths are not negative. A byte range of raw bytes
+/// has the size of its tensor, and every location is inside the folder. Entries of unknown type are
 /// kept, with that type. Throws Error(corrupt), naming the entry if the error concerns one.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
