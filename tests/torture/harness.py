@@ -27,7 +27,7 @@ PROGRAMS = {
 
 
 def run(options: Options) -> list[Row]:
-    """The C++ crash harness: a kill, a failed call or a power failure at every change."""
+    """The C++ crash harness: a SIGKILL, a failed call or a power failure at every change."""
     rows = []
     for program, few in PROGRAMS.items():
         path = options.build / "tests" / program
