@@ -59,7 +59,7 @@ class TiedTensors {
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
 
   /// Returns the number of an earlier leaf that is the same tensor; otherwise adds this leaf as
-  /// `number` and returns that. `leaf_of(number)` returns an added leaf.
+  /// `number` and returns `number`. `leaf_of(number)` returns an added leaf.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const SharedBytes bytes = shared_bytes(leaf);

@@ -290,9 +290,9 @@ os::Directory folder_of(const Path& file) {
   return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
 }
 
-/// Opens the folder with the shards of an index. If the index is a link, this is the folder of its
-/// target if that has any of the shards: a save through the link writes them there. Else it is the
-/// folder of the link: in the Hugging Face cache, the shards are links next to that of the index.
+/// Opens the folder with the shards of an index. For a link, it is the target's folder if any shard
+/// is there, because a save through the link writes the shards there. Otherwise it is the link's own
+/// folder: in the Hugging Face cache, the shards are links next to the index.
 os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   const Path target = os::resolve_link(path);
   if (target == path) return folder_of(path);
@@ -487,8 +487,8 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   progress.finish();
 }
 
-/// Compares the index with its checksum. Searches the text for the checksum: if the name "metadata"
-/// is damaged, open() has not found it there. Outside "metadata", the value must have the form of a
+/// Compares the index with its checksum. open() misses the checksum if the name "metadata" is
+/// damaged, so this searches the text. A value outside of "metadata" must have the form of a
 /// checksum, because a tensor may be called "tenfold_xxh3".
 void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::string_view text = opened.index_text;

@@ -67,7 +67,7 @@ class TreeBuilder {
   void spend();
 
   /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
-  /// that other nodes are not affected. Throws other errors, and those about the whole pickle.
+  /// that other nodes are not affected. Throws other errors, and errors about the whole pickle.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   static Slot special(Value::Special::Type type, std::string_view text);
