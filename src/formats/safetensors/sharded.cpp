@@ -291,8 +291,8 @@ os::Directory folder_of(const Path& file) {
 }
 
 /// Opens the folder with the shards of an index. For a link, it is the target's folder if any shard
-/// is there, because a save through the link writes the shards there. Otherwise it is the own folder
-/// of the link: in the Hugging Face cache, the shards are links next to the index.
+/// is there, because a save through the link writes the shards there. Otherwise it is the folder of
+/// the link itself: in the Hugging Face cache, the shards are links next to the index.
 os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   const Path target = os::resolve_link(path);
   if (target == path) return folder_of(path);

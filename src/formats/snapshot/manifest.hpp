@@ -15,8 +15,8 @@ namespace tenfold::detail::formats::snapshot {
 
 inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
 inline constexpr std::string_view kNotesName = "%notes.json";
-/// Maximum size of `.snapshot_metadata`, checked before reading. Torchsnapshot writes about 500 bytes
-/// per entry.
+/// Maximum size of `.snapshot_metadata`, checked before reading. Torchsnapshot writes about 500
+/// bytes per entry.
 inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 
 /// One tensor in the file `.snapshot_metadata`.
