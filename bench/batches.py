@@ -42,7 +42,7 @@ def _field(dtype: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def transitions(work: Path) -> Path:
-    """Writes 2 M rows as in a replay buffer: 2 x float32[84] and 6 scalars, 701 bytes a row."""
+    """Writes 2 M rows as in a replay buffer: 2 x float32[84] and 6 scalars, 698 bytes a row."""
     path = work / "transitions"
     if not path.exists():
         rng = np.random.default_rng(0)
@@ -64,18 +64,19 @@ def transitions(work: Path) -> Path:
 
 
 def _take(batches, count: int) -> None:
-    """Takes `count` batches. At the end of an epoch it continues with the next epoch."""
+    """Takes `count` batches, or fewer if there are no more."""
     for _ in itertools.islice(batches, count):
         pass
 
 
 def _endless(loader):
+    """Yields the batches of one epoch after another, without end."""
     while True:
         yield from loader
 
 
 def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
-    """Yields batches without end, of shuffled rows gathered with one `index_select` per field."""
+    """Yields `count` batches of random rows, gathered with one `index_select` per field."""
     for _ in range(count):
         index = torch.randint(0, rows, (BATCH,))
         yield {name: torch.index_select(column, 0, index) for name, column in columns.items()}
@@ -413,10 +414,10 @@ def views(work: Path, repetitions: int) -> Result:
     seeds = itertools.count()
 
     def loaders(made: Callable[[], tenfold.Dataset]) -> Iterator[Iterator]:
-        """Yields batches of 4 loaders in turn, as the location of memory changes times by a tenth.
+        """Yields the batches of 4 loaders in turn, each as an endless iterator.
 
-        Each loader has its own order, because rows that another loader has just read are in the
-        CPU caches.
+        There are several because the location of memory changes times by a tenth. Each loader has
+        its own order, because rows that another loader has just read are in the CPU caches.
         """
         options = {"shuffle": True, "num_threads": 1, "drop_last": True}
         loaders = [

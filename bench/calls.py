@@ -17,7 +17,7 @@ from saving import fresh, ours, upstream_folder
 
 import tenfold
 
-# Long enough for the clock, short enough to avoid disturbances.
+# Calls in one timing: enough for the clock, few enough to avoid disturbances.
 CALLS = 200
 
 

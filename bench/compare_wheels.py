@@ -3,9 +3,9 @@
     python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
     python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
 
-Each round runs a benchmark with A and B, in alternating order; the smallest time of a row counts.
-Prints the ratio of the times of B and A for each row of tenfold, and the geometric mean. Exits 1 if
-the mean is above 1.05 or if B misses a goal that A meets.
+Each round runs the benchmarks with A and with B, in alternating order; the smallest time of a row
+counts. Prints the ratio of the times of B and A for each row of tenfold, and the geometric mean.
+Exits 1 if the mean is above 1.05 or if B misses in every round a goal that A meets in one.
 """
 
 from __future__ import annotations

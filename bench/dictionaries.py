@@ -51,7 +51,7 @@ def _table(work: Path, keys: list[str], values: np.ndarray) -> tenfold.Dataset:
 
 
 def _of_table(path: Path, keys: object, values: np.ndarray) -> tenfold.MappedDict:
-    """Builds a dictionary from a data set, and drops it from the page cache."""
+    """Builds a dictionary from a data set, and removes the data set."""
     table = tenfold.ingest({"key": keys, "value": values}, path.parent / "table", progress=False)
     made = tenfold.MappedDict.build((table, "key"), path, progress=False)
     remove(path.parent / "table")
@@ -66,7 +66,7 @@ def _pairs(keys: list[str], values: np.ndarray) -> Iterator[tuple[str, torch.Ten
 
 
 def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """Writes the keys to lmdb in insertion order."""
+    """Writes keys and values to lmdb, in the order of the list."""
     shutil.rmtree(path, ignore_errors=True)
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -78,7 +78,7 @@ def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
 
 
 def _build_small_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """Writes to lmdb in key order, which fills the pages: a third of the size for 20 M keys."""
+    """Writes to lmdb in key order, which fills its pages: a third of the size for 20 M keys."""
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     order = np.argsort(np.array(keys, dtype=np.bytes_))
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -97,7 +97,7 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
 
 
 def _parts(path: Path) -> list[torch.Tensor]:
-    """Returns each file of a dictionary as an array of one row per key."""
+    """Returns each file of a dictionary that has a byte per key or more, as a row per key."""
     files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
     sizes = [file.stat().st_size // KEYS for file in files]
     return [

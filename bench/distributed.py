@@ -52,7 +52,7 @@ def small_state(count: int, mesh: Any) -> dict[str, Any]:
 
 
 def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
-    """Returns twelve float32 matrices, split by rows; each row is filled with its number."""
+    """Returns twelve float32 matrices, split by rows, each filled with row plus matrix number."""
     all_rows = max(1, num_bytes // 12 // 4096 // 4 // SAVING_RANKS) * SAVING_RANKS
     rows = all_rows // mesh.size()
     numbers = torch.arange(mesh.get_rank() * rows, (mesh.get_rank() + 1) * rows)

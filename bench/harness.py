@@ -158,7 +158,7 @@ def compare(
     slices: int = 1,
     warm_up: bool = True,
 ) -> Result:
-    """Times all contenders, and reports the results.
+    """Times all contenders, and returns the result.
 
     In each repetition, `slices` runs of each contender are interleaved, and the sum of their times
     counts. So a disturbance that is longer than a run affects all contenders alike. Garbage is
@@ -294,7 +294,7 @@ def settle() -> None:
 
 
 def drop_caches() -> bool:
-    """Drops the page cache, if the machine allows it; needs root."""
+    """Drops the page cache. Returns False if the system does not allow it: it needs root."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("1\n")
@@ -339,7 +339,7 @@ print((status("VmHWM") - before) / 1024)
 
 
 def memory_note(what: str, most_mib: float, prepare: str, work: str, *arguments: object) -> str:
-    """Measures the maximum memory growth of a fresh process during `work`.
+    """Measures the maximum memory growth of a fresh process during `work`, and returns a note.
 
     `work` is code that runs after `prepare`, with `arguments` in sys.argv.
     """

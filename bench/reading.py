@@ -34,7 +34,7 @@ def load_upstream(path: Path):
 
 
 def read_all(tensors) -> None:
-    """Reads every byte once, with one thread and almost no arithmetic."""
+    """Reads every whole 64-bit word once, with one thread and almost no arithmetic."""
     raw = load_raw()
     for t in tensors:
         words = t.nbytes // 8

@@ -92,7 +92,9 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// Returns the retention status of a step: "newest", "goes next", or "-" without rules.
+/// Returns the retention status of a step: "goes next" if no rule keeps it, otherwise the rules
+/// ("newest"); without rules "held" or "-". A kept step that is not on the current line gets the
+/// suffix " (line left)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "goes next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
@@ -235,9 +237,9 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   auto* verify =
       command->add_flag("--verify", options->verify, "Check every checksum; exit 1 if damaged");
   command
-      ->add_flag(
-          "--restore-check", options->restore_check,
-          "Print the step that a restart restores, and why;\nexit 1 if newer ones are damaged")
+      ->add_flag("--restore-check", options->restore_check,
+                 "Print the step that a restart restores, and newer\ndamaged steps; "
+                 "exit 1 if there are any")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");

@@ -124,7 +124,7 @@ std::string text_between(const BatchColumn& column, std::int64_t begin, std::int
   return {bytes + begin, static_cast<std::size_t>(end - begin)};
 }
 
-/// Row `row` of a batch's column, which has a value.
+/// The value of row `row` as JSON. The row must not be null.
 Value value_at(const BatchColumn& batch, std::int64_t row) {
   const Column& column = batch.column;
   if (!column.has_ends()) {

@@ -25,7 +25,7 @@ Value shape_json(const Dataset& data, const Column& column);
 /// Total size of the leaves of a column.
 std::uint64_t column_bytes(const Dataset& data, const Column& column);
 
-/// The first rows of a column as JSON values: strings, lists, null.
+/// The first rows of a column as JSON values: numbers, strings, lists, null.
 std::vector<Value> first_values(const Dataset& data, const Column& column, std::int64_t num_rows);
 
 struct ColumnStatistics {

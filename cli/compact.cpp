@@ -41,7 +41,8 @@ int run_compact(const CompactArguments& options, Output& out) {
 
 void add_compact(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<CompactArguments>();
-  CLI::App* command = app.add_subcommand("compact", "Merge the parts of a data set in one folder");
+  CLI::App* command =
+      app.add_subcommand("compact", "Merge the parts of a data set into one folder");
   command->footer(kCompactHelp);
   command->add_option("path", options->path, "Folder of the data set")->required();
   add_threads(*command, options->num_threads);

@@ -47,7 +47,7 @@ void print_json(const DiffReport& report, Output& out) {
                        {"changed", std::move(changed)}}));
 }
 
-/// Formats a cosine with enough digits that only identical directions are shown as 1.
+/// Formats a cosine with nine digits, so that a small difference of direction is not shown as 1.
 std::string cosine_text(double cosine) {
   return std::isnan(cosine) ? "-" : fmt::format("{:.9g}", cosine);
 }

@@ -37,7 +37,7 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   if (options.key.empty()) {
     throw Error(ErrorCode::invalid_argument)
         .path(options.path)
-        .expected("KEY, the name of one tensor, because this is not a data set")
+        .expected("KEY, the name of one tensor or JSON value, because this is not a data set")
         .remedy("`tenfold ls` lists the names");
   }
   std::vector<Entry> entries;
@@ -53,7 +53,7 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   throw Error(ErrorCode::invalid_argument)
       .path(options.path)
       .part("key \"", options.key, "\"")
-      .expected("the name of one tensor")
+      .expected("the name of one tensor or JSON value")
       .found(entries.size() > 1 ? std::to_string(entries.size()) + " of them"
                                 : counted(entries.size(), "entry"))
       .remedy(remedy);
@@ -211,8 +211,8 @@ void print_rows(const Dataset& data, const std::vector<Column>& columns,
   }
 }
 
-/// Prints the first rows of a data set. With a single column, the JSON document is that of a
-/// tensor.
+/// Prints the first rows of a data set. If KEY selects one column, the JSON document has the same
+/// members as that of a tensor.
 int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& out) {
   std::vector<std::string> keys;
   if (!options.key.empty()) keys.push_back(options.key);

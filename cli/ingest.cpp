@@ -130,7 +130,7 @@ void add_ingest(CLI::App& app, Chosen& chosen) {
       ->allow_extra_args(false);
   command->add_option("--format", options->format, "jsonl, json, csv or tsv, whatever the suffix");
   command->add_option("--separator", options->separator,
-                      "CSV: the character between fields, ';' or '\\t'");
+                      "CSV: field separator, such as ';' or '\\t'");
   command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");

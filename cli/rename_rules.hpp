@@ -11,7 +11,7 @@ namespace tenfold::cli {
 /// "=model" adds that level above everything. Rules apply sequentially.
 class RenameRules {
  public:
-  /// Throws Error(invalid_argument) for a rule without "=", or of nothing else.
+  /// Throws Error(invalid_argument) for the rule "=" and for a rule without "=".
   explicit RenameRules(const std::vector<std::string>& rules);
 
   bool empty() const noexcept { return rules_.empty(); }

@@ -143,7 +143,7 @@ def train(vectors: tenfold.MappedDict, data: list[tuple[list[str], int]], epochs
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--vectors", type=Path, help="a file of GloVe's form")
+    parser.add_argument("--vectors", type=Path, help="a file in GloVe's format")
     parser.add_argument("--epochs", type=int, default=8)
     options = parser.parse_args()
     data = texts()

@@ -1,6 +1,6 @@
 // Arbitrary bytes as the `.metadata` of a folder of torch.distributed.checkpoint, alone and merged
-// with itself. They are refused with an Error, or give a tree in which each access to a tensor or
-// object reports that its file is missing.
+// with itself. They are refused with an Error, or give a tree in which each access to a tensor with
+// elements, or to an object, reports that its file is missing.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Arbitrary bytes as a safetensors file. They are refused with an Error, or every tensor can be
-// read completely.
+// read completely. The same bytes are also parsed as an index of shards, which is written and
+// parsed again.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Arbitrary bytes as a zip archive. They are refused with an Error, or every entry is inside the
-// archive, is found by its name, and is read or refused as corrupt.
+// archive, and is read or refused as corrupt. The name of the last entry is found.
 
 #include <cstddef>
 #include <cstdint>

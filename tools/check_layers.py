@@ -42,7 +42,8 @@ BELOW = {
     for position, layer in enumerate(LAYERS)
 }
 
-# The public headers of the layers that do not use tensors. Other layers may include all of them.
+# The public headers that the layers without tensors may include. Other layers may include every
+# public header.
 PUBLIC_HEADERS = {
     "base": ["tenfold/error.hpp"],
     "os": ["tenfold/error.hpp", "tenfold/buffer.hpp"],

@@ -106,7 +106,7 @@ IDENTIFIERS = {
     r"told_\w+|\w+_told": "difference_of",
 }
 
-# Patterns of named groups, one for prose and one for identifiers, and the term of each group.
+# The patterns of prose and of identifiers, each with its term. Pattern i becomes the group "w<i>".
 WORDS = [(rf"(?i:{phrase})", term) for phrase, term in PHRASES.items()]
 NAMES = list(IDENTIFIERS.items())
 

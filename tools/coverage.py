@@ -5,7 +5,7 @@
 
 The preset `coverage` builds everything with gcc's counters. This runs the programs, asks gcov for
 the lines of each parser, prints a table and writes it to a file. A parser is a source that reads
-bytes of a file: those of src/codecs, and those of src/formats in PARSERS.
+bytes of a file: PARSERS lists them.
 """
 
 from __future__ import annotations

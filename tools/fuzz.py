@@ -34,7 +34,7 @@ def cpu_seconds() -> float:
 
 
 def fuzz(program: Path, seconds: float, folders: list[Path], findings: Path) -> dict[str, object]:
-    """Runs a target until it has used the CPU-seconds, in slices of wall-clock time."""
+    """Runs a target until it has used the CPU-seconds or fails, in slices of wall-clock time."""
     begin = cpu_seconds()
     executed, failed, coverage = 0, False, 0
     while not failed and cpu_seconds() - begin < seconds:
@@ -63,7 +63,10 @@ def fuzz(program: Path, seconds: float, folders: list[Path], findings: Path) -> 
 
 
 def merge(program: Path, target: Path, sources: list[Path]) -> None:
-    """Merges all folders to `target`: the fewest inputs with the same coverage."""
+    """Replaces `target` by the fewest inputs of `sources` with the same coverage.
+
+    If the merge fails, `target` is kept.
+    """
     merged = target.with_name(target.name + ".merged")
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)

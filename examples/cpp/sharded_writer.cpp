@@ -5,7 +5,7 @@
 #include <vector>
 
 int main() {
-  tenfold::TensorDict tree;  // create() uses only its dtypes and shapes
+  tenfold::TensorDict tree;  // the writer uses only its dtypes and shapes
   tree.set("w", tenfold::Tensor::zeros(tenfold::DType::float32, {4, 2}));
   tenfold::ShardedWriter writer("sharded.safetensors", tree,
                                 {{.tensor = 0, .offsets = {0, 0}, .sizes = {2, 2}, .rank = 0},

@@ -15,7 +15,7 @@ struct ArchiveOptions {
   bool zeros = false;      ///< zeros (holes) instead of the tensors' bytes; JSON values are copied
   bool all_notes = false;  ///< also notes of shared storage and tuples, which tensordict drops
   int deflate_level = 0;   ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
-  int num_threads = 0;     ///< 0: min(8, cores)
+  int num_threads = 0;     ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

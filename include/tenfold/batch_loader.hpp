@@ -27,8 +27,10 @@ struct BatchLoaderOptions {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
-  std::int64_t prefetch = 2;           ///< number of batches that are made in advance
-  int num_threads = 0;                 ///< 0: min(8, cores); 1: next() itself makes the batch
+  /// Number of batches that are made in advance, at most 1,024; none if num_threads is 1.
+  std::int64_t prefetch = 2;
+  /// 0: TENFOLD_NUM_THREADS, or min(8, cores); 1: next() itself makes the batch.
+  int num_threads = 0;
   /// Shuffles blocks of this many rows, and then the rows within windows of 64 blocks. For data
   /// sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
@@ -79,7 +81,8 @@ class TENFOLD_API BatchLoader {
   std::int64_t size() const noexcept;
   /// The epoch in progress; if there is none, the epoch that the next start() begins.
   std::int64_t epoch() const noexcept;
-  /// Makes the next start() begin that epoch, at its first row.
+  /// Makes the next start() begin that epoch, at its first row. Throws Error(invalid_argument)
+  /// unless 0 <= epoch <= 2^62.
   void set_epoch(std::int64_t epoch);
 
   /// Returns the state for a later resumption: {"seed":7,"epoch":2,"position":51200}. `position`

@@ -32,7 +32,7 @@ struct BenchReport {
 /// Options of bench().
 struct BenchOptions {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;  ///< greatest number of bytes per access kind
-  int num_threads = 0;                               ///< 0: min(8, cores)
+  int num_threads = 0;                               ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;                        ///< observes the call
 };
 

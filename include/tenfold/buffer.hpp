@@ -34,7 +34,7 @@ class TENFOLD_API Buffer {
   /// Bytes that must not be written, such as pages that are mapped read-only.
   static Buffer read_only(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
-  /// `size_bytes` zeroed bytes on the heap, aligned to 64.
+  /// `size_bytes` zeroed bytes on the heap, aligned to 64. Throws std::bad_alloc.
   static Buffer allocate(std::size_t size_bytes);
 
   /// The first byte.

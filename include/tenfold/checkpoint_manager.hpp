@@ -70,8 +70,8 @@ enum class CheckpointCheck : std::uint8_t {
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
-  /// Number of newest steps of the current line to keep; damaged steps do not count. nullopt: all
-  /// steps are kept.
+  /// Number of newest steps of the current line to keep; steps known to be damaged do not count.
+  /// nullopt: all steps are kept.
   std::optional<std::int64_t> max_to_keep{};
   std::optional<std::int64_t> keep_every{};   ///< steps that are multiples of this are kept
   std::string best{};                         ///< name of a metric; empty: no best steps
@@ -82,11 +82,11 @@ struct CheckpointManagerOptions {
   /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
   /// precedence over globs, which are tried in this order.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Creates hard links to equal files of the last step: per leaf for memmap entries, per file for
-  /// others.
+  /// Creates hard links to equal files of the newest step of the line: per leaf for memmap entries,
+  /// per file for others.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
-  int num_threads = 0;  ///< 0: min(8, cores)
+  int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
 };
 
 /// Options of CheckpointManager::save().
@@ -106,8 +106,9 @@ struct CheckpointRestoreOptions {
   std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the line
   Path path{};                         ///< the directory, or a step's folder, of another run
   CheckpointCheck check = CheckpointCheck::full;  ///< checks before the step is returned
-  bool discard_later = false;                     ///< remove all later steps; not with `path`
-  Monitor* monitor = nullptr;                     ///< observes the call
+  /// Remove all later steps, except those that are held. Not with `path`.
+  bool discard_later = false;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// A step that restore() skipped.
@@ -179,10 +180,11 @@ class TENFOLD_API CheckpointHold {
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
  public:
-  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for invalid options.
+  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for invalid options,
+  /// Error(io) (ENOTDIR) if it is a file.
   explicit CheckpointManager(const Path& directory, CheckpointManagerOptions options = {});
 
-  /// The path given to the constructor.
+  /// The absolute path of the directory.
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// True if a multiple of `every_steps` was reached or skipped since the last save, if
@@ -194,23 +196,28 @@ class TENFOLD_API CheckpointManager {
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
-  /// Throws before writing anything: Error(unsupported) naming the key of an entry that its
-  /// format cannot hold, Error(io) with ENOSPC, or with EBUSY if another process or manager writes
-  /// to the directory.
+  /// Throws before writing anything: Error(invalid_argument) for a negative step;
+  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for an `extra`
+  /// that JSON cannot represent; Error(io) with ENOSPC, or with EBUSY if another process or manager
+  /// writes to the directory.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
-  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found).
+  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and
+  /// Error(io) (EBUSY) if another process keeps setting metrics of the step for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
   /// step of the line, and warns of each newer step that it skips. Throws Error(file_not_found) if
   /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
-  /// Error(corrupt) if the requested step is damaged, or if all steps are. Throws
-  /// Error(unsupported) if the requested step, or every step, is of a newer version.
+  /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
+  /// Error(unsupported) if the requested step, or every step, is of a newer version, and
+  /// Error(invalid_argument) for `discard_later` with `path`.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
-  /// Continues the line of a step that find() returned.
+  /// Continues the line of a step that find() returned for the same options; after a `path`, the
+  /// next save begins a new line. With `discard_later`, removes the later steps, and throws as
+  /// prune() does.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
 
   /// The highest step of the current line, or nullopt.
@@ -224,26 +231,29 @@ class TENFOLD_API CheckpointManager {
   std::vector<CheckpointStatus> status() const;
   /// The content of the step's `checkpoint.json`. Throws Error(key_not_found).
   CheckpointInfo metadata(std::int64_t step) const;
-  /// The text of the step's `checkpoint.json`.
+  /// The text of the step's `checkpoint.json`. Throws Error(key_not_found).
   std::string metadata_json(std::int64_t step) const;
   /// The step's folder. Throws Error(key_not_found).
   Path path(std::int64_t step) const;
-  /// Checks files, sizes, and every checksum of a step.
+  /// Checks files, sizes, and every checksum of a step. Throws Error(key_not_found).
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
-  /// Removes the steps that no rule keeps. Returns their numbers.
+  /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if
+  /// another process or manager writes to the directory.
   std::vector<std::int64_t> prune();
-  /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if it is held.
+  /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if the step is held, or as
+  /// prune() does.
   void remove(std::int64_t step);
   /// Protects a step from being pruned. Throws Error(key_not_found).
   CheckpointHold hold(std::int64_t step);
 
   /// Converts (a part of) a step. If the keys name parts of one entry only, `target` holds that
-  /// entry's tree: {"model"} gives a file of weights with their own names.
+  /// entry's tree: {"model"} gives a file of weights with their own names. Throws
+  /// Error(key_not_found), and as convert().
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;
   /// Saves a file or folder of any format as a step. Its top-level keys become entries; a tree with
-  /// tensors at the top becomes the entry "model".
+  /// tensors at the top becomes the entry "model". Throws what open() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
   /// Estimates the disk space for a save of `state`.

@@ -10,7 +10,7 @@ namespace tenfold {
 
 /// Options of consolidate().
 struct ConsolidateOptions {
-  int num_threads = 0;   ///< 0: min(8, cores)
+  int num_threads = 0;   ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool durable = false;  ///< fsynced when the call returns
   bool locked = false;   ///< recorded as locked; tensordict locks the tree when it reads the file
   Monitor* monitor = nullptr;  ///< observes the call

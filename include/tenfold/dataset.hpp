@@ -28,7 +28,7 @@ struct BatchOptions {
   /// Ragged columns to be padded, by dotted name, and the value that fills each.
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
-  int num_threads = 1;                ///< 0: min(8, cores)
+  int num_threads = 1;                ///< greatest number of threads that copy rows
 };
 
 /// The rows of a tree on disk whose tensors have the same first dimension, in any format that
@@ -68,7 +68,7 @@ class TENFOLD_API Dataset {
              const BatchOptions& options = {}) const {
     return rows(std::span<const std::int64_t>(positions.begin(), positions.size()), options);
   }
-  /// The rows [begin, end).
+  /// The rows [begin, end). Throws Error(invalid_argument) unless 0 <= begin <= end <= size().
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
   /// The whole column of that (dotted) name: a view of the mapping if the rows are contiguous in
@@ -89,13 +89,16 @@ class TENFOLD_API Dataset {
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Dataset take(Tensor positions) const;
-  /// The rows where `mask`, bool [size()], is true.
+  /// The rows where `mask`, bool [size()], is true. Throws Error(invalid_argument) for another
+  /// dtype or shape.
   Dataset filter(const Tensor& mask) const;
   /// Splits into parts of these sizes, which must sum to size(). The parts are contiguous ranges of
-  /// the rows; if a seed is given, of the rows in the order of Permutation(size(), *seed).
+  /// the rows; if a seed is given, of the rows in the order of Permutation(size(), *seed). Throws
+  /// Error(invalid_argument) for other sizes.
   std::vector<Dataset> split(const std::vector<std::int64_t>& sizes,
                              std::optional<std::uint64_t> seed = {}) const;
-  /// The contiguous shard of `rank`; the sizes of shards differ by one at most.
+  /// The contiguous shard of `rank`; the sizes of shards differ by one at most. Throws
+  /// Error(invalid_argument) unless 0 <= rank < world_size.
   Dataset shard(std::int64_t rank, std::int64_t world_size) const;
 
   /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs.
@@ -104,8 +107,8 @@ class TENFOLD_API Dataset {
   /// weight's share by at most one. Ends when the first source is exhausted.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
-  // Only a handle of a folder opened with Mode::write_through can add and change rows; views and
-  // read-only handles throw Error(unsupported).
+  // append(), update() and flush() need a handle of a folder that was opened with
+  // Mode::write_through; other handles throw Error(unsupported).
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set afterwards see all of them or none. They survive a crash of this process, and a
@@ -117,15 +120,16 @@ class TENFOLD_API Dataset {
   std::int64_t append(const TensorDict& rows);
   /// Overwrites columns of some rows in place; readers may see a row half written. Checksums no
   /// longer cover the data set's tensors afterwards. Throws Error(invalid_argument) for a position
-  /// outside [0, size()) and for values that do not fit, Error(unsupported) for ragged columns.
+  /// outside [0, size()) and for values that do not fit, Error(unsupported) for ragged, string and
+  /// bytes columns and for a data set of parts.
   void update(std::span<const std::int64_t> positions, const Batch& rows);
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read; append()
   /// throws.
   void close();
-  /// Includes the rows that other handles have added since this handle was opened. A view throws
-  /// Error(unsupported).
+  /// Includes the rows that other handles have added since this handle was opened. A view, or a
+  /// data set of a tree, throws Error(unsupported).
   void refresh();
   /// Capacity of a circular buffer in rows; 0 for other data sets.
   std::int64_t capacity() const;

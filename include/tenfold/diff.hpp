@@ -17,7 +17,7 @@ enum class ChangeKind : std::uint8_t {
   dtype,   ///< tensors of the same shape; the figures compare their values
   shape,   ///< tensors of different shapes
   json,    ///< JSON values
-  node,    ///< kind, batch size or class of nodes, or a node on one side with entries on both
+  node,    ///< kind, batch size, class, ... of nodes, or a node on one side with entries on both
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
@@ -60,7 +60,7 @@ struct DiffReport {
 struct DiffOptions {
   double rtol = 0;             ///< relative tolerance
   double atol = 0;             ///< absolute tolerance
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

@@ -70,7 +70,8 @@ constexpr bool is_complex(DType dtype) noexcept {
   return dtype >= DType::complex32 && dtype <= DType::complex128;
 }
 
-/// True for dtypes with one real number per element: not for float4_e2m1fn_x2, which has two.
+/// True for floating-point dtypes with one number per element: not for float4_e2m1fn_x2, which has
+/// two.
 constexpr bool is_floating_point(DType dtype) noexcept {
   return (dtype >= DType::float16 && dtype <= DType::float64) ||
          (dtype >= DType::float8_e4m3fn && dtype <= DType::float8_e8m0fnu);

@@ -23,7 +23,7 @@ enum class ErrorCode {
   io,                ///< a system call failed (OSError with errno and filename)
 };
 
-/// The only exception that this library throws itself.
+/// The only exception that this library throws itself, except std::bad_alloc.
 ///
 /// what() consists of the fields that are not empty:
 /// `<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`.

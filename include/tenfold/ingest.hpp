@@ -66,15 +66,16 @@ struct IngestOptions {
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: the character between fields, as returned by separator_from(). '\0': the
-  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab. Then
+  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab; then
   /// a header that has more of another separator (comma, semicolon, tab or |) outside of quotes is
-  /// an error.
+  /// an error. A value other than '\0' without any CSV or TSV file is Error(invalid_argument).
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
+  /// Without any such file, they are Error(invalid_argument).
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< the effect of a bad row
   std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB
-  int num_threads = 0;                ///< 0: min(8, cores)
+  int num_threads = 0;                ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;              ///< false: Error(io) with errno EEXIST if `path` exists
   bool durable = true;                ///< fsynced when the call returns
   Monitor* monitor = nullptr;         ///< observes the call
@@ -85,10 +86,11 @@ struct IngestOptions {
 ///     tenfold::ingest({"flights.jsonl"}, "flights");
 ///     tenfold::Dataset ds("flights");
 ///
-/// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
-/// TSV (.tsv) files, each also as .gz, .zst, .bz2, .xz or in a .zip, or globs of them ("**":
-/// folders of any depth), whose matches are read in the order of their names. All are streamed in
-/// bounded memory. If no record has any key, ingest() throws Error(invalid_argument).
+/// `sources` are files of JSON lines (.jsonl, .jsonlines, .ndjson; .json: lines or one array of
+/// objects), CSV (.csv) and TSV (.tsv, .tab), each also as .gz, .zst, .bz2, .xz or in a .zip, or
+/// globs of them ("**": folders of any depth), whose matches are read in the order of their paths.
+/// All are streamed in bounded memory. If no record has any key, ingest() throws
+/// Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a missing source, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both

@@ -85,7 +85,8 @@ struct LoadOptions {
   Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
   bool verify = false;     ///< compare the checksums of the loaded entries
-  bool aliases = true;     ///< restore shared storage
+  /// Restores shared storage; false: copies tensors that share it. Mode::write_through needs true.
+  bool aliases = true;
   /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
   /// naming key and class. Nothing is imported or called either way.
   bool allow_opaque = false;
@@ -97,17 +98,20 @@ struct SaveOptions {
   std::string format{};        ///< empty: by suffix; no suffix or an unknown one is a folder
   bool durable = true;         ///< fsynced when the call returns
   bool checksums = true;       ///< store them with the data
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Opens any format lazily: reads metadata only.
-/// Throws Error: file_not_found, corrupt, unsupported, io.
+/// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
+/// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
-/// LoadOptions::keys or exclude is set for a bare root, because it has no keys to select.
+/// Opens a path and maps every leaf, which checks the size of its file; bytes are paged in on use.
+/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short, for
+/// invalid indices of a sparse tensor and, with LoadOptions::verify, for any other fault that
+/// verify() finds. Throws Error(invalid_argument) for Mode::write_through without aliases.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
@@ -143,7 +147,7 @@ struct Problem {
 struct VerifyReport {
   std::vector<Problem> problems;  ///< the faults
 
-  std::uint64_t num_leaves = 0;     ///< number of tensors and JSON values
+  std::uint64_t num_leaves = 0;     ///< number of tensors
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
   /// For a bundle: the keys of entries that have no checksums, of which only the structure was
@@ -156,7 +160,7 @@ struct VerifyReport {
 /// Options of verify().
 struct VerifyOptions {
   std::string format{};        ///< empty: by content
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -175,15 +179,16 @@ struct ConvertOptions {
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
-  /// change, dots create nodes.
+  /// change, dots create nodes. Two entries of one new name are Error(invalid_argument).
   RenameFunction rename{};
-  std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
-  std::optional<DType> dtype{};        ///< casts floating-point leaves
+  std::vector<std::string> renamed{};  ///< dotted names to rename: Error(key_not_found) if missing
+  std::optional<DType> dtype{};        ///< floating-point leaves are cast to this float dtype
   bool durable = true;                 ///< fsynced when the call returns
   bool checksums = true;               ///< store them with the data
-  int num_threads = 0;                 ///< 0: min(8, cores)
-  std::uint64_t shard_size_bytes = 0;  ///< greatest size of a shard; 0: 5 GB
-  Monitor* monitor = nullptr;          ///< observes the call
+  int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
+  /// Greatest size of a shard, unless a single tensor is larger; 0: 5 GB.
+  std::uint64_t shard_size_bytes = 0;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// The result of convert().
@@ -229,9 +234,9 @@ struct LoadIntoOptions {
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
-  std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
+  std::vector<std::string> renamed{};  ///< dotted names to rename: Error(key_not_found) if missing
   Keys keys{};                         ///< entries of the source to load; default: all
-  int num_threads = 0;                 ///< 0: min(8, cores)
+  int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;          ///< observes the call
 };
 
@@ -239,6 +244,8 @@ struct LoadIntoOptions {
 /// matched by dotted name, without a second copy in memory. JSON values are not changed. With
 /// `keys`, a tensor of the target counts as missing only if the keys select it. If tensors of the
 /// target share storage (tied parameters), they get the values of the last of them, as in Python.
+/// Throws Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded
+/// tensor of the target, and for two tensors of one name.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).

@@ -70,7 +70,8 @@ class TENFOLD_API Leaf {
   bool is_nested() const noexcept { return nested_; }
   /// int64 `[n, k]`: the shape of each component. Throws Error(invalid_argument) if not nested.
   Tensor sizes() const;
-  /// Makes a nested leaf of `values` (one dimension) and `sizes` (int64 `[n, k]`).
+  /// Makes a nested leaf of `values` (one dimension) and `sizes` (int64 `[n, k]`). Throws
+  /// Error(invalid_argument) if they do not fit each other.
   static Leaf nested(Tensor values, Tensor sizes);
   /// Marks a leaf on disk as nested; its shape() is then that of sizes().
   void mark_nested() noexcept { nested_ = true; }

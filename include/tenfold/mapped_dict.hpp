@@ -112,7 +112,8 @@ struct DictValues {
 class TENFOLD_API MappedDict {
  public:
   /// Throws what Dataset() throws, Error(invalid_argument) if it is not a dictionary,
-  /// Error(corrupt) if its index does not fit.
+  /// Error(corrupt) if its index is damaged. If the index does not have all rows, warns and
+  /// rebuilds it in memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
   /// A dictionary inside a tree.
   explicit MappedDict(TensorDict tree);
@@ -138,7 +139,8 @@ class TENFOLD_API MappedDict {
   DictValues get_many(const DictKeys& keys) const;
   /// The row indices of the keys in dataset(), -1 for missing keys. Valid until compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
-  /// The values of row indices from rows(); -1 gives zeros or empty values.
+  /// The values of row indices from rows(); -1 gives zeros or empty values. Throws
+  /// Error(invalid_argument) for an index that is not a row.
   Batch at_rows(std::span<const std::int64_t> rows) const;
   /// at_rows({0, 2}).
   Batch at_rows(std::initializer_list<std::int64_t> rows) const {
@@ -158,10 +160,12 @@ class TENFOLD_API MappedDict {
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
-  /// missing keys; nothing is changed then.
+  /// missing keys, Error(invalid_argument) for keys of another type and values that do not fit. If
+  /// it throws, nothing is changed.
   void assign(const DictKeys& keys, const Batch& values);
   /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, and
-  /// adds nothing then. With DuplicateKeys::last, it assigns such keys instead.
+  /// for keys of another type and values that do not fit. If it throws, nothing is added. With
+  /// DuplicateKeys::last, it assigns duplicate and existing keys instead.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
   /// Rewrites the dictionary without superseded rows, and replaces it atomically. No other process
@@ -171,8 +175,8 @@ class TENFOLD_API MappedDict {
   void flush();
   /// Calls flush(), and allows another process to write. This handle can still read.
   void close();
-  /// Includes keys that other handles have added. Values that they assign are visible without
-  /// refresh().
+  /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key
+  /// and size() include them without refresh().
   void refresh();
 
   /// Checks that every key is found at its row and that no slot names a missing row. Reads all
@@ -214,8 +218,8 @@ class TENFOLD_API MappedDictBuilder {
   /// Removes unpublished files.
   ~MappedDictBuilder();
 
-  /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of the other
-  /// type and values that do not fit.
+  /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of another
+  /// type, strings that are not UTF-8, and values that do not fit.
   void append(const DictKeys& keys, const Batch& values);
   /// Publishes the dictionary. Throws Error(invalid_argument) naming a duplicate key
   /// (DuplicateKeys::error).

@@ -13,7 +13,7 @@ namespace tenfold {
 
 /// Options of memmap().
 struct MemmapOptions {
-  int num_threads = 0;  ///< 0: min(8, cores)
+  int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// As tensordict's memmap_like: zeros (sparse files) instead of the tensors' bytes. Reads only
   /// dtypes and shapes of the tensors; copies JSON values.
   bool zeros = false;

@@ -24,13 +24,13 @@ TENFOLD_API std::string part_name(std::int64_t index, std::int64_t count);
 
 /// Returns the path at which to write that part of the data set at `path`. Throws Error(io)
 /// (EEXIST) if the data set already has such a part, Error(invalid_argument) if `path` is a data
-/// set without parts.
+/// set without parts, or unless 0 <= index < count.
 TENFOLD_API Path part_path(const Path& path, std::int64_t index, std::int64_t count);
 
 /// Creates a data set of these columns without parts, durably, and opens it with
-/// Mode::write_through. Rows that are appended go to parts of some GiB; other processes may write
-/// parts, which commit_parts() adds. Throws Error(io) (EEXIST) if `path` exists and is not an empty
-/// folder, Error(invalid_argument) for a schema without columns.
+/// Mode::write_through. Rows that are appended go to parts of about 1 GiB; other processes may
+/// write parts, which commit_parts() adds. Throws Error(io) (EEXIST) if `path` exists and is not an
+/// empty folder, Error(invalid_argument) for a schema without columns.
 TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
 /// Options of commit_parts().
@@ -52,17 +52,18 @@ struct CommitPartsOptions {
 /// name. Until the job releases the lease, no other call adds these folders. If the job crashes
 /// before the commit, the next call removes them.
 ///
-/// If the options list no parts, throws Error(file_not_found) if a name is of the form of
-/// part_name() and one of the `count` parts is missing. Throws Error(corrupt) for a part with other
-/// columns or with files that are too short. Throws Error(invalid_argument) for a folder that is
-/// not a data set, or that is already a part. Throws Error(io) (EBUSY) while another process
-/// changes the data set or appends to a part.
+/// Throws Error(file_not_found) for a listed part that does not exist. If the options list none,
+/// also throws it if the name of a new folder has the form of part_name() and one of the `count`
+/// parts is missing. Throws Error(corrupt) for a part with other columns or with files that are too
+/// short. Throws Error(invalid_argument) if there is no part at all, and for a part that is not a
+/// data set in one folder, is a circular buffer, or is already in the data set. Throws Error(io)
+/// (EBUSY) while another process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 
 /// Options of compact().
 struct CompactOptions {
   bool durable = true;         ///< fsynced when the call returns
-  int num_threads = 0;         ///< 0: min(8, cores)
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

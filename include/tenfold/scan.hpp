@@ -42,9 +42,10 @@ struct TENFOLD_API ScanReport {
 /// with allow_pickle would import is reported as safe only if it is in the list of safe globals,
 /// whatever the file's name. A pickle that cannot be read to its end is a suspicious finding, and
 /// so is content that is not scanned: archives other than zip, compressed files, trailing bytes
-/// after a pickle. In a folder, all files at any depth are scanned, and `where` begins with the
-/// file's name. Throws Error: file_not_found, io, corrupt or unsupported (an archive that cannot be
-/// read). In a folder, a file or sub-folder that cannot be read is a suspicious finding instead.
+/// after a pickle. In a folder, all files at any depth are scanned, except behind links to folders,
+/// and `where` begins with the file's name. Throws Error: file_not_found, io, corrupt or
+/// unsupported (an archive that cannot be read). In a folder, a file or sub-folder that cannot be
+/// read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

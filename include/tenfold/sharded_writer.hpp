@@ -67,9 +67,9 @@ class TENFOLD_API ShardedWriter {
  public:
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
   /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
-  /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if `path` has another
-  /// format. Throws Error(unsupported) naming the key of an entry that the format does not support,
-  /// Error(io) (ENOSPC) if the disk is too small.
+  /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
+  /// selects another format. Throws Error(unsupported) naming the key of an entry that the format
+  /// does not support, Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
@@ -83,8 +83,9 @@ class TENFOLD_API ShardedWriter {
   std::string ticket(int rank) const;
 
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
-  /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, or if a
-  /// receipt belongs to another save; `path` is unchanged then.
+  /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
+  /// receipt belongs to another save, or if the tree is already published; `path` is unchanged
+  /// then.
   void publish(std::span<const std::string> receipts);
   /// The same with the JSON values of `tree`, which holds the same tensors under the same keys.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
@@ -114,7 +115,8 @@ class TENFOLD_API ShardWriter {
 
   /// Writes the boxes `first`, `first` + 1, ... of this rank: each a tensor, of any strides, of the
   /// box's shape and the tensor's dtype. Boxes may be written in any order, each once. Throws
-  /// Error(invalid_argument) if one does not fit, before any of them is written; Error(io).
+  /// Error(invalid_argument), and writes none of them, if one does not fit or is already written;
+  /// Error(io).
   void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor = nullptr);
 
   /// Makes the written boxes durable, if the save is, and returns the receipt. Throws

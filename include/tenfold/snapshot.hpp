@@ -15,7 +15,7 @@ namespace tenfold {
 struct SnapshotOptions {
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data
-  int num_threads = 0;    ///< 0: min(8, cores)
+  int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// Globs over paths like "model/encoder/weight": entries that torchsnapshot may restore on any
   /// rank.
@@ -37,7 +37,7 @@ TENFOLD_API std::string snapshot_metadata(const Path& path);
 /// Opens the entries that one rank restores from the snapshot at `path`: its own entries,
 /// replicated entries, and complete sharded tensors. For a rank that is not in the snapshot,
 /// returns the containers of rank 0; accesses to entries of single ranks throw
-/// Error(key_not_found). Throws like open().
+/// Error(key_not_found). Throws like open(), and Error(invalid_argument) for a negative rank.
 TENFOLD_API TensorDict open_snapshot(const Path& path, std::int64_t rank);
 
 /// A tensor whose parts are distributed over processes (ranks). In the tree of a rank it is a list
@@ -68,7 +68,7 @@ class TENFOLD_API SnapshotPart {
   /// ranks have, are written once, distributed over the ranks. The coordinator's options decide
   /// whether the snapshot is durable and has checksums. Throws Error(unsupported), naming the key
   /// of an entry that a snapshot does not support, Error(invalid_argument) if `shards` do not fit
-  /// the tree.
+  /// the tree, or unless 0 <= rank < world_size.
   SnapshotPart(const TensorDict& tree, std::int64_t rank, std::int64_t world_size,
                std::vector<SnapshotShards> shards = {}, const SnapshotOptions& options = {});
   /// Moves the part.
@@ -81,8 +81,8 @@ class TENFOLD_API SnapshotPart {
   std::string outline() const;
 
   /// Writes the files of this rank and returns the receipt. Throws Error(invalid_argument) if
-  /// `ticket` is not a ticket, Error(io) naming host and path if this process does not see the
-  /// coordinator's folder.
+  /// `ticket` is not a ticket or is for another number of ranks, Error(io) naming host and path if
+  /// this process does not see the coordinator's folder.
   std::string write(std::string_view ticket, Monitor* monitor = nullptr);
 
  private:
@@ -90,10 +90,10 @@ class TENFOLD_API SnapshotPart {
   std::unique_ptr<State> state_;
 };
 
-/// Coordinates the SnapshotParts of all ranks. Creates the folder next to `path`, and moves it
-/// there by one system call when all ranks have written; the metadata is written last. Without
-/// publish(), the destructor removes the folder, and `path` is unchanged. The next save to `path`
-/// removes the leftovers of a crashed coordinator.
+/// Coordinates the SnapshotParts of all ranks. Creates a folder next to `path`; publish() writes
+/// the metadata and moves the folder to `path` by one system call. Without publish(), the
+/// destructor removes the folder, and `path` is unchanged. The next save to `path` removes the
+/// leftovers of a crashed coordinator.
 class TENFOLD_API SnapshotWriter {
  public:
   /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming entry and ranks,

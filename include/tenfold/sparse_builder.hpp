@@ -10,7 +10,7 @@ namespace tenfold {
 /// Options of SparseBuilder.
 struct SparseBuilderOptions {
   SparseLayout layout = SparseLayout::csr;  ///< of the result
-  /// int32 or int64; int32 becomes int64 if an index does not fit.
+  /// int32 or int64. int32 becomes int64 if a length or the number of entries exceeds 2^31 - 1.
   DType index_dtype = DType::int64;
   /// Adds entries with the same coordinate, in insertion order. False: Error(invalid_argument)
   /// naming the coordinate.
@@ -30,7 +30,7 @@ struct SparseBuilderOptions {
 /// Thread safety: none; one thread at a time.
 class TENFOLD_API SparseBuilder {
  public:
-  /// Throws Error(invalid_argument) for negative lengths.
+  /// Throws Error(invalid_argument) for negative lengths and another index dtype.
   SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
                 const SparseBuilderOptions& options = {});
   SparseBuilder(const SparseBuilder&) = delete;
@@ -42,8 +42,8 @@ class TENFOLD_API SparseBuilder {
   /// Throws Error(invalid_argument) for lengths and dtypes that do not fit and for a coordinate
   /// outside the matrix; nothing is added then.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
-  /// Adds all entries of a matrix of the same shape and dtype, in bounded memory. Throws Error(io)
-  /// with errno ECANCELED if `monitor` stops it.
+  /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if its shape
+  /// or dtype differs, Error(io) with errno ECANCELED if `monitor` stops it.
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
   /// Changes the shape of the matrix. Throws Error(invalid_argument) if an added coordinate is

@@ -64,7 +64,7 @@ struct SparseRows {
 ///
 /// Rows are fast in csr and, with a binary search each, in coo; columns in csc. Other accesses read
 /// all indices: convert the layout first. Explicit zeros are kept. No call reads or writes out of
-/// bounds, whatever the file contains: all used indices are checked, otherwise Error(corrupt).
+/// bounds, whatever the file contains: an index that is out of bounds throws Error(corrupt).
 ///
 /// Thread safety: all members may be called from any thread, also while one thread appends.
 class TENFOLD_API SparseMatrix {
@@ -98,7 +98,8 @@ class TENFOLD_API SparseMatrix {
   /// The element, 0-d. Throws Error(invalid_argument) if it is out of range.
   Tensor at(std::int64_t row, std::int64_t column) const;
   /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
-  /// Throws Error(invalid_argument) for an index outside [0, num_rows()).
+  /// Throws Error(invalid_argument) for an index outside [0, num_rows()), Error(unsupported) for a
+  /// coo matrix that is not coalesced.
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
   /// rows({5, 900'000}).
   SparseRows rows(std::initializer_list<std::int64_t> rows,
@@ -134,8 +135,9 @@ class TENFOLD_API SparseMatrix {
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  // append_rows() and flush() need a handle of a folder in layout csr that was opened with
-  // Mode::write_through; on other handles they throw Error(unsupported).
+  // append_rows() and flush() need a handle of a folder that was opened with Mode::write_through,
+  // append_rows() also the layout csr; otherwise they throw Error(unsupported). close() and
+  // refresh() throw it for a matrix without a path of its own.
 
   /// Appends the rows of `rows`, which has the same number of columns and dtype. Readers that open
   /// or refresh the matrix afterwards see all of these rows or none. The rows survive a crash of

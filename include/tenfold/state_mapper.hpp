@@ -43,8 +43,9 @@ enum class MapperKind : std::uint8_t {
 ///     MyNet module(width_from(net.config()));             // net.factory() names its class
 ///     tenfold::load_into(*module, net.parameters());      // with LibTorch
 ///
-/// A state is an integer, a string or a tuple of these; for a hierarchy it is a path: a string with
-/// "/" or a tuple. Rows are read on demand; a hierarchy in a JSON file is parsed completely.
+/// A state is an int, a float other than NaN, a string, null, or a tuple of these; a bool counts as
+/// an int. For a hierarchy, a state is a path: a string with "/", an int or a tuple. Rows are read
+/// on demand; a hierarchy in a JSON file is parsed completely.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
@@ -62,7 +63,7 @@ class TENFOLD_API StateMapper {
                                   std::string_view default_key = "default");
   /// The rows of a sparse matrix, in the order of `states`. Unknown states have the row `fallback`
   /// if it is given, [num_cols] of the matrix's dtype. Throws Error(invalid_argument) for a
-  /// duplicate state, and for more states than rows.
+  /// duplicate state, for more states than rows, and for a fallback of another dtype or shape.
   static StateMapper sparse(std::span<const Value> states, const SparseMatrix& matrix,
                             const std::optional<Tensor>& fallback = std::nullopt);
 
@@ -82,7 +83,8 @@ class TENFOLD_API StateMapper {
   const Value& config() const noexcept;
 
   /// The row of one state: [dim]. Throws Error(key_not_found) naming an unknown state,
-  /// Error(unsupported) if only a program can compute rows: a module, a user-defined class.
+  /// Error(unsupported) if the value in a hierarchy is other JSON, or if only a program can compute
+  /// rows: a module, a user-defined class. Throws Error(invalid_argument) for an invalid state.
   Tensor at(const Value& state) const;
   /// The rows of several states, copied: [n, dim]. Throws as at(), and Error(invalid_argument) if
   /// values of a hierarchy differ in shape.
@@ -91,7 +93,8 @@ class TENFOLD_API StateMapper {
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
-  /// Hierarchies: any value as JSON, such as a string; tensors become numbers and lists.
+  /// Hierarchies: any value as JSON, such as a string; tensors become numbers and lists. Throws
+  /// Error(key_not_found) naming an unknown state, Error(unsupported) for other kinds.
   Value value(const Value& state) const;
 
   /// Hierarchies: the paths of values that are mappers.

@@ -130,7 +130,7 @@ class TENFOLD_API Tensor {
   }
   /// As span() of a temporary.
   std::span<const std::byte> bytes() const&& = delete;
-  /// As bytes(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
+  /// As bytes(), for writing. Also throws Error(invalid_argument) if the tensor is read-only.
   std::span<std::byte> mutable_bytes() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();
     return {mutable_raw_data(), static_cast<std::size_t>(nbytes())};
@@ -138,22 +138,23 @@ class TENFOLD_API Tensor {
   /// As span() of a temporary.
   std::span<std::byte> mutable_bytes() const&& = delete;
 
-  /// The elements as T, such as float, std::int64_t or Half. Throws Error(invalid_argument) naming
-  /// both dtypes if T is another type.
+  /// The address of the first element, as T: float, std::int64_t, Half, ... Throws
+  /// Error(invalid_argument) naming both dtypes if T is not the dtype.
   template <Element T>
   const T* data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
     return reinterpret_cast<const T*>(raw_data());
   }
 
-  /// As data(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
+  /// As data(), for writing. Also throws Error(invalid_argument) if the tensor is read-only.
   template <Element T>
   T* mutable_data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
     return reinterpret_cast<T*>(mutable_raw_data());
   }
 
-  /// All elements in row-major order. Throws Error(invalid_argument) unless contiguous.
+  /// All elements in row-major order. Throws Error(invalid_argument) unless the tensor is
+  /// contiguous and T is the dtype.
   template <Element T>
   std::span<const T> span() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();

@@ -148,7 +148,7 @@ class TENFOLD_API TensorDict {
       ++position_;
       return before;
     }
-    /// True at the same position.
+    /// Compares positions. Both iterators must be of one node.
     bool operator==(const Iterator& other) const noexcept { return position_ == other.position_; }
 
    private:
@@ -231,7 +231,7 @@ class TENFOLD_API TensorDict {
   Tensor tensor(const KeyPath& path) const;
 
   /// The node of that name. A JSON object or array (a container without tensors) gives a new node
-  /// of its members. Throws Error(key_not_found), also if the entry is a tensor.
+  /// of its members. Throws Error(key_not_found), also if the entry is a tensor or a JSON scalar.
   TensorDict operator[](std::string_view name) const;
   /// The node at that path.
   TensorDict operator[](const KeyPath& path) const;
@@ -276,9 +276,10 @@ class TENFOLD_API TensorDict {
   /// bytes of entries that are not read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
-  /// Row `index` of the first batch dimension: views of every tensor, nested nodes included;
-  /// unbatched leaves and JSON values are kept. Maps every tensor. Throws Error(invalid_argument)
-  /// if batch_size is [] or the index is out of range.
+  /// Row `index` of the first batch dimension: views of every tensor, nested nodes included. Maps
+  /// every tensor. Unbatched leaves and JSON values are kept; a NonTensorStack along dimension 0
+  /// gives its item of that row. Throws Error(invalid_argument) if batch_size is [], the index is
+  /// out of range, or a tensor has another number of rows.
   TensorDict select_row(std::int64_t index) const;
   /// Rows [begin, end), as select_row().
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;

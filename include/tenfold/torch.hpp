@@ -11,7 +11,7 @@
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes it must link LibTorch; the library tenfold itself does not.
-/// This header includes only ATen's tensor. Modules are template parameters, so that programs
+/// Of LibTorch, it includes ATen's tensor only. Modules are template parameters, so that programs
 /// without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
@@ -69,18 +69,21 @@ struct ElementType<c10::complex<double>> {
 
 /// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
 inline c10::ScalarType to_torch(DType dtype);
-/// The dtype of that torch dtype. Throws Error(unsupported) for quantized and sub-byte dtypes.
+/// The dtype of that torch dtype. Throws Error(unsupported) for dtypes that DType does not have,
+/// such as quantized and sub-byte ones.
 inline DType from_torch(c10::ScalarType dtype);
 
 /// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its
 /// storage keeps the bytes (a mapping, for example) alive; writes have the effect of writes to
-/// `tensor`. Throws Error(invalid_argument) if `tensor` is read-only: torch would crash on a write.
+/// `tensor`. Throws Error(invalid_argument) if `tensor` is read-only and not empty, because torch
+/// would crash on a write; Error(unsupported) if this LibTorch lacks the dtype.
 inline at::Tensor to_torch(const Tensor& tensor);
 
 /// Returns a Tensor over the same bytes, which it keeps alive. Strided CPU tensors are shared
 /// without a copy; gradient and graph are dropped. Throws Error(unsupported) for tensors of other
 /// devices (`cpu()` copies them), conjugate and negative views (`resolve_conj()`, `resolve_neg()`),
-/// sparse, nested, quantized, meta and undefined ones, and those whose storage was released.
+/// sparse, nested, quantized, meta and undefined ones, those of dtypes that DType does not have,
+/// and those whose storage was released.
 inline Tensor from_torch(const at::Tensor& tensor);
 
 namespace torch_detail {
@@ -140,7 +143,8 @@ concept TorchOptimizer = requires(Optimizer& optimizer) {
 /// The counterpart of Python's Optimizer.state_dict(), with the same names: {"state": {0: {...}},
 /// "param_groups": [...]}. Tensors share the optimizer's memory, as those of a module do. Options
 /// that only Python has get the value of LibTorch's behaviour (maximize is false).
-/// Throws Error(unsupported) for other optimizers.
+/// Throws Error(unsupported) for other optimizers, and for a tensor that state_dict() of a module
+/// would refuse, too.
 template <TorchOptimizer Optimizer>
 TensorDict state_dict(Optimizer& optimizer);
 
@@ -151,9 +155,11 @@ TensorDict state_dict(Optimizer& optimizer);
 /// changed. If `strict` is false, the state of each parameter is loaded completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
-/// change results (foreach, fused, capturable, differentiable, or maximize if it is false). Another
-/// value of an option that LibTorch cannot implement (maximize) is a difference. `options.keys`
-/// must not be set; `options.rename` may be set only if parameters are matched by name.
+/// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize
+/// and decoupled_weight_decay are ignored if they have the value of LibTorch's behaviour, and are
+/// differences otherwise. `options.keys` must not be set; `options.rename` may be set only if
+/// parameters are matched by name. Throws Error(invalid_argument) if `source` is not the state of
+/// an optimizer, Error(unsupported) for other optimizers.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -167,8 +173,10 @@ LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOpt
 template <TorchOptimizer Optimizer, TorchModule Module>
 TensorDict state_dict(Optimizer& optimizer, Module& module);
 
-/// As above, with parameters matched by their names in `module` if the source has names, in any
-/// order, and by order otherwise. `options.rename` maps the source's names to the module's.
+/// As above, with parameters matched by their names in `module`, in any order, if both the module's
+/// and the source's names exist and are unique; otherwise by order. `options.rename` maps the
+/// source's names to the module's. Throws Error(invalid_argument) for a parameter that does not
+/// belong to the module.
 template <TorchOptimizer Optimizer, TorchModule Module>
 LoadReport load_into(Optimizer& optimizer, Module& module, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -286,8 +294,8 @@ inline Tensor share(const at::Tensor& tensor, const std::string& subject) {
           std::move(buffer), offset_bytes};
 }
 
-/// Shares the memory of CPU tensors, and copies other tensors to the CPU; copies of tied tensors
-/// share storage.
+/// Shares the memory of CPU tensors. Copies conjugate and negative views, and tensors of other
+/// devices; copies of tied tensors share storage.
 class MainMemory {
  public:
   Tensor tensor(const NamedTensor& named, std::string_view whose) {
@@ -419,8 +427,8 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
   return tensors;
 }
 
-/// Keeps one tensor for each storage: the last of tied tensors, as in Python. So two threads never
-/// write the same bytes.
+/// Of tied tensors, which have the same address and size, keeps the last, as in Python. So two
+/// threads do not write the same tensor.
 inline NamedTensors without_aliases(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
   NamedTensors last;

@@ -166,7 +166,7 @@ class TENFOLD_API Value {
       fail_as(what, "a number");
     } else if constexpr (IsVector<T>::value) {
       const std::vector<Value>* items = items_of_list();
-      if (items == nullptr) fail_as(what, "a list");
+      if (items == nullptr) fail_as(what, "a list or tuple");
       T all;
       for (const Value& item : *items) all.push_back(item.as<typename T::value_type>(what));
       return all;
@@ -180,7 +180,8 @@ class TENFOLD_API Value {
   /// type.
   std::string_view type_name() const noexcept;
 
-  /// Equal as Python compares them, except that NaN equals NaN and types must agree.
+  /// Equal as Python compares them, with three exceptions: NaN equals NaN, types must agree, and
+  /// the items of sets must be in the same order.
   bool operator==(const Value& other) const;
 
  private:

@@ -6,8 +6,7 @@
 
 namespace tenfold {
 
-/// Receives the library's warnings about ignored input, and about requests that were carried out
-/// differently.
+/// Receives each warning of the library, for example about ignored input or a skipped checkpoint.
 /// Called on the thread that warns, which may be any.
 using WarningHandler = void (*)(const std::string& message);
 

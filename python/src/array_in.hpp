@@ -9,23 +9,24 @@
 
 namespace tenfold::python {
 
-/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if the class of
-/// `object` is not exactly Tensor, Parameter or MemoryMappedTensor, or if it cannot be shared
-/// (another device or layout, a lazy conjugate or negative): tenfold._interop.objects then converts
-/// it or reports the reason. Throws Error(corrupt) if its mapped file was truncated.
+/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if torch has no
+/// DLPack exchange API, if the class of `object` is not exactly Tensor, Parameter or
+/// MemoryMappedTensor, or if the tensor cannot be shared (another device or layout, a lazy
+/// conjugate or negative): tenfold._interop.objects then converts it or reports the reason. Throws
+/// Error(corrupt) if its mapped file was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
 /// The autograd properties of an object that tensor_of_torch() accepted.
 Grad grad_of_torch(nb::handle object);
 
-/// The memory of a DLPack capsule, which is consumed. Empty if its device or dtype is not
-/// supported.
+/// The memory of a DLPack capsule, which is consumed. Empty if the device, dtype, a negative stride
+/// or the version of the capsule is not supported.
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 
 /// Memory at `address`, which `owner` keeps alive.
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
 
-/// A list of (number of the tensor, offsets, sizes, rank).
+/// Converts a list of (number of the tensor, offsets, sizes, rank).
 std::vector<ShardBox> shard_boxes_from(nb::list boxes);
 
 }  // namespace tenfold::python

@@ -45,7 +45,7 @@ struct FreeLeaf {
 };
 using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
 
-/// The deleter of DLPack. torch calls it when the last tensor is released, or if it fails to
+/// The deleter of DLPack. torch calls it when the last tensor is released, or if torch fails to
 /// create one.
 void delete_leaf(dlpack::ManagedVersioned* managed) {
   if (!leaf_of(*managed).is_offered) FreeLeaf()(managed);

@@ -67,8 +67,8 @@ class ArrayMaker {
   ArrayMaker(Mode mode, Tied& tied, nb::object place);
 
   /// `tensor` belongs to `leaf`, which also has the sizes of a nested tensor. `name` identifies the
-  /// leaf in messages. Throws OSError for read-only pages, to which torch would write, and
-  /// Error(unsupported) for a dtype that numpy does not have.
+  /// leaf in messages. Throws Error(io) for read-only pages, to which torch would write, and raises
+  /// UnsupportedError for a dtype that numpy does not have.
   nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:
@@ -89,11 +89,11 @@ class ArrayMaker {
 /// A plain torch tensor over `tensor`, without a copy. Throws like ArrayMaker::make().
 nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 
-/// A writable torch tensor or numpy array over `tensor`, according to the thread's scope, without a
-/// copy. Throws like ArrayMaker::make().
+/// A torch tensor, or a numpy array that is writable if the buffer is, over `tensor`, without a
+/// copy. The thread's scope determines the framework. Throws like ArrayMaker::make().
 nb::object array_of(const Tensor& tensor, const std::string& name);
 
-/// The same over a copy of contiguous elements. Few elements are stored in the block of memory that
+/// The same over a copy of contiguous elements. Up to 64 KiB are stored in the block of memory that
 /// holds everything else that torch needs from this module.
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool);

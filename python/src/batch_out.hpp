@@ -10,8 +10,8 @@ namespace tenfold::python {
 /// Converts batches to dicts of arrays, nested like records.
 class BatchMaker {
  public:
-  /// `ragged`: called with (values, offsets) for each ragged column of a batch that is not padded;
-  /// its result is the value of the column.
+  /// `ragged`: called with (values, offsets) for each ragged column of numbers in a batch that is
+  /// not padded; its result is the value of the column.
   BatchMaker(const Schema& schema, nb::object ragged);
 
   /// A batch: arrays [B, ...], lists of strings.
@@ -25,7 +25,7 @@ class BatchMaker {
 
   std::vector<std::vector<nb::object>> keys_;  ///< for each column, the keys of its records and its
                                                ///< own key
-  /// For each column, the keys of its validity and lengths; empty if another column has the name.
+  /// For each column, the keys of its validity and lengths; empty if another column has that key.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;
@@ -36,8 +36,8 @@ void bind_batch_loader(nb::module_& module);
 void bind_sparse_matrix(nb::module_& module);
 
 /// Row indices as int64: a list or tuple of ints, an int64 torch tensor, or a buffer of int64.
-/// Negative ones count from the end. Raises IndexError for one out of range, which it calls `what`,
-/// TypeError for anything else.
+/// Negative ones count from the end. Raises IndexError, with a message that begins with `what`, for
+/// one out of range, TypeError for anything else.
 std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size,
                                          const char* what = "row");
 

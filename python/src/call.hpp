@@ -9,7 +9,7 @@
 namespace tenfold::python {
 
 /// Reports progress of a long call to Python, and cancels the call if a signal handler (Ctrl-C) or
-/// the progress callable raises. Holds the GIL only during these two functions.
+/// the progress callable raises. Holds the GIL only during report() and stop().
 class PythonMonitor : public Monitor {
  public:
   /// `progress`: called with (done_bytes, total_bytes, what); or None.
@@ -26,7 +26,7 @@ class PythonMonitor : public Monitor {
   std::optional<nb::python_error> raised_;
 };
 
-/// Pauses Python's garbage collector, which traverses young objects after every 700 allocations.
+/// Pauses Python's garbage collector, which traverses young objects after some 700 allocations.
 /// That took a quarter of the time of creating 10,000 tensors, and none of the objects that are
 /// created here is garbage. Requires the GIL for construction and destruction.
 class GarbagePause {

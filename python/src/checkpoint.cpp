@@ -264,7 +264,7 @@ nb::list skipped_of(const RestoredCheckpoint& self) {
   return skipped;
 }
 
-/// The part of the state that the keys select; None: everything.
+/// The part of the state that `keys` select (None: everything), without `exclude`.
 NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgument exclude) {
   const Keys wanted = keys.is_none() ? Keys() : Keys(key_paths(keys));
   if (wanted.given() && wanted.paths().empty()) return {TensorDict()};

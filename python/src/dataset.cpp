@@ -54,11 +54,15 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
     throw nb::python_error();
   }
   const std::string format = view.format == nullptr ? "B" : view.format;
-  const bool fits = (format == "l" || format == "q") && view.itemsize == 8 && view.ndim == 1;
+  const int ndim = view.ndim;
+  const bool fits = (format == "l" || format == "q") && view.itemsize == 8 && ndim == 1;
   std::vector<std::int64_t> values(fits ? static_cast<std::size_t>(view.len) / 8 : 0);
   if (!values.empty()) std::memcpy(values.data(), view.buf, values.size() * 8);
   PyBuffer_Release(&view);
-  if (!fits) raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " + format);
+  if (!fits) {
+    raise(PyExc_TypeError, "indices: expected int64 of one dimension, found format \"" + format +
+                               "\" with ndim " + std::to_string(ndim));
+  }
   return values;
 }
 
@@ -130,8 +134,8 @@ std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject column
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
-/// Returns the new length, or None, without appending, unless `rows` has one tensor for each
-/// column.
+/// Appends rows and returns the new length. Unless `rows` has one tensor for each column, appends
+/// nothing and returns None.
 AnyObject append_tensors(DatasetHandle& self, nb::dict rows) {
   const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);
   if (!batch) return nb::none();
@@ -217,7 +221,7 @@ nb::str part_path_of(PathArgument path, std::int64_t index, std::int64_t count) 
   return text(without_gil([&] { return part_path(target, index, count); }).native());
 }
 
-/// Checks a schema; `where` names it in messages. Returns it as the engine writes it.
+/// Checks a schema, which messages call `where`. Returns the JSON that the engine would write.
 nb::str checked_schema(AnyObject json, const std::string& where) {
   return text(Schema::from_json(utf8(json), where).to_json());
 }
@@ -263,8 +267,9 @@ std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size
     values = ints_of(positions);
   } else if (const auto tensor = tensor_of_torch(positions)) {
     if (tensor->dtype() != DType::int64 || tensor->ndim() != 1) {
-      raise(PyExc_TypeError,
-            "indices: expected int64 of one dimension, found " + to_string(tensor->dtype()));
+      raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " +
+                                 to_string(tensor->dtype()) + " with ndim " +
+                                 std::to_string(tensor->ndim()));
     }
     const Tensor contiguous = tensor->contiguous();
     const auto all = contiguous.span<std::int64_t>();

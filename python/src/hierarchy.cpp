@@ -200,7 +200,9 @@ nb::object hierarchy_of_json(PathArgument path) {
   return made ? nb::cast(*std::move(made)) : nb::none();
 }
 
-/// The leading components of a state that can be keys. Raises TypeError for what is not a path.
+/// The leading components of a state that can be keys. Raises TypeError if `state` is neither a
+/// str, an int nor a tuple; throws Error(invalid_argument) for components that are empty or contain
+/// "/".
 StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
   if (PyUnicode_Check(raw)) return {utf8(state), false};
@@ -232,7 +234,7 @@ StatePath path_of(nb::handle state) {
   throw base::invalid_argument()
       .part("state ", shown(state))
       .expected("a path of components that are not empty, without \"/\"")
-      .found("a component that is empty or contains \"/\"");
+      .found("no component, or one that is empty or contains \"/\"");
 }
 
 std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) {

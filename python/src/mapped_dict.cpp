@@ -133,8 +133,8 @@ class Dict {
     return {std::move(begun), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
   }
 
-  /// The next keys of an iteration and, with `with_values`, their current values; both empty at the
-  /// end.
+  /// The next keys of an iteration and, with `with_values`, their current values, otherwise None.
+  /// At the end, no keys and None.
   nb::tuple walk_on(DictWalk& walk, bool with_values) {
     std::optional<Batch> values;
     const auto block = without_gil([&] {
@@ -245,7 +245,7 @@ class Dict {
     return nb::steal(PyBytes_FromStringAndSize(key.data(), static_cast<Py_ssize_t>(key.size())));
   }
 
-  /// Raises KeyError with the key itself if there is only one, as a dict does; otherwise the
+  /// Raises KeyError with the key itself if only one is missing, as a dict does; otherwise the
   /// message names the first missing ones.
   [[noreturn]] static void raise_missing(const KeysIn& keys,
                                          const std::vector<std::int64_t>& rows) {

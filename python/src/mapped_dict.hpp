@@ -16,15 +16,16 @@ DictValueForm form_from(std::string_view name);
 DuplicateKeys duplicates_from(std::string_view name);
 
 /// Keys passed from Python, without a copy if they are in memory in the engine's form: a list or
-/// any other iterable of keys, an int64 tensor or array, or packed strings: {"values": uint8 [M],
-/// "offsets": int64 [B + 1]}. Keeps the objects alive. Short strings of a list are copied, which is
-/// faster than changing the reference counts of objects that are scattered in memory.
+/// any other iterable of keys, a tensor or array of integers, or packed strings: {"values": uint8
+/// [M], "offsets": int64 [B + 1]}. Keeps the objects alive. Short strings of a list are copied,
+/// which is faster than changing the reference counts of objects that are scattered in memory.
 ///
 /// Requires the GIL for construction and destruction, not for reading.
 class KeysIn {
  public:
   /// Raises TypeError for a single str or bytes, an object that is not iterable, and keys that are
-  /// not hashable, as a dict does.
+  /// not hashable, as a dict does; also for arrays and packed keys of another dtype or several
+  /// dimensions. Throws Error(invalid_argument) for packed keys whose offsets do not ascend.
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }
@@ -52,7 +53,7 @@ class KeysIn {
   std::vector<std::size_t> places_;  ///< positions of the keys of the dictionary's type; empty if
                                      ///< all or none are
   bool all_fit_ = true;
-  nb::object objects_;                  ///< a tuple of the keys, unless they were copied
+  nb::object objects_;                  ///< a tuple of the keys of an iterable, unless copied
   std::vector<std::string> copies_;     ///< concatenated short strings
   Tensor values_;                       ///< of an array; bytes of packed strings
   std::span<const std::int64_t> span_;  ///< of an array

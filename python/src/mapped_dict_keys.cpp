@@ -134,8 +134,9 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
-/// Copies short strings to `copies`, and sets their views; returns false unless all are short.
-/// Prefetches objects while earlier ones are copied.
+/// Copies short strings to `copies`, and sets their views. Returns false unless all keys are short,
+/// and bytes or ASCII str according to the type of the dictionary. Prefetches objects while earlier
+/// ones are copied.
 bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
                               std::span<std::string_view> texts) const {
   constexpr std::size_t kAtOnce = 128;
@@ -160,7 +161,7 @@ bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copi
   return true;
 }
 
-/// Returns false, and copies nothing, unless all strings are short.
+/// Takes copies of the keys, and returns true, if copy_short_texts() accepts all of them.
 bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
   constexpr std::size_t kAtOnce = 64;
   texts_.resize(keys.size());
@@ -257,7 +258,7 @@ void KeysIn::take_packed(nb::handle keys) {
     if (found != nullptr) tensor = tensor_of_torch(found);
     if (found != nullptr && !tensor) tensor = array_from(found);
     if (!tensor || tensor->dtype() != dtype || tensor->ndim() != 1) {
-      std::string found_text = "none";
+      std::string found_text = "no tensor or array";
       if (tensor) {
         found_text = to_string(tensor->dtype()) + " with ndim " + std::to_string(tensor->ndim());
       }

@@ -106,8 +106,8 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
   return nb::make_tuple(torch_tensor_of(tensor, where.string()), nb::cast(std::move(mapped)));
 }
 
-/// Creates a file of that many zeros, or extends an existing one if it is shorter. Symlinks are
-/// refused.
+/// Creates a file of that many zeros; with `existing_ok`, extends an existing one if it is shorter.
+/// Throws Error(io) for symlinks and, without `existing_ok`, for an existing file.
 void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok) {
   const Path where = path_from(path);
   without_gil([&] {
@@ -132,7 +132,7 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
   });
 }
 
-/// Writes the changes of a mapped tensor to its file. `file` names it in errors.
+/// Writes the changes of a mapped tensor to its file. `file`: its name in errors.
 void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {

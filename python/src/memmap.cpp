@@ -31,7 +31,7 @@ void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool
   options.existing_ok = existing_ok;
   options.robust_names = robust_names;
   options.already_mapped = std::move(already_mapped);
-  options.replace_foreign = true;  // Python checks this, and raises the same error as tensordict
+  options.replace_foreign = true;  // Python has checked this: _refuse_foreign() of _files/write.py
   monitored(nb::none(), [&](Monitor* monitor) {
     options.monitor = monitor;
     write_memmap(tree.node, where, options);

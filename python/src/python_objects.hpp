@@ -34,8 +34,8 @@ inline constexpr bool kLimitedApi = false;
 
 // --- strings and numbers: the caller has checked the type ---
 
-/// The characters of an ASCII str. With the limited API, requires the GIL, and Python stores the
-/// UTF-8 of a str that is not ASCII in the str object.
+/// The characters of an ASCII str; empty for another str. With the limited API, requires the GIL,
+/// and Python stores the UTF-8 of a str that is not ASCII in the str object.
 inline std::optional<std::string_view> ascii_text(PyObject* text) {
 #ifdef TENFOLD_LIMITED_API
   Py_ssize_t size = 0;

@@ -32,7 +32,7 @@ class RowReader {
   void add(nb::handle row);
 
   /// Adds the rows [begin, end) of columns, keyed by the tuples of their keys: lists and tuples, or
-  /// arrays of just these rows. Throws BadRow naming the column.
+  /// arrays of just these rows. Throws BadRow naming the column, RowsNeeded if it has records.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
   /// Throws BadRow, with its row, for a null in a list if the final type of the column has no
@@ -44,7 +44,7 @@ class RowReader {
   /// Throws Error(invalid_argument) for a column of the schema, Error(key_not_found) for one of
   /// `columns`, that occurred in no row.
   void check_all_seen(const std::string& where) const;
-  /// Names that are not in the schema.
+  /// The keys of rows that are not in the schema; empty without a schema.
   std::vector<std::string> ignored() const;
 
  private:

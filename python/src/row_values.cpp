@@ -52,7 +52,7 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Reads a numpy array, which is copied unless it is contiguous.
+/// Reads an object with the buffer protocol, such as a numpy array; copies it unless contiguous.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   struct Held {
     Py_buffer view{};

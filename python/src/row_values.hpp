@@ -16,7 +16,7 @@ namespace tenfold::python {
 struct BadRow {
   std::string column;
   std::string what;
-  std::int64_t row = -1;  ///< if whole columns were added
+  std::int64_t row = -1;  ///< -1: the row that was being added
 };
 
 /// The error for it. `row`: "row 7", or empty.
@@ -38,7 +38,7 @@ class Utf8 {
   std::string_view view_;
 };
 
-/// An integer: of 64 bits, or as its digits.
+/// An integer of 64 bits; of a larger one, only that it is `huge`.
 struct Integer {
   enum class Size : std::uint8_t { int64, uint64, huge } size = Size::int64;
   std::int64_t value = 0;
@@ -54,8 +54,8 @@ struct Time {
   Clock clock = Clock::unknown;
 };
 /// Converts an object of the datetime module, numpy or pandas, by
-/// `tenfold.dataset._ingest.values.time_count`; empty for other objects. Throws BadRow if the count
-/// does not fit int64.
+/// `tenfold.dataset._ingest.values.time_count`; empty for other objects. Throws BadRow if it cannot
+/// be converted, or the count does not fit int64.
 std::optional<Time> time_from(nb::handle object);
 
 /// A dense tensor or array on the CPU, of any library; empty for other objects. Arrays of strings
@@ -66,7 +66,7 @@ std::optional<Tensor> array_from(nb::handle object);
 /// `tenfold.dataset._ingest.values.simple`. Throws BadRow if it cannot be converted.
 nb::object simple_value(nb::handle object);
 
-/// Describes a value for messages: "int64 3", "a list of string", "dict".
+/// Describes a value for messages: "null", "3", "a list of string", "an object" (a dict).
 std::string found_text(nb::handle object);
 
 /// Formats a value like json.dumps. Throws BadRow for values that JSON does not have.

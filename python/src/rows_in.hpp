@@ -23,7 +23,7 @@ Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit
 Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows);
 
 /// The rows of a dict with one torch tensor [rows, *shape] of the right dtype for every column of
-/// `schema`; empty for any other dict, and for columns that consist of several tensors.
+/// `schema`; empty for any other dict, and for columns in records or of several tensors.
 std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows);
 
 }  // namespace tenfold::python

@@ -65,7 +65,7 @@ class TextStreamHandle {
   std::unique_ptr<TextStream> stream_;
 };
 
-/// The files that globs and names match, all of them text files.
+/// The files that `sources` expand to. Throws like find_sources() unless all are text sources.
 nb::list find_text_files(PathsArgument sources, const std::string& format,
                          const std::string& separator) {
   const std::vector<Path> paths = paths_from(sources);

@@ -73,7 +73,7 @@ const Torch* output_torch(Framework decided) {
   if (decided == Framework::undecided) decided = default_of_process;
   if (decided == Framework::numpy) return nullptr;
   if (decided == Framework::torch || record()) return torch();
-  // tenfold does not import torch before this point, because the program may use numpy only.
+  // Undecided, and torch is not in use yet: Python chooses, and imports torch only if it is chosen.
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
   return module.is_none() ? nullptr : torch();
 }

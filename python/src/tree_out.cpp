@@ -17,7 +17,7 @@ namespace tenfold::python {
 namespace {
 
 /// An entry whose tensor is already mapped, so that the GIL is not held during I/O. Entries in
-/// memory are referenced through `node`.
+/// memory remain in the node.
 struct Mapped {
   std::string_view key;
   std::optional<TensorDict::Item> item;  // unless `held` points into the node

@@ -6,8 +6,8 @@
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # reads nothing else
 
 Importing this package imports neither torch nor numpy; they are imported when the first tensor is
-created. Import torch before the first load, or call `set_framework`: tensors are torch's if it is
-imported, else numpy arrays if numpy is.
+created. Import torch before the first load, or call `set_framework`: tensors are torch's if torch
+is imported, else numpy arrays if numpy is imported, else torch's if torch is installed.
 """
 
 from __future__ import annotations

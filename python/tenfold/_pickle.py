@@ -147,7 +147,7 @@ def dataset(
     Args:
         path: Path of its folder or file.
         mode: As for `Dataset`.
-        identity: Host, device, inode and creation time of the opened file or folder.
+        identity: Boot ID of the host, device, inode and creation time of the opened file or folder.
         rows: Number of rows when the first view was created.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.

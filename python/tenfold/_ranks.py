@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# How long a rank waits for another rank, which may write for long, before it raises an error.
-# If the process of a rank ends, the others get an error at once.
+# How long a rank waits for another rank, which may write for long, before the waiting rank raises
+# an error. If the process of a rank ends, the others get an error at once.
 _TIMEOUT = timedelta(minutes=30)
 
 # If `work` fails on one rank, the others raise the first of these classes of which that error is

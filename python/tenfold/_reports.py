@@ -267,7 +267,8 @@ class Change:
         kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
             batch size, class), ``"type"`` (a tensor in one, a value in the other).
         max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one of two values is
-            NaN. This attribute and the next two are NaN if they were not computed.
+            NaN, or if infinite values differ. This attribute and the next two are NaN if they were
+            not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
         cosine: Cosine of the angle between all values of `a` and all of `b`.
         num_different: Number of values beyond the tolerance.

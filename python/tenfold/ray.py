@@ -173,8 +173,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     @property
     def _staging(self) -> str:
-        # `commit_parts` recognises this name: if the driver is killed, it removes the folder and
-        # the uncommitted parts whose names begin with that of the job.
+        # After the driver was killed, `commit_parts` recognises this name, and removes the folder
+        # and the uncommitted parts whose names begin with that of the job.
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
@@ -184,7 +184,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             schema: Ignored: blocks have their own.
 
         Raises:
-            FileExistsError, OSError: If the path exists and is not a data set of parts.
+            ValueError: If the path is a data set in one folder, not of parts.
+            OSError: If the path is a file, or a system call failed.
         """
         _core.part_path(self._path, 0, 1)  # refuses another data set
         os.makedirs(self._path, exist_ok=True)

@@ -196,7 +196,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
         Args:
             cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor.
-            data: A TensorDict: one row for an int, otherwise one row per slot.
+            data: A TensorDict: one row for an int, otherwise one row per slot. Or a list of
+                TensorDicts, which are stacked.
             set_cursor: True for new rows, false for older rows that are changed.
 
         Raises:
@@ -529,7 +530,10 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], TensorDictBase):
         data = torch.stack(list(data))
     if not isinstance(data, TensorDictBase):
-        raise TypeError(f"RingStorage: rows must be a TensorDict, got {type(data).__name__}")
+        raise TypeError(
+            "RingStorage: rows must be a TensorDict or a list of TensorDicts, got "
+            f"{type(data).__name__}"
+        )
     is_row = isinstance(cursor, int) or (isinstance(cursor, torch.Tensor) and cursor.ndim == 0)
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:

@@ -85,7 +85,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         Raises:
             CorruptFileError: If the checkpoint is damaged, or with True every checkpoint; the
                 message names the files.
-            ValueError: If ``output_dir`` has no checkpoint.
+            ValueError: With True, if ``output_dir`` has no checkpoint.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)

@@ -23,7 +23,7 @@ constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_
   return a + b;
 }
 
-/// `value` rounded up to a multiple of `alignment` (a power of two).
+/// `value` rounded up to a multiple of `alignment` (a power of two). Does not check for overflow.
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) noexcept {
   return (value + alignment - 1) & ~(alignment - 1);
 }

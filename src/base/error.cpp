@@ -18,7 +18,8 @@ bool contains_ignoring_case(std::string_view text, std::string_view part) {
   return std::ranges::search(text, part, same).begin() != text.end();
 }
 
-/// The system's description of the errno, with a lower-case first letter like all messages.
+/// The system's description of the errno. Its first letter becomes lower case, as in all messages,
+/// unless it begins with an acronym.
 std::string reason_of(int system_errno) {
   std::string reason = std::generic_category().message(system_errno);
   const bool is_word =

@@ -49,8 +49,8 @@ bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexc
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-/// Edit distance (insert, delete, replace, swap of neighbours), or some greater number than `limit`
-/// if it exceeds `limit`. Each edit counts 2, except that a difference in case alone counts 1.
+/// Edit distance (insert, delete, replace, swap of neighbours), or any number greater than `limit`
+/// if the distance exceeds `limit`. Each edit counts 2, but a difference in case alone counts 1.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
   const std::size_t longer = std::max(a.size(), b.size());
   const std::size_t shorter = std::min(a.size(), b.size());

@@ -9,8 +9,8 @@
 
 namespace tenfold::base {
 
-/// Quotes `text` for a message: control characters, quotes, backslashes and invalid UTF-8 are
-/// escaped as \xNN, and a string of more than `max_bytes` is cut and ends with "...".
+/// Quotes `text` for a message: control characters, double quotes, backslashes and invalid UTF-8
+/// are escaped as \xNN, and a string of more than `max_bytes` is cut and ends with "...".
 std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }

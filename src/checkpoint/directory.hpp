@@ -56,9 +56,11 @@ class Listing {
 
 /// "step_00000500".
 std::string step_folder_name(std::int64_t step);
-/// The number in the name of a step's folder, of any width.
+/// Returns the number in the name of a step's folder (any number of digits), or nullopt for other
+/// names.
 std::optional<std::int64_t> step_of_folder_name(std::string_view name) noexcept;
-/// The parts of a hidden sibling of a step: ".step_00000500.tenfold-0" has the rest "tenfold-0".
+/// The parts of the name of a hidden sibling of a step: ".step_00000500.tenfold-0" has the rest
+/// "tenfold-0".
 struct HiddenName {
   std::string folder_name;
   std::string rest;
@@ -66,7 +68,8 @@ struct HiddenName {
 std::optional<HiddenName> parse_hidden_name(std::string_view name);
 
 /// Reads the steps of a directory. Reads a document again only if it has changed, and warns once of
-/// each folder that is not a step. Thread-safe.
+/// each folder that is not a step. Renames steps that a crashed save left under a hidden name, if
+/// this process may. Thread-safe.
 class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}

@@ -14,26 +14,27 @@ inline constexpr std::string_view kDocumentName = "checkpoint.json";
 inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
 /// The value of the document's first member, "format".
 inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
-/// The version that is written. Older versions can be read.
+/// The version that is written. Newer versions are refused.
 inline constexpr std::int64_t kDocumentVersion = 1;
 
 /// Returns true if the value survives a round trip through JSON: it has no tuples, no extended
 /// scalars, no OrderedDicts and only str keys, and its strings are valid Unicode.
 bool is_json(const Value& value);
 
-/// Returns the text of `checkpoint.json`: JSON, one member per line, strict unless `extra` or
-/// `versions` contain NaN or an infinity. The last member is the checksum of the others.
+/// Returns the text of `checkpoint.json`: JSON, one member per line and one entry per line, strict
+/// unless `extra` or `versions` contain NaN or an infinity. The last member is the checksum of the
+/// text before it.
 std::string write_document(const CheckpointInfo& info);
 
-/// Parses a document. Throws Error(corrupt) naming the member, Error(unsupported) for a newer
-/// version.
+/// Parses a document, but does not compare its checksum. Throws Error(corrupt), naming the member
+/// unless the text is not JSON, and Error(unsupported) for a newer version.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
 /// Throws Error(corrupt) if the document has a checksum that does not match.
 void require_checksum(std::string_view text, const std::string& where);
 
 inline constexpr std::size_t kMaxEntryPathBytes = 255;
-/// Returns true if `path` may name a file or folder within a step.
+/// Returns true if `path` may name an entry directly in the folder of a step or of a rank.
 bool is_entry_path(std::string_view path) noexcept;
 
 /// The folder of a step that holds the entries of single ranks.

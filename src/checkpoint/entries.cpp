@@ -211,8 +211,8 @@ TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::si
   return part;
 }
 
-/// Compares the checksums of the tensors of an entry. The tensors of an entry of all ranks are
-/// distributed: each is assigned to the rank with the fewest bytes so far.
+/// Compares the checksums of the tensors of an entry. If the entry belongs to all ranks, its
+/// tensors are distributed: each is assigned to the rank with the fewest bytes so far.
 VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
                             const VerifyOptions& options, Rank rank) {
   VerifyOptions inner = options;

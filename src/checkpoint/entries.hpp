@@ -15,7 +15,8 @@ namespace tenfold::checkpoint {
 
 using FormatRules = std::vector<std::pair<std::string, std::string>>;
 
-/// Throws Error(invalid_argument) if a rule names a format that entries cannot have.
+/// Throws Error(invalid_argument) if the format of a rule is not "safetensors", "memmap", "tdz",
+/// "pt" or "npz".
 void check_rules(const FormatRules& rules);
 
 /// An entry that will be written.
@@ -51,7 +52,7 @@ struct EarlierStep {
 /// Writes the entry into `folder`, which is still hidden. Returns the entry with its size and
 /// checksum. Files of `earlier` (which may be null) are linked if they have equal checksums and
 /// were not modified since they were saved. Files of safetensors and memmap are compared before
-/// anything is written, other files after they are written.
+/// anything is written, other files after they are written. JSON files are never linked.
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
                             Monitor* monitor);
@@ -72,20 +73,20 @@ EntryPlace place_of(const os::Directory& step_folder, const std::string& path);
 /// but files and folders.
 std::uint64_t folder_bytes(const os::Directory& folder);
 
-/// The size of an entry's files, and one checksum: of the stored block checksums for safetensors
-/// (in the header) and memmap, of the file's bytes for other formats.
+/// The size of an entry's files, and one checksum: of the header for safetensors and of the file of
+/// checksums for memmap, which contain the block checksums; of the file's bytes for other formats.
 struct Fingerprint {
   std::uint64_t num_bytes = 0;
   std::string checksum;
 };
 Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry);
 
-/// Verifies an entry and adds its problems to `report`. Compares all block checksums only if
-/// `full`.
+/// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors
+/// only if `full`.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 
-/// Opens the entry lazily.
+/// Opens the entry lazily; reads a JSON entry. Throws Error(unsupported) for an unknown format.
 TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);
 
 }  // namespace tenfold::checkpoint

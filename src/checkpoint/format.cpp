@@ -90,8 +90,8 @@ TensorDict dict_at(std::string where) {
   return node;
 }
 
-/// Opens the entries of all ranks under their names, and those of single ranks under "ranks", by
-/// rank.
+/// Opens entries that belong to all ranks under their names, and those of single ranks under
+/// "ranks", by rank.
 TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& /*request*/) {
   const auto folder = std::make_shared<const Folder>(head.path());
   const CheckpointInfo info = read_step(folder->directory());

@@ -63,7 +63,8 @@ struct EntryDigest {
   std::string values;     ///< digest of the JSON values
 };
 std::vector<EntryDigest> entry_digests(const TensorDict& state);
-/// Returns a digest of the bytes of all tensors, for each entry.
+/// Returns a digest of the bytes of all tensors of each entry. The entries must be nodes: the bytes
+/// of an entry that is a tensor are ignored.
 std::vector<std::pair<std::string, std::string>> tensor_digests(const TensorDict& state);
 
 }  // namespace tenfold::checkpoint

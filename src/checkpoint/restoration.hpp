@@ -24,6 +24,7 @@ class Restoration {
   /// is missing. If the document of the requested step cannot be read, throws that error. Without a
   /// requested step, if no document can be read, throws one error that lists the problems:
   /// Error(corrupt) if a document is damaged, otherwise one with the code of the newest problem.
+  /// Throws Error(invalid_argument) if the options have both `path` and `discard_later`.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }

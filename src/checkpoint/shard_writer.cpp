@@ -37,7 +37,7 @@ using detail::formats::ByteBox;
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Bytes that are hashed and then written, while they are in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
-/// Writeback starts each time that this many bytes have been written.
+/// In a durable save, writeback starts each time that this many bytes have been written.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
 
 /// Returns the part of a rank's tensor that is one box with a checksum.
@@ -251,8 +251,8 @@ class ShardWriter::State {
     return files_.emplace(number, std::move(file)).first->second;
   }
 
-  /// Syncs and closes the files. Uses the descriptors that wrote them, because the kernel reports
-  /// writeback errors only to descriptors that were open when they occurred.
+  /// Syncs (in a durable save) and closes the files. Uses the descriptors that wrote them, because
+  /// the kernel reports writeback errors only to descriptors that were open when they occurred.
   void close_files() {
     for (auto& [number, file] : files_) {
       if (ticket_.durable) file.sync();

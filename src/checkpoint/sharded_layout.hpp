@@ -53,7 +53,8 @@ class ShardedLayout {
 
 /// Returns the tree with tensors of the same dtypes and shapes but without bytes. Throws
 /// Error(unsupported), naming the key, for nodes and tensors that cannot be written in boxes (lazy
-/// stacks, opaque nodes, sparse and nested tensors).
+/// stacks, opaque nodes, sparse and nested tensors); Error(invalid_argument) for nodes nested too
+/// deep.
 TensorDict outline_of(const TensorDict& tree);
 
 /// Creates the files for an outline: one file if `path` ends in ".safetensors", else a folder.

@@ -46,14 +46,15 @@ std::string numbered(std::size_t number) {
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
 }
 
-/// Returns the name that torch's HuggingFaceStorageWriter(save_distributed=True) gives; it counts
-/// from 1.
+/// Returns the name that torch's HuggingFaceStorageWriter(save_distributed=True) gives. In the
+/// name, ranks and files count from 1.
 std::string shard_name(int rank, std::size_t number, std::size_t count) {
   return "shard-" + numbered(static_cast<std::size_t>(rank) + 1) + "-model-" + numbered(number) +
          "-of-" + numbered(count) + ".safetensors";
 }
 
-/// Returns true if a save with either layout, by tenfold or by torch, writes a file of that name.
+/// Returns true if a save with ShardLayout::shards or ShardLayout::torch, by tenfold or by torch,
+/// writes a file of that name.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
@@ -320,7 +321,8 @@ class SafetensorsShards final : public ShardsLayout {
   std::vector<FileTensors> of_file_;
 };
 
-/// `.metadata` and one `.distcp` file per rank, which is a concatenation of torch.save files.
+/// `.metadata` and one `.distcp` file per rank, which is a concatenation of torch.save files; the
+/// values are in a separate one, kValuesFile.
 class TorchShards final : public ShardsLayout {
  public:
   TorchShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,

@@ -79,7 +79,7 @@ using Internals = detail::CheckpointInternals;
 /// The state of a manager. Reading the directory does not depend on it. The caller must lock
 /// `mutex` for all members except `reader`, require_step(), is_listed(), remember(), set_metrics(),
 /// status(), prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used
-/// during a save.
+/// during a save. `last_mutex` guards `last_step` and `last_save_time`.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
@@ -102,8 +102,8 @@ struct CheckpointManager::State {
                                                       const CheckpointSaveOptions& options,
                                                       const checkpoint::RanksPlan& ranks = {});
   void write_entries(checkpoint::PendingSave& save) const;
-  /// Returns the step with which a save shares files; null if `options` disable that or there is
-  /// none.
+  /// Opens the step with which a save shares files; null if `options` disable that, `step` is
+  /// empty, or the step was removed.
   std::unique_ptr<checkpoint::EarlierStep> earlier_step(const std::optional<checkpoint::Step>& step,
                                                         bool is_synced) const;
   Path publish(checkpoint::PendingSave& save);
@@ -143,7 +143,7 @@ struct CheckpointManager::State {
 
   std::optional<os::Directory> writer_directory_;
   std::optional<os::Lease> lease_;
-  std::string run_id_;                    ///< empty before the first save after a restore
+  std::string run_id_;                    ///< empty before the first save, also after a restore
   std::vector<CheckpointRun> ancestors_;  ///< the runs that this run continues, oldest first
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< the last step that the run `run_id_` saved

@@ -13,8 +13,8 @@ namespace tenfold::codecs {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Padding that numpy.save reserves, so that the header of a growing array can be rewritten in
-/// place.
+/// Number of digits for which numpy.save leaves room in the length of the growing axis, so that a
+/// longer array's header fits the same place.
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 
@@ -87,7 +87,7 @@ class HeaderParser {
     seen = true;
   }
 
-  /// The next character that is not a space; NUL at the end.
+  /// Skips blanks. Returns the next character, or NUL at the end.
   char peek() {
     at_ = std::min(text_.find_first_not_of(" \t\r\n\f", at_), text_.size());
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -106,7 +106,7 @@ class HeaderParser {
   }
 
   /// Parses a string in single or double quotes. Escapes are kept as written: they only appear in
-  /// field names, and structured dtypes are refused anyway.
+  /// field names, and callers refuse structured dtypes.
   std::string string() {
     const char mark = peek();
     if (mark != '\'' && mark != '"') fail("a string");
@@ -171,7 +171,7 @@ class HeaderParser {
     }
     // A structured dtype: a list of fields, or a tuple of a dtype and a shape. Callers refuse it
     // with a message that quotes it, so only its extent is parsed.
-    if (first != '[' && first != '(') fail("a string or a list of fields");
+    if (first != '[' && first != '(') fail("a string, list or tuple");
     const std::size_t begin = at_;
     skip(0);
     header.descr = text_.substr(begin, at_ - begin);

@@ -63,7 +63,7 @@ class Inflater final : public StreamDecoder {
 
  private:
   /// Starts the next member of a gzip file, after any zeros that pad the previous one. Returns
-  /// false if the input has no more bytes yet.
+  /// false if the input has no more bytes yet. Throws if bytes follow raw deflate data.
   bool begin_next(std::span<const std::byte> from, Step& step) {
     if (!is_gzip_) {
       if (!from.empty()) fail(where_, "deflate", "bytes after the end");
@@ -95,7 +95,7 @@ class ZstdDecoder final : public StreamDecoder {
     ZSTD_outBuffer out = {into.data(), into.size(), 0};
     const std::size_t left = ZSTD_decompressStream(stream_.get(), &out, &in);
     if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
-    // Without input, the result is only a hint for the size of the next input.
+    // If the call made no progress, its result is only a hint for the size of the next input.
     if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;
     return {in.pos, out.pos};
   }
@@ -132,7 +132,7 @@ class Bzip2Decoder final : public StreamDecoder {
     const int status = BZ2_bzDecompress(&stream_);
     if (status == BZ_MEM_ERROR) throw std::bad_alloc();
     if (status != BZ_OK && status != BZ_STREAM_END) {
-      fail(where_, "bzip2", status == BZ_DATA_ERROR_MAGIC ? "invalid header" : "wrong checksum");
+      fail(where_, "bzip2", status == BZ_DATA_ERROR_MAGIC ? "invalid header" : "invalid data");
     }
     ended_ = status == BZ_STREAM_END;
     return {from.size() - stream_.avail_in, into.size() - stream_.avail_out};
@@ -193,7 +193,7 @@ class XzDecoder final : public StreamDecoder {
       case LZMA_OPTIONS_ERROR:
         fail(where_, "xz", "unknown options");
       default:
-        fail(where_, "xz", "wrong checksum");
+        fail(where_, "xz", "invalid data");
     }
     step.consumed = from.size() - stream_.avail_in;
     step.produced = into.size() - stream_.avail_out;

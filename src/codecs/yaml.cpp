@@ -23,7 +23,7 @@ using base::is_digit;
 
 constexpr bool is_break(char c) noexcept { return c == '\n'; }
 
-/// Characters that may follow a backslash.
+/// Characters that may follow a backslash, besides x, u and U.
 constexpr std::string_view kEscapes = "0abtnvfre \"/\\N_LP";
 constexpr std::uint32_t kEscaped[] = {0,   7,   8,   9,    10,   11,   12,     13,    27,
                                       ' ', '"', '/', '\\', 0x85, 0xA0, 0x2028, 0x2029};
@@ -189,7 +189,7 @@ class Parser {
     return is_key;
   }
 
-  /// Position of the colon that ends a plain key on this line.
+  /// Position of the colon that ends a plain key on this line, or npos.
   std::size_t find_colon() const {
     for (std::size_t i = at_; i < text_.size() && !is_break(text_[i]); ++i) {
       if (text_[i] != ':') continue;
@@ -256,7 +256,7 @@ class Parser {
       flow_value();
       skip_spaces();
       if (peek() == close) break;
-      if (peek() != ',') fail("a comma", found());
+      if (peek() != ',') fail(is_list ? "\",\" or \"]\"" : "\",\" or \"}\"", found());
       ++at_;
       skip_spaces();
     }

@@ -27,11 +27,11 @@ struct CacheLineCopiers {
   CopyCacheLines from_memory;
   /// Prefetches from L2 to L1.
   CopyCacheLines from_cache;
-  /// Like from_memory.
+  /// Like from_memory, for two rows.
   CopyTwoRows two_from_memory;
-  /// Writes whole cache lines with non-temporal stores, which need not read them first. `out`,
-  /// `size_bytes` and `second_offset_bytes` must be multiples of a cache line. Call end_streaming()
-  /// at the end.
+  /// Writes whole cache lines, on x86-64 with non-temporal stores, which need not read them first.
+  /// `out`, `size_bytes` and `second_offset_bytes` must be multiples of a cache line. Call
+  /// end_streaming() at the end.
   CopyTwoRows two_past_caches;
 };
 

@@ -284,7 +284,7 @@ Tensor Dataset::column(std::string_view name) const {
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
     throw fail_dataset()
         .part("column ", base::quote(name))
-        .problem("its rows are ragged, or it is a record")
+        .problem("its rows are strings or ragged, or it is a record")
         .expected("one column of fixed rows")
         .found(describe(selected.schema().columns()[0]))
         .remedy("take its rows()");

@@ -99,8 +99,9 @@ std::shared_ptr<const DatasetState> state_of(TensorDict tree,
 /// The same state with all parts open, unless there are more than ClosedTables::kMaxOpen.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
-/// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) if the row offsets of
-/// a ragged column are invalid.
+/// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) for invalid end
+/// offsets, Error(invalid_argument) for a padding value that its column's dtype cannot represent.
+/// For circular buffers, also throws as RingWait and RingWatch::torn() do.
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

@@ -44,7 +44,7 @@ class FixedRows {
 /// A BatchColumn without values for each column of the state.
 std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
 
-/// Returns the size of a row of the column, or of an element if the column is ragged.
+/// Returns the size of a row of the column, or of an element if the column has end offsets.
 std::uint64_t row_bytes_of(const Column& column);
 
 /// The shape of `num_rows` rows of a column.

@@ -58,7 +58,8 @@ class RowLocations {
   std::vector<std::int64_t> local_;
 };
 
-/// A ragged row: elements [begin, end) of its part's values.
+/// A ragged row or a string: elements or bytes [begin, end) of its part's values. For ragged
+/// strings, first the items of a row, then the bytes of each item.
 struct Extent {
   std::size_t part;
   std::int64_t begin;

@@ -63,8 +63,8 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   return {key, folder::file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
 
-/// Number of batched tensors and values in a node and below it. Throws Error(unsupported) for nodes
-/// whose rows do not grow with those of the root.
+/// Number of batched tensors and values in a node and below it. Throws Error(unsupported) for child
+/// nodes without any, and for those whose rows do not grow with those of the root.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -221,7 +221,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
   return leaves;
 }
 
-/// Prepares for appending, at the first append: acquires the writer's lock and opens the files.
+/// Prepares the first append: acquires the lock against other writers and opens the files.
 void FolderGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.start([this](bool is_exact) {

@@ -36,8 +36,8 @@ class Growth {
   virtual void refresh() = 0;
   virtual std::int64_t capacity() = 0;
   virtual std::int64_t cursor() = 0;
-  /// Must be called before a caller gets writable memory mapped from the file, because it removes
-  /// the stored checksums.
+  /// Removes the stored checksums. Must be called before a caller gets writable memory that is
+  /// mapped from the file.
   virtual void will_write_in_place() = 0;
 };
 

@@ -13,7 +13,8 @@ namespace tenfold {
 /// of "x" are stored as "x.end.1"; a column "shape" is stored as "shape.1".
 void name_leaves(std::vector<Column>& columns);
 
-/// Sets the leaf names of `column` to those of a new data set: "x", "x.end", "x.valid".
+/// Sets the leaf names of `column` to those of a new data set: "x", and those that it needs of
+/// "x.end", "x.item_end" and "x.valid".
 void name_leaves(Column& column);
 
 }  // namespace tenfold

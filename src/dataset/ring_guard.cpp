@@ -124,8 +124,8 @@ RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
   for (const RowOrderPtr& part : parts) left += part->size();
   if (left < num_rows) {
     warn(where() + ": " + std::to_string(num_rows - left) +
-         " rows were being overwritten when their writer crashed or the power failed; they are "
-         "omitted until they are written again");
+         " rows were being overwritten when the write failed, its writer crashed or the power "
+         "failed; they are omitted until they are written again");
   }
   if (parts.empty()) return row_range(0, 0);
   return parts.size() == 1 ? parts[0] : joined_order(std::move(parts));
@@ -163,7 +163,7 @@ std::vector<std::size_t> RingWatch::torn() const {
     if (!gone || (is_writing(after) && part.guard->has_writer())) continue;
     throw base::key_not_found(part.guard->where())
         .part("slot ", *gone)
-        .problem("its row is lost, because its writer crashed")
+        .problem("its row is lost, because its write failed or its writer crashed")
         .expected("a row")
         .found("a part of a row")
         .remedy("refresh() omits it");

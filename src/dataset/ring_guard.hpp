@@ -51,8 +51,8 @@ class RingGuard {
   const std::string& where() const noexcept { return file_.display(); }
   /// True while a process has the buffer open for writing.
   bool has_writer() const;
-  /// The first `num_rows` slots without the busy ones. Warns if a crash left the busy slots half
-  /// written.
+  /// The first `num_rows` slots without the busy ones, which a failed write or a crash left half
+  /// written. Warns if it omits slots.
   RowOrderPtr order(std::int64_t num_rows) const;
 
  private:
@@ -75,14 +75,14 @@ class RingWatch {
   /// Path of the commit page of the first watched circular buffer.
   const std::string& where() const noexcept { return parts_.front().guard->where(); }
   /// The indices in `rows` of rows that may be torn and must be copied again. Throws
-  /// Error(key_not_found) if a row remains torn because its writer crashed.
+  /// Error(key_not_found) if a row remains torn because its write failed or its writer crashed.
   std::vector<std::size_t> torn() const;
 
  private:
   struct Part {
     const RingGuard* guard;
-    std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< slots, and their positions in
-                                                               ///< the rows
+    std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< slots, and their indices in
+                                                               ///< `rows`
     detail::formats::folder::CommitState before;
   };
 

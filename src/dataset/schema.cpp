@@ -116,7 +116,7 @@ Schema Schema::of(const TensorDict& tree) {
 
 namespace {
 
-/// Maximum nesting of records. No program nests them deeper.
+/// Maximum nesting of records, which limits the recursion.
 constexpr std::size_t kMaxRecords = 64;
 
 /// The name, in messages, of a schema that is not part of a file.

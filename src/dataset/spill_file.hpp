@@ -31,7 +31,7 @@ class SpillFile {
   void append(const SpillFile& other);
   std::uint64_t size_bytes() const noexcept { return written_bytes_ + gathered_.size(); }
   void read(std::uint64_t offset_bytes, std::span<std::byte> into) const;
-  /// Writes the buffer, if there is a file, so that its memory can be freed.
+  /// Writes the buffer to the file, if there is one.
   void flush();
 
   bool in_memory() const noexcept { return !file_.valid(); }

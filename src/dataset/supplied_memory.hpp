@@ -10,8 +10,8 @@
 namespace tenfold {
 
 /// Memory for batches that the caller provides, such as pinned blocks. Each block is used once, and
-/// released with the last tensor over it. The pool does not reuse it, because only the caller can
-/// determine when a copy from the block to a device has finished.
+/// released with the last tensor over it. Blocks are not reused, because only the caller can
+/// determine when a copy from a block to a device has finished.
 ///
 /// Thread safety: all members may be called from any thread.
 class SuppliedMemory {

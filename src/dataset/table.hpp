@@ -13,11 +13,11 @@ namespace tenfold {
 
 class RingGuard;
 
-/// The number of rows of `tree`. Throws Error(invalid_argument) if it is not a table.
+/// The number of rows of `tree`. Throws Error(invalid_argument) if `tree` is not a table.
 std::int64_t num_rows_of(const TensorDict& tree);
 
-/// Checks, from metadata only, that every part of every column exists and has the right dtype and
-/// length. Throws Error(corrupt) naming column and part.
+/// Checks, from metadata only, that every leaf of every column exists and has the right dtype and
+/// shape. Throws Error(corrupt) naming column and leaf, Error(invalid_argument) as num_rows_of().
 void check_table(const TensorDict& tree, const Schema& schema);
 
 /// Location of one column in (mapped) memory.

@@ -24,15 +24,17 @@ struct DictBuildOptions {
 };
 
 /// Builds the index of `keys`. Among rows with the same key, the last is the key's row and the
-/// others are superseded. With a spill file, memory is bounded: hashes are sorted partition by
-/// partition, so that the index is written sequentially. Returns the number of superseded rows.
-/// Throws Error(invalid_argument) with a duplicate key and its rows (DuplicateKeys::error),
-/// Error(corrupt) if the end offsets of keys are invalid, Error(unsupported) if too many hashes are
-/// equal.
+/// others are superseded. Hashes are sorted partition by partition, so that the index is written
+/// sequentially. With a spill file, memory holds at most `most_in_memory` entries and one of 256
+/// partitions. Returns the number of superseded rows.
+///
+/// Throws Error(invalid_argument) with a duplicate key and its rows (DuplicateKeys::error), or if
+/// there are more than kDictMaxRows rows; Error(corrupt) if the end offsets of keys are invalid;
+/// Error(unsupported) if too many hashes are equal.
 std::uint64_t build_dict_index(const StoredKeys& keys, const DictBuildOptions& options,
                                const DictSink& sink);
 
-/// Builds the index in memory.
+/// Builds the index in memory; the last row of a duplicate key is the key's row.
 Buffer build_dict_index_in_memory(const StoredKeys& keys);
 
 }  // namespace tenfold

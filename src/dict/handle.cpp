@@ -96,7 +96,7 @@ void DictWriter::open_index() {
 void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_file_); }
 
 /// Sets a durable flag with the boot ID in the header, before the first slot changes. A reader that
-/// finds another boot ID ignores the index, and rebuilds it from the rows in memory.
+/// finds another boot ID ignores this index, and builds one in memory from the rows.
 void DictWriter::begin() {
   if (is_begun_) return;
   drop_checksums();

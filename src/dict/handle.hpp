@@ -121,7 +121,7 @@ class DictHandle {
   FoundValues get_many(const DictKeys& keys);
   void refresh();
 
-  /// The operation, depending on whether a key exists.
+  /// The keys that write() accepts.
   enum class Write : std::uint8_t {
     assign,  ///< only existing keys
     extend,  ///< only new keys, without duplicates

@@ -51,7 +51,7 @@ struct StoredKeys {
   base::Where where;
 
   /// The keys in a column of strings, bytes or int64. Throws Error(invalid_argument) for other
-  /// columns.
+  /// columns, and for nullable ones.
   static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
                        base::Where where);
 
@@ -61,7 +61,7 @@ struct StoredKeys {
     std::memcpy(&key, values + row * 8, sizeof key);
     return key;
   }
-  /// Throws Error(corrupt) if the end offsets are not nondecreasing and within the bytes.
+  /// Throws Error(corrupt) if the end offsets decrease or exceed the bytes.
   std::string_view text(std::int64_t row) const {
     const std::int64_t begin = row == 0 ? 0 : ends[row - 1];
     const std::int64_t end = ends[row];

@@ -10,11 +10,11 @@
 namespace tenfold {
 namespace {
 
-/// The number of pages sampled in each part. If one page in a hundred is missing, half of all runs
-/// sample such a page.
+/// The number of pages sampled in each source: index, keys, end offsets. If one page in a hundred
+/// is missing, half of all runs sample such a page.
 constexpr std::int64_t kSampledPages = 64;
 constexpr std::int64_t kPageBytes = 4096;
-/// Parts of fewer bytes are not sampled, because the first lookups read them in little time.
+/// Sources of fewer bytes are not sampled, because the first lookups read them in little time.
 constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
 /// The number of ranges of a batch that are sampled to check whether prefetching is necessary.

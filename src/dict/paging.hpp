@@ -26,9 +26,10 @@ class DictPaging {
   ~DictPaging();
 
   const std::shared_ptr<const DictState>& state() const noexcept { return state_; }
-  /// True if some part of the dictionary is not cached.
+  /// True if some part of the dictionary is not cached, according to samples.
   bool is_needed() const noexcept { return needed_ || values_.is_needed(); }
-  /// Prefetches for `keys`. Returns false if everything seems to be cached.
+  /// Prefetches for `keys`. Returns false if everything seems to be cached, or if the dictionary
+  /// has keys of another type.
   bool prefetch(const DictKeys& keys);
 
  private:

@@ -13,9 +13,9 @@
 
 namespace tenfold {
 
-/// Buffers keys and values for a dictionary, because its builder needs all of them in one step.
-/// They are added in batches. Small buffers and the end offsets of keys stay in memory, large
-/// buffers are written to unnamed spill files.
+/// Buffers keys and values that are added in batches, for one call of MappedDict::assign() or
+/// extend(), which stores all of them or none. Small buffers and the end offsets of keys stay in
+/// memory, large buffers are written to unnamed spill files.
 ///
 /// Thread safety: none; one thread at a time.
 class DictSpill {
@@ -26,7 +26,8 @@ class DictSpill {
   /// Throws Error(invalid_argument) for keys of another type, and for values that do not match.
   void add(const DictKeys& keys, const Batch& values);
 
-  // Nothing can be added after these calls. Results are valid as long as this object.
+  // Nothing can be added after these calls. Results are valid as long as this object. keys() may be
+  // called once.
 
   DictKeys keys();
   Batch values() const;
@@ -34,7 +35,7 @@ class DictSpill {
  private:
   struct ColumnParts {
     std::shared_ptr<SpillFile> values, ends, item_ends, valid;
-    std::int64_t num_values = 0;  ///< elements; bytes for strings
+    std::int64_t num_values = 0;  ///< rows of fixed size, elements of ragged rows, or bytes
     std::int64_t num_items = 0;   ///< strings in a ragged column
   };
 

@@ -58,7 +58,8 @@ struct DictState {
 };
 
 /// Throws Error(invalid_argument) if the tree is not a dictionary, Error(corrupt) if its index or
-/// schema is invalid. Does not check that the index covers the rows; see is_trusted().
+/// schema is invalid, Error(unsupported) for a higher version. Does not check that the index covers
+/// the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
 /// False if the index does not cover exactly the rows of `state`: a writer has added rows or

@@ -45,7 +45,7 @@ void Format::write(const TensorDict& tree, const Path& path, const WriteRequest&
   if (request.zeros && !holds_zeros) {
     throw base::unsupported(path.string())
         .part("memmap_like")
-        .problem(noun, " cannot be changed in place")
+        .problem("cannot create ", noun)
         .expected("a folder or a \".tdz\" archive")
         .found("the format ", base::quote(name));
   }

@@ -18,8 +18,8 @@ namespace tenfold::detail::formats {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: write exactly what the format's own tool writes
-  bool zeros = false;    ///< memmap_like: write sparse zeros instead of the leaves' bytes
+  bool notes = true;     ///< false: omit tenfold's notes on what the format itself cannot express
+  bool zeros = false;    ///< write sparse zeros, not the leaves' bytes (memmap_like, new data sets)
   bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
@@ -44,7 +44,8 @@ struct VerifyRequest {
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
-/// Whether a format can store a single value, as a bare root (NodeInfo::is_bare).
+/// Whether a format can store a single value, as a bare root (NodeInfo::is_bare). all: it stores
+/// nothing else.
 enum class BareRoots : std::uint8_t { none, some, all };
 
 /// A format: its properties and functions. io/registry.cpp lists all formats.
@@ -58,7 +59,8 @@ struct Format {
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// True if the path has this format. Checks the content, with few reads.
+  /// True if the path has this format. Checks the content with few reads; for an index of files of
+  /// torch.save, only the name.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
   /// Null, like write_tree, for a format that can only be read.
@@ -69,10 +71,12 @@ struct Format {
   /// Opens the tree. Throws Error(unsupported) if the request asks for write_through and the format
   /// does not support it.
   TensorDict open(const FileHead& head, const OpenRequest& request) const;
-  /// Throws Error(unsupported), naming the key, for an entry that this format cannot store. write()
-  /// checks the same before it writes anything.
+  /// Throws Error(unsupported) or Error(invalid_argument), naming the key, for an entry that this
+  /// format cannot store, and Error(unsupported) if the format can only be read. write() checks the
+  /// same before it writes anything.
   void check(const TensorDict& tree) const;
-  /// Atomically replaces `path`.
+  /// Atomically replaces `path`. Throws like check(), and Error(unsupported) if the request asks
+  /// for zeros and the format does not support them.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 

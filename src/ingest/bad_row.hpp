@@ -16,22 +16,23 @@ struct BadRow {
   std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
   std::int64_t row = 0;                 ///< index in its file or source, from 0
   std::string column{};                 ///< empty: the whole row
-  std::string error{};                  ///< the message that the Error would have had
-  std::string text{};                   ///< the original row
+  std::string error{};                  ///< why it was rejected; text files: with file and line
+  std::string text{};                   ///< the row, as returned by shown_text()
 };
 
 /// Formats a line of bad_rows.jsonl: `{"line": 7, "row": 6, "column": "x", "error": "...", "text":
 /// "..."}`.
 std::string to_json_line(const BadRow& bad);
 
-/// The text of a row for BadRow::text: truncated, with invalid UTF-8 replaced.
+/// The text of a row for BadRow::text: its first MiB. If that is not UTF-8, U+FFFD replaces each
+/// non-ASCII byte.
 std::string shown_text(std::string_view text);
 
 /// The error with which a bad row ends the call if on_error is `raise`.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 
-/// Describes the rejected row of a file.
+/// Describes a rejected row of a file.
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,
                   const RowFault& fault, std::string_view text);
 

@@ -42,7 +42,8 @@ inline constexpr std::int32_t kMaxDigits = 19;
 inline constexpr std::int32_t kMaxExponent = 99'999;
 using base::is_digit;
 
-/// Combines eight digits to a number. Each byte of `values` is a digit, the lowest byte the first.
+/// Combines eight digits into a number. Each byte of `values` is a digit; the lowest byte is the
+/// first one.
 inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
   // Combines pairs with one multiplication, then all four pairs with two.
   values = values * 10 + (values >> 8);
@@ -52,7 +53,8 @@ inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
   return ((values & kMask) * kFirst + ((values >> 16) & kMask) * kSecond) >> 32;
 }
 
-/// Appends the decimal digits at `text` to `value`, which wraps on overflow.
+/// Appends the decimal digits at `text` to `value`, which wraps on overflow. Returns the end of the
+/// digits.
 inline const char* take_digits(const char* text, std::uint64_t& value) noexcept {
   if constexpr (std::endian::native == std::endian::little) {
     constexpr std::array<std::uint64_t, 9> kPowers = {
@@ -84,8 +86,8 @@ inline const char* take_digits(const char* text, std::uint64_t& value) noexcept 
 
 }  // namespace number_parts
 
-/// Parses the number at `text`. It must be followed by a character that cannot be part of a number,
-/// and kNumberSlackBytes must be readable after the text. Returns false if there is no number.
+/// Parses the number at `text`. A character that cannot be part of a number must follow it, and
+/// kNumberSlackBytes must be readable after it. Returns false if there is no number.
 inline bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept {
   using namespace number_parts;
   number.begin = text;
@@ -152,7 +154,7 @@ enum class IntegerSize : std::uint8_t {
 /// Converts to a 64-bit integer in two's complement, if the number fits.
 IntegerSize to_integer(const NumberText& number, std::uint64_t& value) noexcept;
 
-/// True if a double represents the integer exactly.
+/// True if an integer fits 64 bits and a double represents it exactly.
 bool is_exact_in_double(const NumberText& number) noexcept;
 
 }  // namespace tenfold

@@ -9,7 +9,7 @@ namespace tenfold {
 enum class Outcome : std::uint8_t {
   kept,
   promote,    ///< the plan is too narrow: a column needs another type, or is missing
-  mismatch,   ///< a value does not fit its column, and no other plan will be tried
+  mismatch,   ///< a value does not fit its column; another plan would not help, or none is tried
   malformed,  ///< not a valid record of the format
 };
 
@@ -17,7 +17,7 @@ enum class Outcome : std::uint8_t {
 struct RowFault {
   Outcome outcome = Outcome::kept;
   std::string column;   ///< name of the column; empty for the whole row
-  std::string message;  ///< "expected ..., found ..."
+  std::string message;  ///< such as "expected ..., found ..."
 };
 
 }  // namespace tenfold

@@ -20,7 +20,7 @@ inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
 inline constexpr ScalarKinds kBig = 16;      ///< an integer above int64 that fits uint64
 inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither
 inline constexpr ScalarKinds kInexact = 64;  ///< an integer that a double does not represent
-                                             ///< exactly
+                                             ///< exactly, or that is kHuge
 inline constexpr ScalarKinds kFloat = 128;
 inline constexpr ScalarKinds kString = 256;
 }  // namespace scalar_kind
@@ -52,15 +52,16 @@ struct ScalarType {
 
 /// The promotion table of all sources: the type that holds every value without loss.
 ///
-///   null -> bool -> int64 -> float64 -> string; uint64 if all integers fit it
+///   null -> bool -> int64 -> float64 -> string
 ///
-/// Empty for nulls only.
+/// Instead of int64, uint64 if there is a kBig integer and none is negative. A string if no dtype
+/// holds every value exactly. Empty for nulls only.
 std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// The type in which values are stored while more may follow: adding kinds never requires a
-/// narrower type. Differs from type_of() for integers that no integer dtype can represent but
-/// float64 can. type_of() makes them strings unless there is a float; strings cannot be converted
-/// back to float64.
+/// narrower type. Differs from type_of() for columns with both negative and kBig integers, which no
+/// integer dtype holds: float64 if it represents all of them exactly. type_of() makes them strings
+/// unless there is a float; strings cannot be converted back to float64.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

@@ -25,7 +25,8 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::vector<std::string>& names,
                                           const std::string& where);
 
-/// The position in `names` of the column or an enclosing record; names.size() if there is none.
+/// The first position in `names` of the column or an enclosing record; names.size() if there is
+/// none.
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names);
 
 }  // namespace tenfold

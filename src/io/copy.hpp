@@ -13,8 +13,8 @@ struct LeafCopy {
 };
 
 /// Copies in parallel, directly from the file if the leaf is on disk. Dtypes may differ. If targets
-/// share bytes, the result is the same as copying sequentially. Extra memory: at most one scratch
-/// buffer per thread, for casts and strided targets.
+/// share bytes, the result is the same as copying sequentially. Extra memory for casts and strided
+/// targets: at most two buffers of 1 MiB per thread.
 void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor);
 
 }  // namespace tenfold

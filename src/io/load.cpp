@@ -92,7 +92,7 @@ bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   return true;
 }
 
-/// Copies the bytes of each alias, except those of the first leaf over the same bytes.
+/// Copies the bytes of each alias. The first leaf over the same bytes keeps them.
 void untie(const std::vector<Leaf*>& leaves) {
   const auto first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
   for (std::size_t i = 0; i < leaves.size(); ++i) {

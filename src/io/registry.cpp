@@ -153,9 +153,9 @@ std::string describe_file(const formats::FileHead& head) {
   return found;
 }
 
-/// The file in a model's folder that stores the whole model: an index rather than one of its
-/// shards. Of several candidates, the alphabetically first is chosen, because the order of the
-/// names depends on the file system.
+/// The file in a model's folder that probably stores the whole model: one with a usual name, else
+/// an index, else a file with the suffix of a format. Of several indices or files, the
+/// alphabetically first is chosen, because the order of the names depends on the file system.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   constexpr auto kModelNames =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",

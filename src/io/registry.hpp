@@ -15,7 +15,8 @@ std::span<const detail::formats::Format* const> formats() noexcept;
 const detail::formats::Format& format_by_name(std::string_view name);
 
 /// The format in which to save: `name` or, if that is empty, the format of the suffix of `path`.
-/// Without a known suffix, the memory-mapped folder.
+/// Without a known suffix, the memory-mapped folder; warns if the suffix resembles a known one or
+/// is that of another program. Throws like format_by_name(), and Error(unsupported) for ".pkl".
 const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
 /// The content of a path, and its format.
@@ -29,7 +30,8 @@ struct FoundFormat {
 /// problem() of the error for files of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
-/// The format of a path: `name` or, if that is empty, the format that its content has. Throws
+/// The format of a path: `name` or, if that is empty, the format that its content has. If the
+/// content has none, the format of the suffix, whose own error message is the most helpful. Throws
 /// Error(file_not_found), or Error(unsupported) listing the formats that can be read.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 

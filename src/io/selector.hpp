@@ -10,8 +10,8 @@
 namespace tenfold {
 
 /// Determines which paths a list of keys (as in select()) names, and records which keys matched.
-/// The time per path does not depend on the number of keys that are no globs. `keys` must outlive
-/// this object.
+/// The time per path is linear in the number of globs and logarithmic in the number of other keys.
+/// `keys` must outlive this object.
 class Selector {
  public:
   explicit Selector(const std::vector<KeyPath>& keys);

@@ -32,7 +32,7 @@ const std::vector<Value>& config_list(const MapperHead& head, std::string_view k
   const Value* value = head.find(key);
   const auto* list = value == nullptr ? nullptr : value->get_if<Value::List>();
   if (list != nullptr) return list->items;
-  throw head.corrupt("config").part(key).expected("a list").found("none");
+  throw head.corrupt("config").part(key).expected("a list").found("no list");
 }
 
 /// Converts a tensor to a number or nested lists of numbers.

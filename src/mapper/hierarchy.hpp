@@ -56,7 +56,8 @@ class Hierarchy {
   std::int64_t num_texts() const noexcept { return text_ends_.numel(); }
 
   /// The place of each state's value; its table is kNoTable if there is no value. Throws
-  /// Error(invalid_argument) for an empty component.
+  /// Error(invalid_argument) for the root and for a missing path with an empty component,
+  /// Error(corrupt) for a place that does not exist.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
   std::vector<StatePlace> find(std::span<const StatePath> states) const;
   /// The deepest existing level on `path`; "" for the root.

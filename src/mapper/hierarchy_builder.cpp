@@ -46,7 +46,7 @@ bool add_number(const Value& value, JsonNumbers& numbers, bool is_first) {
   }
 }
 
-/// The 64-bit dtype that can represent all of the integers.
+/// uint64 if there are integers beyond int64, else int64.
 DType wide_type(const JsonNumbers& numbers) {
   return numbers.has_large ? DType::uint64 : DType::int64;
 }

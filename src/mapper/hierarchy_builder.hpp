@@ -30,7 +30,8 @@ struct JsonNumbers {
   std::vector<double> floats;
 };
 
-/// Converts a number, or nested lists of equal lengths; empty for other JSON.
+/// Converts a number, a bool, or nested lists of equal lengths of either; empty for other JSON, and
+/// for integers that neither int64 nor uint64 can represent.
 std::optional<JsonNumbers> json_numbers(const Value& value);
 
 /// The name of the class of hierarchies in files.

@@ -28,9 +28,9 @@ std::optional<std::string> hierarchy_json_text(const Path& path);
 std::pair<MapperHead, TensorDict> parse_hierarchy_json(std::string_view text,
                                                        const std::string& where);
 
-/// Writes the file and replaces `path` atomically. Throws Error(unsupported) naming a value that
-/// the file cannot store: a mapper, a tensor of complex numbers or float4, or a tensor of more than
-/// 65,536 numbers.
+/// Writes the file and replaces `path` atomically. Throws Error(io) (EEXIST) if `path` exists and
+/// `overwrite` is false. Throws Error(unsupported) naming a value that the file cannot store: a
+/// mapper, a tensor of complex numbers or float4, or a tensor of more than 65,536 numbers.
 void save_hierarchy_json(const Hierarchy& hierarchy, const Path& path, bool durable,
                          bool overwrite);
 

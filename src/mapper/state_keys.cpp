@@ -17,11 +17,12 @@ constexpr double kTwoTo63 = 9223372036854775808.0;
 [[noreturn]] void refuse(const Value& state, const std::string& found) {
   throw base::invalid_argument()
       .part("state ", to_json(state))
-      .expected("an int, a float, a str or a tuple of them")
+      .expected("None, a bool, an int, a float, a str or a tuple of them")
       .found(found);
 }
 
-/// Normalises numbers as Python compares keys: equal numbers are one key.
+/// Normalises numbers as Python compares keys: equal numbers are one key, apart from the exception
+/// of state_text().
 Value plain(const Value& state) {
   if (const auto* truth = state.get_if<bool>()) return std::int64_t{*truth ? 1 : 0};
   if (const auto* number = state.get_if<double>()) {

@@ -17,7 +17,7 @@ namespace tenfold {
 enum class StateKeyKind : std::uint8_t {
   int64,  ///< "int": integers
   text,   ///< "str": strings
-  bytes,  ///< "bytes": stored as strings
+  bytes,  ///< "bytes": bytes, which a Value holds as a string
   json,   ///< "json": JSON as state_text() formats it, `[3, 4]` for a tuple
 };
 std::optional<StateKeyKind> state_key_kind_from_name(std::string_view name) noexcept;

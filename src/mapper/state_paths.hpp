@@ -24,8 +24,8 @@ inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: `row` is 
 
 /// The nodes of a hierarchy, levels and values, by path ("level/value"; the root is ""): a
 /// dictionary from path to table, row, and whether it is a level. A level has the location of its
-/// default, which may be inherited, so the deepest existing prefix of a path has the result.
-/// Finding that prefix takes at most one lookup more than the path has components.
+/// default, which may be inherited. So a missing path has the location of the deepest level or
+/// mapper above it. Finding that takes at most one lookup more than the path has components.
 ///
 /// Thread safety: all members may be called from any thread.
 class StatePaths {
@@ -41,8 +41,8 @@ class StatePaths {
 
   std::int64_t size() const { return dict_.size(); }
 
-  /// The location of each path's value. Throws Error(invalid_argument) if a path does not exist and
-  /// has an empty component.
+  /// The location of each path's value. Throws Error(invalid_argument) for the root, and for a
+  /// missing path with an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
   /// The location of a longer path; `path` is the prefix of it that can be looked up.
   StatePlace find_below(std::string_view path) const;

@@ -22,13 +22,13 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotScanned = ", which is not scanned";
-/// Limits for nested archives, which are inflated into memory: depth and total size.
+/// Limits for nested archives: depth, and total size of the records that are inflated into memory.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
 constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
-/// Greatest number of attempts by archives() to parse bytes as an archive, because hostile bytes
-/// can look like the start of many archives.
+/// Greatest number of attempts by archives(), in all files of a scan, to parse bytes as an archive:
+/// hostile bytes can look like the start of many archives.
 constexpr std::uint64_t kMaxArchiveTries = 10'000;
 
 /// Archive formats that are recognised but not unpacked.
@@ -91,7 +91,8 @@ bool begins_as_tar(std::string_view bytes) {
 }
 
 /// True if a .npy header may declare values that numpy would unpickle: the type "O", "object" or
-/// "T" appears anywhere in the header. It is a Python literal, so there are many ways to write it.
+/// "T" appears anywhere in the header, or may be hidden. The header is a Python literal, which can
+/// hide it by escapes, comments and concatenated strings.
 bool may_hold_objects(std::string_view header) {
   if (header.find_first_of("\\#") != std::string_view::npos) return true;
   if (header.find("object") != std::string_view::npos) return true;
@@ -210,8 +211,8 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
   }
 }
 
-/// Scans the consecutive pickles at the start of `bytes`. `is_pickle`: the bytes certainly begin
-/// with a pickle.
+/// Scans the consecutive pickles at the start of `bytes`. `is_pickle`: reports bytes that cannot be
+/// read as a pickle; otherwise they are ignored unless they name a global.
 void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool is_pickle) {
   bool is_old_torch = false;
   std::uint64_t at = 0;
@@ -245,8 +246,9 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// Adds a finding for an archive other than zip. Returns false for a tar archive, too, because a
-/// pickle can contain its magic number in a string: the caller goes on with other kinds of content.
+/// Adds a finding for an archive other than zip and returns true. Returns false for a tar archive,
+/// too: a pickle can contain its magic number in a string, so the caller tries other kinds of
+/// content.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;

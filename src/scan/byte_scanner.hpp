@@ -19,24 +19,24 @@ enum class ScanHint : std::uint8_t {
   pickle,   ///< named as a pickle
   tensor,   ///< a file of numbers, which may start with any magic number by chance: a pickle is
             ///< reported only if it imports something
-  storage,  ///< a record of numbers, which is never opened as a file: as `tensor`, and archives are
-            ///< not reported
+  storage,  ///< a record of numbers, which is never opened as a file: archives are not reported,
+            ///< and pickles of protocols 0 and 1 are not searched
 };
 
 /// The hint for a file or record of that name.
 ScanHint hint_of_name(std::string_view name);
 
 /// Finds the pickles in bytes and in archives inside them, and reports content that is not scanned.
-/// `where` is the prefix of each finding's location.
+/// `where` names the place of the bytes in the file; the locations of findings contain it.
 class ByteScanner {
  public:
   /// Starts the scan of the file at `path`. Locations of findings begin with `shown`, which is ""
   /// if there is only one file.
   void enter(std::string path, std::string shown);
 
-  /// Scans a pickle, an archive of any depth, a .npy file of objects, or other bytes. Throws
-  /// Error(corrupt) and Error(unsupported) for an unreadable archive, but reports unreadable
-  /// archives inside an archive as findings.
+  /// Scans a pickle, a zip archive and those nested in it (up to a depth of 8), a .npy file of
+  /// objects, or other bytes. Throws Error(corrupt) and Error(unsupported) for an unreadable
+  /// archive, but reports unreadable archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
   /// Scans consecutive archives whose offsets are not known. Bytes between them are scanned as a
@@ -46,6 +46,7 @@ class ByteScanner {
   /// Scans bytes as a pickle of any protocol, if unpickling them could import something.
   void guess(std::string_view bytes, const std::string& where);
 
+  /// Adds a finding at the byte `at` of the bytes at `where`.
   void add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at);
 
   /// Adds an unreadable archive as a finding. Rethrows errors that are not about its bytes.
@@ -68,7 +69,7 @@ class ByteScanner {
   std::string shown_;
   int depth_ = 0;                     ///< nesting depth of the current archive
   std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives
-  std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes()
+  std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes(), for all files
 };
 
 }  // namespace tenfold

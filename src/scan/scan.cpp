@@ -31,12 +31,12 @@ struct ScanItem {
   std::uint64_t size_bytes = 0;
   std::string key;
 };
-/// Minimum size of an archive.
+/// Minimum size of a zip archive.
 constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
-/// Adds the locations of items from the metadata of a checkpoint. If the metadata cannot be read,
-/// adds none, and the files of the checkpoint are searched for archives instead.
+/// Adds the locations of items from the metadata of a checkpoint. If the metadata is damaged or not
+/// supported, adds none, and the files of the checkpoint are searched for archives instead.
 void add_items(ScanItems& items, const os::Path& metadata) {
   try {
     const os::File file = os::File::open_read(metadata);
@@ -116,16 +116,17 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
   }
 }
 
-/// The content of a folder, by name.
+/// The files below a folder, sorted by path.
 struct ScanFolder {
   std::vector<os::Path> files;
   std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders that could not be
-                                                               ///< listed, and why
+                                                               ///< listed, entries of unknown
+                                                               ///< type, and why
 };
 
 /// The regular files below a folder. Links to files are included, links to folders are not, because
-/// they may form a cycle. A sub-folder that cannot be listed is recorded. Throws Error(io) if
-/// `root` cannot be listed.
+/// they may form a cycle. A sub-folder that cannot be listed is recorded, and so is an entry whose
+/// type is unknown. Throws Error(io) if `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   ScanFolder found;
   std::vector<os::Path> folders = {root};
@@ -157,7 +158,8 @@ ScanFolder files_in(const os::Path& root) {
   return found;
 }
 
-/// Scans all files. A file or folder that cannot be read is a finding, and does not stop the scan.
+/// Scans all files. A file or folder that cannot be read is a finding, and does not stop the scan,
+/// unless it is the metadata of a checkpoint.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
   const auto [files, unlisted] = files_in(folder);
   for (const auto& [path, failure] : unlisted) {

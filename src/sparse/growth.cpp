@@ -139,7 +139,7 @@ void SparseGrowth::refresh() {
   current();
 }
 
-/// Prepares for appending, at the first append: acquires the writer's lock and opens the files.
+/// Prepares the first append: acquires the lock against other writers and opens the files.
 void SparseGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.require_folder();

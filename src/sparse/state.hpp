@@ -19,9 +19,9 @@ namespace tenfold {
 namespace detail {
 
 /// The state behind a SparseMatrix, which is a handle: component tensors whose shapes and dtypes
-/// fit each other. The values of the indices may be invalid. The entries of one index of the major
-/// axis are contiguous: the columns of csc, the rows of csr and coo. The minor axis is the other
-/// axis.
+/// fit each other. The values of the indices may be invalid. The major axis is that of the columns
+/// of csc, and of the rows of csr and coo; the minor axis is the other one. The entries of one
+/// index of the major axis are contiguous if `is_sorted`.
 struct SparseState {
   TensorDict tree;
   base::Where where;
@@ -64,8 +64,8 @@ struct EntryRange {
   std::int64_t end;
 };
 
-/// The ranges of the selected indices, which must be less than major_size(). Throws Error(corrupt)
-/// if a range exceeds the entries, Error(unsupported) if entries are unsorted.
+/// The ranges of the selected indices, which must be in [0, major_size()). Throws Error(corrupt)
+/// for an invalid range, Error(unsupported) unless `is_sorted`.
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
@@ -89,9 +89,9 @@ void for_each_entry(const SparseState& state,
 /// The entries of selected indices of the major axis. The names do not depend on the layout.
 struct CompressedRows {
   Tensor ends;     ///< offsets [number of selected indices + 1]
-  Tensor numbers;  ///< if `with_numbers`: int64 [2, nnz]: position in `major_indices`, minor index
-  Tensor minor_indices;  ///< minor indices [nnz], unless `with_numbers`
-  Tensor values;         ///< [nnz]
+  Tensor numbers;  ///< if `with_numbers`: int64 [2, n]: position in `major_indices`, minor index
+  Tensor minor_indices;  ///< minor indices [n] of the n selected entries, unless `with_numbers`
+  Tensor values;         ///< [n]
 };
 CompressedRows gather_major(const SparseState& state, std::span<const std::int64_t> major_indices,
                             bool with_numbers);

@@ -1,7 +1,7 @@
-# Configures SOURCE_DIR below WORK_DIR where something is missing and looks at what CMake says.
+# Configures SOURCE_DIR below WORK_DIR without a requirement, and checks the error of CMake.
 file(REMOVE_RECURSE ${WORK_DIR})
 
-# expect_error(<name> <text> <argument>...): configuring with the arguments fails and says the text.
+# expect_error(<name> <text> <argument>...): configuring with the arguments must fail with the text.
 function(expect_error name text)
   execute_process(
     COMMAND ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/${name} -G ${GENERATOR}
@@ -10,7 +10,7 @@ function(expect_error name text)
       -D TENFOLD_TESTS=OFF
       ${ARGN}
     RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE message)
-  # CMake breaks lines.
+  # CMake wraps the lines of messages.
   string(REGEX REPLACE "[ \n]+" " " message "${message}")
   string(FIND "${message}" "${text}" found)
   if(status EQUAL 0 OR found EQUAL -1)

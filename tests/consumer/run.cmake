@@ -1,6 +1,6 @@
-# Installs the build tree BUILD_DIR below WORK_DIR, moves what was installed, builds the consumer
-# against it by CMake and by pkg-config, and runs it. The library is static, or with SHARED a shared
-# one, whose exported names are checked (PYTHON).
+# Installs the build tree BUILD_DIR below WORK_DIR, moves the installed files, builds the consumer
+# against them with CMake and with pkg-config, and runs it. The library is static, or shared if
+# SHARED; then PYTHON runs the check of its exported names.
 file(REMOVE_RECURSE ${WORK_DIR})
 
 function(run)
@@ -20,7 +20,7 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -G ${GENE
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --config ${CONFIG})
 run(${WORK_DIR}/build/consumer)
 
-# The same program by pkg-config alone.
+# The same program, built with pkg-config only.
 find_program(PKG_CONFIG pkg-config REQUIRED)
 file(GLOB_RECURSE pc ${prefix}/tenfold.pc)
 cmake_path(GET pc PARENT_PATH folder)
@@ -38,7 +38,7 @@ run(${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/main.cpp ${flags}
   -o ${WORK_DIR}/by_pkg_config)
 run(${WORK_DIR}/by_pkg_config)
 
-# Its licence and the notices of what is linked in come along.
+# The licence and the notices of the linked libraries are installed as well.
 file(GLOB_RECURSE notices RELATIVE ${prefix}
   ${prefix}/*/LICENSE ${prefix}/*/NOTICE ${prefix}/*/zstd.txt)
 list(LENGTH notices count)
@@ -47,7 +47,7 @@ if(NOT count EQUAL 3)
 endif()
 
 if(SHARED)
-  # A user of the shared library needs no other library; TENFOLD_SHARED may be left out.
+  # A user of the shared library needs no other library, and need not define TENFOLD_SHARED.
   file(GLOB_RECURSE needs ${prefix}/*/TenfoldStreams.cmake ${prefix}/*/libtenfold.a)
   if(needs)
     message(FATAL_ERROR "the package of the shared library has ${needs}")
@@ -62,7 +62,7 @@ if(SHARED)
   run(${WORK_DIR}/by_hand)
   run(${PYTHON} ${CMAKE_CURRENT_LIST_DIR}/check_exports.py
     ${libraries}/libtenfold.so ${prefix}/include/tenfold)
-  # The program finds the library by itself.
+  # The program finds the shared library without LD_LIBRARY_PATH.
   unset(ENV{LD_LIBRARY_PATH})
   if(EXISTS ${prefix}/bin/tenfold)
     run(${prefix}/bin/tenfold --version)

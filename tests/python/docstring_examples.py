@@ -1,6 +1,6 @@
-"""The examples in the docstrings of the public API, and what they assume to be there.
+"""The examples in the docstrings of the public API, and the data that they use.
 
-An example names data as a user has it (`model`, "run/ckpt", "flights"): `prepare` makes it.
+An example uses data of the user (`model`, "run/ckpt", "flights"), which `prepare` makes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _documented(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_ours(thing: Any) -> bool:
-    """False for what MemoryMappedTensor inherits from torch.Tensor."""
+    """Whether the package defines `thing`. MemoryMappedTensor inherits much from torch.Tensor."""
     if inspect.isfunction(thing):
         return thing.__code__.co_filename.startswith(PACKAGE)
     return inspect.isclass(thing) or inspect.ismodule(thing)
@@ -103,7 +103,7 @@ class Executed:
 def prepare(name: str, text: str) -> dict[str, Any]:
     """Makes files in the working directory; returns the names that the example `name` uses.
 
-    Files and modules that its `text` does not name are not made.
+    Makes only files and modules that its `text` names.
     """
     names = {
         "__name__": "__main__",
@@ -296,7 +296,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _followed() -> dict[str, Any]:
-    """An example that ends after the one step."""
+    """Returns the names of an example whose `follow` ends after the saved steps."""
     names = _steps()
     manager = names["manager"]
     steps = iter(manager.all_steps())

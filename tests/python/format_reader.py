@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A value whose type is torch's, or "values" for a NonTensorStack."""
+    """A value of a type of torch, or with type "values" for a NonTensorStack."""
 
     type: str
     value: Any
@@ -255,7 +255,10 @@ class Safetensors(File):
         )
 
     def level(self, level: dict[str, Any], path: str, fixed: dict[int, int]) -> Any:
-        """`fixed`: the indices of the elements of the stacks around this level, by dimension."""
+        """Returns the node of a level.
+
+        `fixed` has, by stack dimension, the index of the current element of each enclosing stack.
+        """
         dim, size, names = level.get("stack_dim"), level["batch_size"], level["names"] or []
         if dim is not None and dim not in fixed:
             info = {"stack_dim": dim - sum(other < dim for other in fixed)}
@@ -346,7 +349,7 @@ def columns(path: str | Path) -> dict[str, Any]:
 
 
 def find_row(path: str | Path, key: str | bytes | int) -> int | None:
-    """The row of a key in a MappedDict, by its index."""
+    """Returns the row of a key in a MappedDict by its index; None if there is none."""
     file, keys = reader(path), columns(path)["key"]
     index = file.node().entries[file.notes["schema"]["mapped_dict"]["index"]].view("<u8").tolist()
     seed, dirty, rows_a, _, rows_b, _, num_home, checksum = index[-1]
@@ -370,7 +373,7 @@ def find_row(path: str | Path, key: str | bytes | int) -> int | None:
 
 
 def wrong_checksums(path: str | Path) -> list[str]:
-    """Returns the names of what differs from its checksum.
+    """Returns the names of the files, archive members or tensors that differ from their checksums.
 
     Without checksums, a safetensors file raises a KeyError, and a folder's "%checksums" is wrong.
     """

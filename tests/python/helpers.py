@@ -35,7 +35,7 @@ def bytes_of(tensor):
 
 
 def assert_same(found, expected):
-    """Compares types, the order of keys, dtypes, shapes and every byte."""
+    """Asserts equal types, order of keys, dtypes, shapes and bytes."""
     assert type(found) is type(expected), (type(found), type(expected))
     if isinstance(expected, torch.Tensor):
         assert found.dtype == expected.dtype

@@ -1,5 +1,7 @@
-"""The bytes of an archive outside its entries' data, which no CRC-32 covers: `verify` finds every
-change of them by the checksum in the archive comment, and other readers read over it."""
+"""The bytes of an archive outside the data of its entries, which no CRC-32 covers.
+
+`verify` detects changes of them by the checksum in the archive comment. Other readers ignore it.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def test_bit_flips_in_the_central_directory_are_detected(archive):
 
 
 def change_date(path):
-    """Sets a field of the first local header that is not compared with the directory."""
+    """Sets the date in the first local header, which is not compared with the directory."""
     with open(path, "r+b") as file:
         file.seek(12)
         file.write(struct.pack("<H", 0x22))

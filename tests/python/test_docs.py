@@ -1,7 +1,7 @@
 """The Python code of README and docs/ runs unchanged, each page from its top in its own folder.
 
-A block that needs a library which the tests do not install names it behind the language,
-```python requires=lmdb, and stands for itself: it is run alone, where that library is installed.
+A block names a library that the tests do not install after the language: ```python requires=lmdb.
+Such a block is run separately, and only if the library is installed.
 """
 
 import gzip

@@ -1,8 +1,8 @@
-"""Golden files open, verify and load unchanged for ever: tests/data/golden/<version>.
+"""Golden files of all earlier versions open, verify and load unchanged.
 
-The versions that wrote them are named by the folders; expected.json, written with them, describes
-what they hold in the words of golden.py. Everything is read from a copy without permission to
-write, which must be the same afterwards.
+tests/data/golden/<version> has the files that this version wrote. Its expected.json, written with
+them, describes their content in the format of golden.py. The tests read a copy without write
+permission, which must be unchanged afterwards.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ READERS = {"memmap": "load_memmap", "tdz": "load_memmap", "consolidated": "from_
 
 @pytest.fixture(scope="module")
 def tensordict():
-    """Returns the tensordict package, with a tensorclass of the name in the files defined."""
+    """Returns the tensordict package, after defining the tensorclass that the files name."""
     package = pytest.importorskip("tensordict")
 
     @package.tensorclass

@@ -1,5 +1,7 @@
-"""Sizes stated in a file do not determine how much memory reading it takes: with little memory,
-calls return or raise a documented error."""
+"""Memory for reading a file does not depend on sizes that the file states.
+
+With little memory, calls return or raise a documented error.
+"""
 
 import json
 import subprocess
@@ -47,7 +49,7 @@ def node(**leaves):
 
 @pytest.fixture(scope="module")
 def deflated(tmp_path_factory):
-    """5 MB that inflate to 1 GiB, of which a tensor needs 16 bytes."""
+    """An archive of 5 MB that inflates to 1 GiB, of which a tensor needs 16 bytes."""
     path = tmp_path_factory.mktemp("deflated") / "x.tdz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("meta.json", json.dumps(node(x=[16])))

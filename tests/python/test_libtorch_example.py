@@ -1,7 +1,7 @@
-"""examples/libtorch, end to end: what was saved here, loaded by C++ programs, and sent back.
+"""The programs of examples/libtorch: they load what Python saved, and save what Python loads.
 
-They are built as a user would build them, against an installed tenfold. That is installed from
-a build of the C++ side: build/release, or the folder that TENFOLD_BUILD names.
+They are built as by a user, with an installed tenfold. It is installed from a build of the C++
+library: build/release, or the folder that TENFOLD_BUILD names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(*command: object, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def programs():
-    """Returns the folder of the programs. It is kept, so only a change builds them again."""
+    """Builds the programs and returns their folder, which later runs of the tests reuse."""
     if not (BUILD / "tenfold-config.cmake").exists() or not (BUILD / "src/libtenfold.a").exists():
         pytest.skip(f"no C++ build in {BUILD}: `make build` makes one")
     cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")

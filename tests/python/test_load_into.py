@@ -308,7 +308,7 @@ def test_autograd_detects_overwritten_values(target):
 
 
 class IndirectTensors:
-    """Makes `load_into` believe that some tensors are on another device."""
+    """Makes `load_into` treat some tensors as if they were on another device."""
 
     def __init__(self, monkeypatch, names):
         from tenfold._io import load_into

@@ -413,19 +413,19 @@ def test_whole_checkpoint_is_refused_naming_the_optimizer_node(tmp_path):
     [
         ({"x": 1}, "no optimizer state: expected the keys"),
         ({"state": 3, "param_groups": []}, "state: no state .*expected a dict, found int"),
-        ({"state": {}, "param_groups": 3}, "param_groups: .*expected a list, found int"),
+        ({"state": {}, "param_groups": 3}, "param_groups: .*expected a list or tuple, found int"),
         ({"state": {}, "param_groups": [3]}, r"param_groups\.0: .*expected a dict, found int"),
         (
             {"state": {}, "param_groups": [{"params": ["a", 1]}]},
-            "expected a list of int, or of names, found list",
+            "expected a list or tuple of int only, or of str only, found list",
         ),
         (
             {"state": {}, "param_groups": [{"params": [0], "param_names": []}]},
-            "param_names: .*expected a list of 1 names",
+            "param_names: .*expected a list or tuple of 1 str",
         ),
         (
             {"state": {}, "param_groups": [{"params": [0], "param_names": [3]}]},
-            "param_names: .*expected a list of 1 names",
+            "param_names: .*expected a list or tuple of 1 str",
         ),
     ],
 )

@@ -388,7 +388,7 @@ def _loader_state(work: Path):
 
 
 def members_changed(work: Path, make: Callable[[], Any]):
-    """A call that takes each member of a state as an option."""
+    """Returns a call that takes each member of a state as an option, and the arguments."""
     state = make().state_dict()
 
     def load(**members: Any) -> Any:
@@ -791,7 +791,7 @@ def options_of(call: Callable[..., Any]) -> list[str]:
 
 
 def faults_of(name: str, work: Path) -> Iterator[str]:
-    """The problems of the results of one public call."""
+    """Yields the problems of one public call, for each option and value."""
     make, count, may_be_empty = CASES[name]
     call, _ = make(work)
     for option, value in itertools.product(options_of(call), VALUES):

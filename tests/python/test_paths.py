@@ -26,7 +26,7 @@ def test_names_links_and_paths_below_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file system fails with an error for each path."""
+    """Lets os.lstat() fail with EIO for all paths."""
 
     def fail(path: object, *_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))

@@ -1,4 +1,4 @@
-"""Pickles name public classes and `tenfold._pickle` only: the modules behind may move."""
+"""Pickles name only public classes and `tenfold._pickle`, so that private modules may move."""
 
 import dataclasses
 import inspect
@@ -35,7 +35,7 @@ def doubled(row):
 
 
 def named(data):
-    """(module, name) of all that a pickle imports, as pickletools disassembles it."""
+    """Returns (module, name) of all globals of a pickle, by pickletools."""
     found, strings, memo = set(), [], {}
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name == "GLOBAL":

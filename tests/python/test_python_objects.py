@@ -1,6 +1,6 @@
-"""Text, numbers, sequences and classes of Python as the extension reads them.
+"""Conversions of Python text, numbers, sequences and classes by the extension.
 
-The same of an extension for one version of Python and of one for the stable ABI
+They are the same for an extension for one version of Python and one for the stable ABI
 (TENFOLD_LIMITED_API).
 """
 

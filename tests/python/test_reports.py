@@ -61,7 +61,7 @@ def test_report_of_an_optimizer_holds_tuples() -> None:
 
 
 class Cells(HTMLParser):
-    """The text of each cell and paragraph; fails on a tag that is not of a table."""
+    """Collects the text of each cell and paragraph; fails if there are tags of other kinds."""
 
     def __init__(self) -> None:
         super().__init__()

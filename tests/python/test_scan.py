@@ -40,7 +40,7 @@ DANGEROUS = _DANGEROUS.split()
 
 
 def call(name, protocol=2):
-    """A pickle of a call of that function, of protocol 0, 2 or 4."""
+    """Returns a pickle (protocol 0, 2 or 4) that calls a function."""
     module, _, function = name.rpartition(".")
     if name == "collections._sys.exit":
         module, function = "collections", "_sys.exit"
@@ -212,7 +212,7 @@ def test_tar_magic_inside_a_string_does_not_hide_a_pickle(tmp_path):
 
 
 class Calls:
-    """Unpickled, it would call os.system."""
+    """An object whose pickle calls os.system."""
 
     def __reduce__(self):
         import os

@@ -1,7 +1,7 @@
-"""What Python's loaders would execute, `scan` never calls safe.
+"""`scan` never calls a file safe of which the loaders of Python would execute something.
 
-Generated files go through the real torch.load, pickle.load and numpy.load in a child process. Its
-audit hook writes down what they reach for and blocks it.
+A child process loads generated files with torch.load, pickle.load and numpy.load. Its audit hook
+records and blocks globals that are not allowed, and calls such as those of `os`.
 """
 
 import io
@@ -255,7 +255,7 @@ def archives():
 
 
 def without_tar_magic(data):
-    """As tar wrote before the ustar magic."""
+    """Returns the archive in the format before ustar, which has no magic."""
     data = bytearray(data)
     for at in range(0, len(data), 512):
         if data[at + 257 : at + 262] == b"ustar":

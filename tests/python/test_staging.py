@@ -31,7 +31,7 @@ def publish(path: Path, text: str) -> None:
 
 
 def contents(path: Path) -> str:
-    """The one text that all files have; fails if the folder is not complete."""
+    """Returns the text that all files have; fails if the folder is incomplete."""
     assert check(path)
     texts = {(path / name).read_text().split()[0] for name in ("a.txt", "b.bin", "sub/c.txt")}
     assert len(texts) == 1
@@ -42,7 +42,7 @@ CHANGES = ("rename", "mkdir", "link", "fsync", "open", "unlink", "rmdir")
 
 
 def crash_at(monkeypatch, number: int) -> None:
-    """Counts the changes of the file system, and fails at the one with this number."""
+    """Allows `number` changes of the file system; all later ones raise Killed."""
     left = [number]
 
     def counted(real):

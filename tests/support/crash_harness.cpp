@@ -508,7 +508,8 @@ std::string readable_by_others(const fs::path& folder) {
   return names;
 }
 
-/// Changes the mode of a folder that is replaced as a whole, and the modes of the files of others.
+/// Makes the path private: by its own mode if it is replaced as a whole, otherwise by the modes of
+/// the files in the folder.
 void make_private(const CrashCase& crash, const fs::path& path) {
   if (!fs::is_directory(path) || !crash.litter_in) {
     return fs::permissions(path, fs::perms::group_all | fs::perms::others_all,

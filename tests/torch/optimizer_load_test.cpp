@@ -165,7 +165,7 @@ TEST(LoadIntoOptimizer, AcceptsStepCountsInPythonsForm) {
     TensorDict source = python_state();
     source["state"]["0"].set("step", Value(steps));
     EXPECT_THAT(Untouched().refusal(source),
-                HasSubstr("\"state.0.step\": expected a number of steps, found "));
+                HasSubstr("\"state.0.step\": expected an integer from 0 to 2^53, found "));
   }
 }
 

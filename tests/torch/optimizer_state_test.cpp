@@ -34,7 +34,7 @@ using torch::optim::OptimizerParamGroup;
 using torch::optim::RMSprop;
 using torch::optim::SGD;
 
-/// Creates an optimizer, for each kind.
+/// A kind of optimizer, and the function that creates one.
 struct Make {
   std::string name;
   std::unique_ptr<torch::optim::Optimizer> (*make)(Params params);

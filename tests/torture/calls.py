@@ -60,12 +60,15 @@ READ_COLUMNS = ("faults", "right", "refused", "wrong", "crashed", "hung", "abort
 
 
 def run_writers(options: Options) -> list[Row]:
-    """Old or new, whole, after a fault at any call; a save that returns has saved."""
+    """After a fault at any call, the path has the old or the new version, complete.
+
+    If the save returned, it has the new one.
+    """
     return _run(options, _write_with, WRITING)
 
 
 def run_readers(options: Options) -> list[Row]:
-    """The right numbers or an error after a fault at any call."""
+    """With a fault at any call, a reader returns the right numbers or raises an error."""
     return _run(options, _read_with, READING)
 
 
@@ -89,10 +92,10 @@ def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
 
 
 def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, options) -> None:
-    """Injects the fault at every call, if there is time for that; else at calls spread over all.
+    """Injects the fault at every call, or at calls spread over all if the time is too short.
 
-    The short form, which must give one answer, leaves out failed allocations: they end a process
-    inside libraries that cannot report them, and which call that is differs from run to run.
+    The short form, whose result must not vary, omits failed allocations: some libraries end the
+    process at them, and the number of that call differs between runs.
     """
     if options.short and mode.name == "no memory":
         return
@@ -108,7 +111,7 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
     if len(wanted) > limit:
         wanted = sorted(options.random(f"{writer.name} {mode.name}").sample(wanted, limit))
     elif len(wanted) > 8:
-        # An order in which late calls, too, are tested if time runs out.
+        # In this order late calls are tested as well if the time runs out.
         wanted = [at for step in range(8) for at in wanted[step::8]]
     for at in wanted:
         if time.monotonic() > end and at != wanted[0]:
@@ -118,7 +121,7 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
 
 
 def _aborts_without_memory(mode: Mode, outcome: Outcome) -> bool:
-    """nanobind, Rust and glibc end the process when an allocation of their own fails."""
+    """Whether the child ended as nanobind, Rust or glibc do if one of their allocations fails."""
     is_glibc = "cannot allocate memory for thread-local data" in outcome.last_words
     return mode.name == "no memory" and (outcome.value == "SIGABRT" or is_glibc)
 
@@ -129,9 +132,9 @@ def _prepare(kept: Path, scene: Path) -> None:
 
 
 def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row: Row) -> int:
-    """Saves version 2 over version 1 with a fault at call `at`.
+    """Saves version 2 over version 1 with a fault at call `at`, and counts the result.
 
-    At 0: saves without a fault, and returns the number of calls.
+    If `at` is 0, saves without a fault, and returns the number of calls.
     """
     _prepare(kept, scene)
     path = scene / writer.file_name

@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 @dataclass
 class Row:
-    """The counts of one subject, a line of a table."""
+    """The counts of one subject: a row of a table."""
 
     subject: str
     is_peer: bool = False
     counts: dict[str, int | str] = field(default_factory=dict)
-    #: A message for each violated guarantee of tenfold. Failures of the compared libraries are only
+    #: Messages of violated guarantees of tenfold, at most 20. Failures of other libraries are only
     #: counted.
     problems: list[str] = field(default_factory=list)
 
@@ -50,10 +50,10 @@ class Options:
     subjects: str = ""  # rows whose name contains one of these, separated by semicolons
     count: int = 0  # trials for each subject; 0: the default of the case
     with_peers: bool = True
-    jobs: int = 1  # subjects at a time, where a case can
+    jobs: int = 1  # subjects tested concurrently, in cases that support it
 
     def writers(self) -> list[Writer]:
-        """Those to be tested: tenfold's, then other libraries'."""
+        """Returns the writers to test: those of tenfold, then those of other libraries."""
         found = [*tenfold_writers(), *(peers() if self.with_peers else [])]
         return [writer for writer in found if self.wants(writer.name)]
 
@@ -65,7 +65,7 @@ class Options:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """An empty folder, removed at the end."""
+        """Yields an empty folder, which is removed at the end."""
         path = Path(tempfile.mkdtemp(dir=self.work))
         try:
             yield path
@@ -74,14 +74,14 @@ class Options:
 
 
 class Clock:
-    """Divides the seconds of a case among its subjects: the others get what one does not use."""
+    """Divides the seconds of a case among its subjects. Later ones get time that others left."""
 
     def __init__(self, seconds: float, subjects: int) -> None:
         self._end = time.monotonic() + seconds
         self._left = max(1, subjects)
 
     def next_subject(self) -> float:
-        """The time.monotonic() until which the next subject may go on."""
+        """Returns the time.monotonic() at which the next subject must end."""
         now = time.monotonic()
         share = max(0.0, self._end - now) / max(1, self._left)
         self._left -= 1
@@ -91,10 +91,10 @@ class Clock:
 def rows_of(
     subjects: Sequence[T], options: Options, one: Callable[[T, float, Options], Row]
 ) -> list[Row]:
-    """The rows that `one(subject, end, options)` makes, `options.jobs` subjects at a time.
+    """Returns the row of `one(subject, end, options)` for each subject, in order.
 
-    Each job is a process that runs every n-th subject; these share the seconds of the case. So one
-    job waits for its disk or its clock while another one computes.
+    `options.jobs` processes run concurrently, each of which tests every n-th subject in the seconds
+    of the case. So one process computes while another waits for its disk or its clock.
     """
     jobs = min(options.jobs, len(subjects))
 
@@ -116,9 +116,9 @@ def rows_of(
 def classify(found: Outcome, allowed: set[int]) -> str:
     """Classifies the result of a reader as one word.
 
-    "whole": an allowed version, right in every number. "lost": an older one, or nothing. "refused":
-    an error. "wrong": numbers of no version, or of one that was never there, without an error.
-    "crashed": the reader died. "hung".
+    "whole": an allowed version with correct numbers. "lost": an older version, or nothing.
+    "refused": an error. "wrong": no error, but numbers of no version or of a newer one.
+    "crashed": a signal ended the reader. "hung": it did not end in time.
     """
     if found.kind == "killed":
         return "crashed"

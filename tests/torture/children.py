@@ -1,4 +1,4 @@
-"""Calls in a child process: the runner survives its crash and reports the outcome."""
+"""Calls in a child process, whose crash the runner survives and reports."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import Any
 
 
 def compact_memory() -> None:
-    """Puts this process's memory into huge pages: a fork of 350 MB then takes a third of the time.
+    """Moves the memory of this process to huge pages: a fork with 350 MB takes a third of the time.
 
-    A hint: where the kernel has none (MADV_COLLAPSE is of Linux 6.1), forks take longer.
+    Has no effect before Linux 6.1, which lacks MADV_COLLAPSE.
     """
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -71,7 +71,7 @@ class Child:
             os._exit(0)
 
     def outcome(self, timeout: float = 60.0) -> Outcome:
-        """Waits for its end; after `timeout` seconds it is killed, and counts as hung."""
+        """Waits until the child ends. After `timeout` seconds kills it: it counts as hung."""
         data = b""
         deadline = time.monotonic() + timeout
         hung = False
@@ -115,7 +115,7 @@ def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
 
 
 def in_boot(number: int) -> None:
-    """This process sees another boot ID from now on, as after `number` restarts of the system."""
+    """Gives this process another boot ID, derived from `number`, as after a reboot."""
     libc = ctypes.CDLL(None, use_errno=True)
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(f"{uuid.UUID(int=number)}\n")
@@ -132,12 +132,12 @@ def in_boot(number: int) -> None:
 
 
 class LoopingChild:
-    """A forked child that repeats a numbered step for ever and reports each one that is done."""
+    """A forked child that executes numbered steps until it is killed, and reports each of them."""
 
     def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
-        """`steps()` is called in the child; the function that it returns makes `start + 1`, ...
+        """Starts the child: it calls `steps()`, and its result with `start + 1`, `start + 2`, ...
 
-        It may open a store, which can repair it: ready() waits for that.
+        `steps()` may open a store, which may repair it; ready() waits for that.
         """
         read, write = os.pipe()
         self.pid = os.fork()
@@ -167,7 +167,7 @@ class LoopingChild:
             self.error = line or "the child died"
 
     def next(self) -> int | None:
-        """Waits for the next step that is done; None if the child fails."""
+        """Waits for the next step, and returns its number; None if the child failed."""
         line = self._file.readline().strip()
         if not line.isdigit():
             self.error = line
@@ -176,7 +176,7 @@ class LoopingChild:
         return self._done
 
     def kill(self) -> int:
-        """Kills it (SIGKILL) and returns the last step that it has reported."""
+        """Kills the child (SIGKILL), and returns the last step that it reported."""
         os.kill(self.pid, signal.SIGKILL)
         lines = self._file.read().split("\n")
         os.waitpid(self.pid, 0)

@@ -1,7 +1,7 @@
-/* Preloaded (LD_PRELOAD) into the program under test: counts the calls into the C library that an
- * armed process makes, and at the n-th one kills the process, or lets the call fail or do a part.
- * faults.py compiles and drives it. Whatever library makes the call (Python, libstdc++, Rust's
- * standard library) comes through here; calls that the C library makes itself do not. */
+/* Preloaded (LD_PRELOAD) into the program under test. Counts the calls of the C library while a
+ * fault is armed. The n-th call kills the process, fails, or transfers only a part. faults.py
+ * compiles and controls this library. Calls of all libraries (Python, libstdc++, Rust's standard
+ * library) are counted, except those that the C library makes itself. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -28,14 +28,14 @@ enum {
   CHANGES = 8,   /* names, sizes and permissions: rename, mkdir, unlink, truncate, fallocate, ... */
   SYNCS = 16,    /* fsync, fdatasync, msync, syncfs */
   CLOSES = 32,   /* close of a descriptor */
-  MEMORY = 64,   /* malloc and its kin, anonymous maps */
+  MEMORY = 64,   /* malloc, calloc, realloc, memalign, ...; anonymous maps */
 };
 enum { NOTHING, KILL, FAIL, SHORT };
 
 static atomic_int armed, classes, action, error_number, persists;
 static atomic_long wanted, counted, fired;
 
-/* Where an armed process crashed, on its stderr. Without memory no debugger can be started. */
+/* Prints where the process crashed to stderr: without memory, no debugger can be started. */
 static void say_where(int signal_number) {
   armed = 0;
   void* frames[24];
@@ -74,7 +74,8 @@ long faults_disarm(void) {
 }
 long faults_fired(void) { return fired; }
 
-/* What happens to this call: 0 goes on, -1 fails with errno, 1 does a part. */
+/* Counts the call if its class is armed, and returns its fault. 0: none; -1: the call must fail,
+ * and errno is set; 1: it must transfer only a part. The action KILL does not return. */
 static int fault(int class) {
   if (!armed || !(classes & class)) return 0;
   long number = atomic_fetch_add(&counted, 1) + 1;
@@ -156,7 +157,7 @@ WRAP(READS, struct dirent64*, NULL, readdir64, (DIR* d), (d))
 WRAP(READS, ssize_t, -1, readlink, (const char* p, char* b, size_t n), (p, b, n))
 WRAP(READS, ssize_t, -1, readlinkat, (int d, const char* p, char* b, size_t n), (d, p, b, n))
 
-/* A part of one byte at least, so that nobody takes it for the end of the file. */
+/* At least one byte, because a read of 0 bytes means the end of the file. */
 static size_t part_of(size_t size) { return size > 1 ? size / 2 : size; }
 #define WRAP_TRANSFER(class, name, buffer, more, arguments)  \
   ssize_t name(int fd, buffer data, size_t size more) {      \
@@ -174,7 +175,7 @@ WRAP_TRANSFER(WRITES, write, const void*, , (fd, data, size))
 WRAP_TRANSFER(WRITES, pwrite, const void*, COMMA off_t o, (fd, data, size, o))
 WRAP_TRANSFER(WRITES, pwrite64, const void*, COMMA off64_t o, (fd, data, size, o))
 
-/* A part of vectors is half of the first one. */
+/* The part of a transfer of vectors is half of the first vector. */
 #define WRAP_VECTORS(class, name, more, arguments)                        \
   ssize_t name(int fd, const struct iovec* vectors, int count more) {     \
     REAL(name);                                                           \
@@ -251,7 +252,7 @@ WRAP(SYNCS, int, -1, fdatasync, (int fd), (fd))
 WRAP(SYNCS, int, -1, syncfs, (int fd), (fd))
 WRAP(SYNCS, int, -1, msync, (void* p, size_t n, int f), (p, n, f))
 
-/* A close that fails has closed the descriptor, as on Linux. */
+/* A close that fails closes the descriptor nevertheless, as Linux does. */
 int close(int fd) {
   REAL(close);
   int what = fault(CLOSES);
@@ -287,7 +288,7 @@ void* mmap64(void* at, size_t size, int protection, int flags, int fd, off64_t o
   return real(at, size, protection, flags, fd, offset);
 }
 
-/* dlsym allocates itself: glibc's own names are called instead. */
+/* dlsym allocates memory, so the internal names of glibc are called instead. */
 extern void* __libc_malloc(size_t);
 extern void* __libc_calloc(size_t, size_t);
 extern void* __libc_realloc(void*, size_t);

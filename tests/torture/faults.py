@@ -1,4 +1,4 @@
-"""Drives faults.c: the n-th call into the C library kills, fails, or does a part."""
+"""Controls faults.c: the n-th call of the C library kills the process, fails, or is incomplete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = "TORTURE_FAULTS"
 
 
 def preload(build: Path) -> None:
-    """Compiles the library and starts this program again with it, if that has not been done."""
+    """Compiles faults.c, and restarts this program with it preloaded, unless it already is."""
     if _VARIABLE in os.environ:
         return
     build.mkdir(parents=True, exist_ok=True)
@@ -35,17 +35,17 @@ def preload(build: Path) -> None:
 
 
 def _library() -> ctypes.CDLL:
-    # PyDLL keeps the GIL: no other Python thread runs between arming and the call.
+    # PyDLL keeps the GIL, so no other Python thread runs while the fault is armed or disarmed.
     return ctypes.PyDLL(os.environ[_VARIABLE])
 
 
 def move_clock(seconds: int) -> None:
-    """The wall clock of this process goes that much ahead, or behind if it is negative."""
+    """Sets the wall clock of this process ahead by `seconds`, or back if negative."""
     _library().faults_move_clock(ctypes.c_long(seconds))
 
 
 class Fault:
-    """What happens at the n-th call of some classes in this process, while it is armed."""
+    """A fault at the n-th call of some classes of calls in this process, while it is armed."""
 
     def __init__(
         self, action: int, classes: int, *, errno: int = 0, persists: bool = False
@@ -54,15 +54,15 @@ class Fault:
         self._arguments = (action, classes, errno, persists)
 
     def arm(self, at: int) -> None:
-        """At the `at`-th call from now (and, if it persists, at all later ones); 0: only counts."""
+        """Arms the fault for the `at`-th call, and later ones if it persists. 0: only counts."""
         action, classes, errno, persists = self._arguments
         self._library.faults_arm(action, classes, ctypes.c_long(at), errno, persists)
 
     def disarm(self) -> int:
-        """Returns how many calls were made."""
+        """Disarms the fault, and returns the number of calls since it was armed."""
         return int(self._library.faults_disarm())
 
     @property
     def fired(self) -> int:
-        """How many calls it has happened to."""
+        """The number of calls that had the fault."""
         return int(self._library.faults_fired())

@@ -1,8 +1,8 @@
 """Damaged files of every format: one flipped bit in each byte, and each shorter length.
 
-`verify` (and `load` with `verify=True`) must report the damage, or the numbers are right all the
-same, as where padding was hit. A load without it, as those of other libraries, checks structure
-only: how often it gives wrong numbers without an error is counted for comparison.
+`verify` and `load` with `verify=True` must report the damage unless all numbers are right, as after
+damage of padding. A load without `verify`, like those of other libraries, checks structure only.
+Its wrong numbers without an error are counted for comparison.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LARGE = (5, 1_000_000, 350_000)
 
 
 def digest(value: Any) -> Any:
-    """Something that two values share if they are equal in types, keys, shapes and every byte."""
+    """Returns an object that is equal for values with equal types, keys, shapes and bytes."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise TypeError(f"a tensor of layout {value.layout}")
@@ -48,7 +48,7 @@ def digest(value: Any) -> Any:
 
 
 def flat(value: Any, name: str = "") -> dict[str, Any]:
-    """The digest of each leaf by its dotted name, whatever the containers."""
+    """Returns the digest of each leaf by its dotted name, independent of types of containers."""
     if isinstance(value, dict) or hasattr(value, "items"):
         pairs = ((str(key), item) for key, item in value.items())
     elif isinstance(value, (list, tuple)):
@@ -94,7 +94,7 @@ def _ok(path: Path) -> bool:
 
 
 def _state(sizes: tuple[int, int, int]) -> dict[str, Any]:
-    """Tensors, nested, tied, of several dtypes, and plain values."""
+    """Returns a tree of tensors of several dtypes, some of them in a nested dict."""
     tree: dict[str, Any] = dict(tree_of(1, sizes))
     tree["nested"] = {"half": torch.linspace(-1, 1, 7).half(), "mask": torch.tensor([True, False])}
     return tree
@@ -187,7 +187,7 @@ def _make_memmap(path: Path, sizes: tuple[int, int, int]) -> None:
 
 
 def samples() -> list[Sample]:
-    """Every format that tenfold writes."""
+    """Returns samples of every format that tenfold writes, and of other libraries."""
 
     def rows(path: Path) -> Any:
         return dict(tenfold.Dataset(path)[:])
@@ -263,7 +263,8 @@ def _of_peer(writer: Writer) -> Sample:
 # --- damage ---
 
 _REPORTED, _RIGHT, _OTHER, _MISSED = 1, 2, 3, 4
-# A result is 8 * (what load did) + (what verify did); 255: the reader died or hung; 0: not tried.
+# A result is 8 * (result of load) + (result of verify); 255: the reader crashed or hung; 0: not
+# tried.
 COLUMNS = (
     "damages",
     "reported by verify",
@@ -278,17 +279,17 @@ COLUMNS = (
 
 
 def run_flips(options: Options) -> list[Row]:
-    """A flipped bit in every byte of small files of every format is found."""
+    """Flips a bit in every byte of small files of every format."""
     return _run(options, _flips, TINY)
 
 
 def run_cuts(options: Options) -> list[Row]:
-    """Every shorter length of small files of every format is found."""
+    """Truncates small files of every format to every shorter length."""
     return _run(options, _cuts, TINY)
 
 
 def run_many_flips(options: Options) -> list[Row]:
-    """Flipped bits at random places of 10 MiB of each format are reported by verify."""
+    """Flips bits at random places of 10 MiB of each format; verify must report them."""
     chosen = [s for s in samples() if s.has_checksums and not s.is_peer and options.wants(s.name)]
     return rows_of(chosen, options, _flip_many)
 
@@ -403,7 +404,7 @@ def _in_one_child(
     expected: Any,
     end: float,
 ) -> int:
-    """Does the damages from `begin` on in one child; returns the number of the first not done."""
+    """Does the damages from `begin` on in one child; returns the index of the first not done."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -435,7 +436,7 @@ def _look(sample: Sample, path: Path, expected: Any) -> int:
             if digest(found) == expected[0]:
                 return _RIGHT
             return _OTHER if flat(found) == expected[1] else _MISSED
-        except BaseException:  # torch's CheckpointException is no Exception
+        except BaseException:  # torch's CheckpointException is not an Exception
             return _REPORTED
 
     plain = same(sample.load)
@@ -449,7 +450,7 @@ def _look(sample: Sample, path: Path, expected: Any) -> int:
     if not whole:
         verified = _MISSED if sure == _MISSED else _REPORTED
     else:
-        # verify reports no problem: then every number must be right, and load must succeed.
+        # If verify reports no problem, all numbers must be right, and load must succeed.
         bad = _MISSED in (sure, plain) or sure == _REPORTED
         verified = _MISSED if bad else max(sure, plain)
     return 8 * plain + verified
@@ -478,7 +479,7 @@ def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
         row.problem(f"{what}: not reported by verify, or loaded wrong with verify=True")
 
 
-# --- many bits of large files, one process, verify alone ---
+# --- many bits of large files: one process, verify only ---
 
 COLUMNS_OF_MANY = (
     "damages",
@@ -491,7 +492,7 @@ _BATCH = 500
 
 
 class Bits:
-    """The bytes of all files of a folder, mapped shared, to flip bits in place."""
+    """Shared mappings of all files of a folder, in which bits are flipped."""
 
     def __init__(self, folder: Path) -> None:
         self._maps: list[mmap.mmap] = []
@@ -555,11 +556,11 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
 def _flip_each(
     sample: Sample, path: Path, folder: Path, flips: list[tuple[int, int]], end: float
 ) -> tuple[list[str], list[str]]:
-    """The column of each flip, until the time is over; and what was missed."""
+    """Returns the column of each flip until the time is over, and messages of missed flips."""
     warnings.simplefilter("ignore")
     assert sample.load_sure is not None
     bits = Bits(folder)
-    whole = None  # the digest of the undamaged content, when it is needed
+    whole = None  # digest of the undamaged content, computed when needed
     columns: list[str] = []
     problems = []
     for offset, bit in flips:
@@ -573,7 +574,7 @@ def _flip_each(
                 column = "not reported, right"
                 if digest(sample.load_sure(path)) != whole:
                     column = "missed by verify"
-        except BaseException as error:  # verify says whole, and it cannot be loaded
+        except BaseException as error:  # verify reports no problem, but the load fails
             column = "missed by verify"
             problems.append(f"{type(error).__name__}: {error}")
         finally:

@@ -1,8 +1,8 @@
 """Runs the crash harness of the C++ tests: kills and failures at every change, power failures.
 
-It sees each change of the file system as the engine makes it, which faults.c cannot: it kills
-half-way through writes, and replays power failures over a model of a disk that drops, reorders and
-tears whatever was not synced.
+Unlike faults.c, the harness is called by the engine before each change of the file system. It also
+kills the process half-way through writes. It replays power failures on a model of a disk, which
+drops, reorders and tears all that was not synced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from case import Options, Row
 
-#: Program, and a test filter for the short form.
+#: The test programs, each with the test filter for --short.
 PROGRAMS = {
     "formats_crash_test": "*/TorchFile:*/MemmapFolder",
     "dataset_growth_crash_test": "*",
@@ -27,7 +27,7 @@ PROGRAMS = {
 
 
 def run(options: Options) -> list[Row]:
-    """The C++ crash harness: a kill, a failed call or a power failure at every change."""
+    """The C++ crash harness: a SIGKILL, a failed call or a power failure at every change."""
     rows = []
     for program, few in PROGRAMS.items():
         path = options.build / "tests" / program

@@ -83,7 +83,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
 
 
 def _pace(writer: Writer, path: Path, sizes: Sizes, durable: bool) -> tuple[float, float]:
-    """Seconds that it takes to open the store, if there is one, and then to save."""
+    """Returns the seconds until the child is ready (a store is open), and those of one save."""
     start = _start_again(writer, path)
     begin = time.monotonic()
     child = LoopingChild(lambda: writer.steps(path, sizes, durable), start)

@@ -1,9 +1,9 @@
-"""Work on files of X MB where memory that belongs to no file is limited to a tenth of them.
+"""Work on files of X MB with at most X/10 MB of memory, not counting pages of files.
 
-The limit is one of the kernel: a control group (v2, or the memory controller of v1) that the
-process joins. What it allocates from then on may be X/10, plus 16 MiB for libraries and threads.
-Pages of files count there as well, but the kernel takes them back. Where no group can be made,
-RLIMIT_DATA bounds private memory; it counts copy-on-write maps of files too.
+The kernel enforces the limit: the process joins a control group (v2, or the memory controller of
+v1). From then on it can allocate X/10 MB, and 16 MiB more for libraries and threads. A group counts
+pages of files too, but the kernel reclaims them. If no group can be made, RLIMIT_DATA limits
+private memory; it also counts copy-on-write maps of files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from peak_memory import peak_of
 
 
 class Limit:
-    """A memory limit of child processes, by the means that this system allows."""
+    """A memory limit of child processes: a control group if one can be made, else RLIMIT_DATA."""
 
     def __init__(self) -> None:
         self.kind = "RLIMIT_DATA"
@@ -50,7 +50,7 @@ class Limit:
         return group / ("memory.max" if kind == "cgroup v2" else "memory.limit_in_bytes")
 
     def enter(self, room: int) -> None:
-        """This process may use `room` bytes more than it does now."""
+        """Limits this process to `room` bytes more than it uses now."""
         if self._group is None:
             with open("/proc/self/status") as status:
                 data = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
@@ -118,7 +118,7 @@ def run(options: Options) -> list[Row]:
 
 
 def _make(path: Path, size: int) -> None:
-    """Sixteen tensors, whose memory does not count towards a limit."""
+    """Saves sixteen float32 tensors, `size` bytes in all."""
     tensors = {
         f"layers.{i}.weight": torch.arange(size // 64, dtype=torch.float32).reshape(-1, 1024) + i
         for i in range(16)

@@ -1,4 +1,4 @@
-"""Odd surroundings: full disks, forks, clocks, copies, permissions, links, names, stray files."""
+"""Unusual conditions: full disks, forks, clocks, copies, permissions, links, names, stray files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from writers import LARGE, SMALL, Sizes, Writer, tenfold_writers, tree_of, versi
 import tenfold
 
 NOBODY = 65534
-# A version that does not fit a disk of 512 KiB next to a small one.
+# Sizes of a version that, with a small one, does not fit on a disk of 512 KiB.
 TOO_LARGE = (5, 500_000, 60_000)
 
 
@@ -34,7 +34,7 @@ TOO_LARGE = (5, 500_000, 60_000)
 
 @contextlib.contextmanager
 def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
-    """A file system of that size, or why there is none."""
+    """Yields the path of a mounted tmpfs of `kibibytes`, or the reason why it cannot be mounted."""
     mounted = folder / "full"
     mounted.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "none", str(mounted)]
@@ -52,7 +52,7 @@ def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
 
 
 def run_full(options: Options) -> list[Row]:
-    """A save that does not fit on its disk fails, and the version before it remains whole."""
+    """A save that does not fit on its disk fails, and the previous version remains whole."""
     # Growing data sets are filled until a commit fails; a circular buffer does not grow.
     writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:
@@ -73,7 +73,10 @@ def _fill(writer: Writer, mounted: Path) -> Row:
     path = mounted / writer.file_name
 
     def save_until_full(version: int, sizes: Sizes) -> tuple[int, int]:
-        """The last version that was saved, and the errno of the next one; 0: all were."""
+        """Returns the last saved version, and the errno of the next save.
+
+        The errno is 0 if all saves succeeded, and -1 for an error without one.
+        """
         try:
             step = writer.steps(path, sizes, True)
             while version < 2000:
@@ -114,11 +117,11 @@ def _fill(writer: Writer, mounted: Path) -> Row:
     return row
 
 
-# --- everything else: what must be true, one sentence each ---
+# --- all other conditions ---
 
 
 class Checks:
-    """Counts what holds."""
+    """Counts the checks of a row and those that passed; a failed check is a problem of the row."""
 
     def __init__(self, row: Row) -> None:
         self._row = row
@@ -132,7 +135,7 @@ class Checks:
             self._row.problem(text)
 
     def refused(self, call: Callable[[], Any], text: str, *kinds: type[Exception]) -> None:
-        """An error of these kinds, and no other."""
+        """Checks that the call raises an error of one of `kinds`."""
         try:
             call()
         except kinds:
@@ -144,7 +147,7 @@ class Checks:
 
 
 def run(options: Options) -> list[Row]:
-    """Forks, clocks, copies, strays, permissions, links, names: each check by itself."""
+    """Forks, clocks, copies, stray files, permissions, links, names: one subject each."""
     rows = []
     for name, call in CHECKS.items():
         if not options.wants(name):
@@ -221,7 +224,7 @@ def clock_backwards(folder: Path, checks: Checks) -> None:
 
 
 def _file_time(folder: Path) -> float:
-    """The time of the file system's clock, which the tests cannot change."""
+    """Returns the time of the kernel, which sets times of files; faults.move_clock() is ignored."""
     path = folder / "now"
     path.touch()
     os.utime(path)
@@ -229,7 +232,7 @@ def _file_time(folder: Path) -> float:
 
 
 def copied_with_cp(folder: Path, checks: Checks) -> None:
-    """`cp -r` of every kind of path: whole, and goes on by itself."""
+    """A copy by `cp -r` of every kind of path is whole, and can be written independently."""
     for writer in tenfold_writers():
         path = folder / "original" / writer.file_name
         shutil.rmtree(path.parent, ignore_errors=True)
@@ -246,7 +249,7 @@ def copied_with_cp(folder: Path, checks: Checks) -> None:
 
 
 def moved_while_open(folder: Path, checks: Checks) -> None:
-    """Renamed while handles are open: they go on with the same files."""
+    """Paths are renamed while handles are open, which continue to use the same files."""
     tenfold.save(tree_of(1, LARGE), folder / "a")
     opened, loaded = tenfold.open(folder / "a"), tenfold.load(folder / "a")
     ds = tenfold.create(folder / "rows", {"id": "int64"})
@@ -303,7 +306,7 @@ def stray_files(folder: Path, checks: Checks) -> None:
 
 
 def newer_steps(folder: Path, checks: Checks) -> None:
-    """A step of a version that is not known yet: named, never restored, never removed."""
+    """A step of an unknown newer version: a warning names it; it is never restored or removed."""
     run = folder / "run"
     manager = tenfold.CheckpointManager(run, max_to_keep=1)
     manager.save(1, {"x": torch.ones(3)})
@@ -331,7 +334,7 @@ def newer_steps(folder: Path, checks: Checks) -> None:
 
 
 def permissions(folder: Path, checks: Checks) -> None:
-    """Mode, owner and group stay; a new file has those of the umask."""
+    """A replaced path keeps its mode and owner; the umask limits the mode of a new path."""
     for name, mode in (("a.safetensors", 0o640), ("b", 0o750), ("c.pt", 0o600)):
         path = folder / name
         tenfold.save(tree_of(1), path)
@@ -415,7 +418,7 @@ def symbolic_links(folder: Path, checks: Checks) -> None:
 
 
 def long_names(folder: Path, checks: Checks) -> None:
-    """Names of 255 bytes, the most that a file system takes; keys of any length."""
+    """Names of up to 255 bytes, the maximum of file systems; keys of up to 1,000 bytes."""
     for suffix in (".safetensors", ".pt", ".tdz", ".npz", ""):
         for length in (200, 230, 255):
             name = "n" * (length - len(suffix)) + suffix
@@ -447,7 +450,7 @@ def long_names(folder: Path, checks: Checks) -> None:
 
 
 def odd_paths(folder: Path, checks: Checks) -> None:
-    """Paths with spaces, newlines, bytes that are no UTF-8, and none at all."""
+    """Paths with spaces, newlines, or bytes that are not UTF-8; paths that do not exist."""
     for name in ("with space", "new\nline", "süd\U0001f642", "-x", "%41", ".hidden", "a" * 100):
         path = folder / name
         tenfold.save(tree_of(1), path)

@@ -1,7 +1,7 @@
-"""Every writer, on a file system that loses its power: the shutdown call of ext4 and xfs.
+"""Every writer on a file system with simulated power failures: FS_IOC_SHUTDOWN of ext4 and xfs.
 
-FS_IOC_SHUTDOWN stops a mounted file system at once: nothing that is not on the device yet gets
-there. Unmounting and mounting it again replays the journal, as after a power failure.
+FS_IOC_SHUTDOWN stops a mounted file system at once: the device gets no further writes. Unmounting
+and mounting the file system again replays the journal, as after a power failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from writers import LARGE, Writer
 
 COLUMNS = ("power failures", "whole", *BAD)
 _SHUTDOWN = 0x8004587D
-# Journal records that are in memory are written first, or lost with the rest.
+# Whether journal records in memory are written first, or lost like all other unwritten data.
 _LOG_FLUSHED, _LOG_LOST = 1, 2
 _MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 _MIB = {"ext4": 96, "xfs": 320}
@@ -47,7 +47,7 @@ class Disk:
         _call("mount", "-o", "loop", self._image, self.mounted)
 
     def fail(self, flag: int) -> None:
-        """The power fails."""
+        """Simulates a power failure. `flag`: _LOG_FLUSHED or _LOG_LOST."""
         fd = os.open(self.mounted, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", flag))
@@ -83,7 +83,7 @@ def _disk(kind: str) -> Iterator[Disk]:
 
 
 def why_not(kind: str) -> str:
-    """Why this kind cannot be tested here; empty if it can."""
+    """Returns the reason why this kind of file system cannot be tested here; empty if it can."""
     if shutil.which(_MAKE[kind][0]) is None:
         return f"no {_MAKE[kind][0]}"
     try:
@@ -95,7 +95,7 @@ def why_not(kind: str) -> str:
 
 
 def run(options: Options) -> list[Row]:
-    """After a power failure the last version whose durable save returned is there, or the next."""
+    """After a power failure the path has the last version saved durably, or the next one."""
     writers = options.writers()
     writers = [w for w in writers if w.is_peer or w.promises_durability]
     wanted = options.count or (1 if options.short else 30)
@@ -140,7 +140,7 @@ def _fail(writer: Writer, disk: Disk, wanted: int, end: float, row: Row, options
         boot = int(row.counts["power failures"])
         child = LoopingChild(lambda boot=boot: _steps(writer, path, boot), start)
         child.ready()
-        # In half of the trials after a save has returned, at the start of the next one.
+        # In half of the trials, the failure comes right after a save returned.
         if random.random() < 0.5:
             child.next()
         else:
@@ -171,5 +171,5 @@ def _steps(writer: Writer, path: Path, boot: int) -> Callable[[int], None]:
 
 def _found(writer: Writer, path: Path, boot: int) -> int | None:
     in_boot(boot)
-    warnings.simplefilter("ignore")  # of data that is ignored because another boot wrote it
+    warnings.simplefilter("ignore")  # they report data that is ignored: another boot wrote it
     return (writer.found_after_power_failure or writer.found)(path)

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A Markdown table: one line per subject, one column per count."""
+    """Returns a Markdown table: one line per subject, one column per count."""
     columns = list(dict.fromkeys(name for row in rows for name in row["counts"]))
     lines = ["| subject | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
     for row in rows:
@@ -21,7 +21,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The counts of two runs, summed for each subject."""
+    """Returns two entries of a case as one: runs joined, counts summed for each subject.
+
+    Counts that are not integers, and "bytes", are those of the new entry.
+    """
     rows = {row["subject"]: row for row in json.loads(json.dumps(old["rows"]))}
     for row in new["rows"]:
         known = rows.setdefault(row["subject"], {**row, "counts": {}, "problems": []})
@@ -34,7 +37,7 @@ def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def described(name: str, entry: dict[str, Any]) -> str:
-    """One case: how it was run, and its table."""
+    """Returns the text of one case: how it was run, and its table."""
     lines = []
     where = ("date", "machine", "file system", "note")
     for (date, machine, disk, note), runs in itertools.groupby(
@@ -50,7 +53,7 @@ def described(name: str, entry: dict[str, Any]) -> str:
 
 
 def fuzz_table(record: dict[str, dict[str, Any]]) -> str:
-    """What tools/fuzz.py wrote down."""
+    """Returns the table of the results that tools/fuzz.py stored."""
     columns = ("date", "cpu seconds", "inputs run", "corpus", "edges", "failed")
     lines = ["| target | " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * 5]
     for name, result in record.items():
@@ -60,7 +63,7 @@ def fuzz_table(record: dict[str, dict[str, Any]]) -> str:
 
 
 def coverage_table(record: dict[str, Any]) -> str:
-    """What tools/coverage.py wrote down, by folder."""
+    """Returns the table of the coverage that tools/coverage.py stored, by folder."""
     folders: dict[str, list[int]] = {}
     for name, counts in record["files"].items():
         sums = folders.setdefault(name.rpartition("/")[0], [0, 0])
@@ -75,7 +78,10 @@ def coverage_table(record: dict[str, Any]) -> str:
 
 
 def main(results: Path, repository: Path, *, check: bool) -> int:
-    """Writes the tables between the markers of docs/reliability.md, or compares them."""
+    """Writes the tables between the markers of docs/reliability.md.
+
+    With `check`, only compares them. Returns 1 if the page has other tables, else 0.
+    """
     page = repository / "docs" / "reliability.md"
     text = page.read_text()
     stored = json.loads(results.read_text())

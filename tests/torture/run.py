@@ -1,13 +1,13 @@
-"""Tries to break what tenfold promises, counts what happens, and does the same to its peers.
+"""Tests the guarantees of tenfold under faults, and counts outcomes, also of other libraries.
 
     make torture                                          # every case, hours
     make torture TORTURE_ARGS="--only kills --seconds 60"
     python tests/torture/run.py --short                   # seconds; what the test suite runs
     python tests/torture/run.py --list
 
-The counts of each case that was run replace those in --results, or with `--add` (and another
-`--seed`) are added to them; a run of some subjects is stored with `--add` only. `--tables` writes
-all that are there into docs/reliability.md. Exits with 1 if a promise of tenfold was broken.
+The counts of each case replace those in --results, or are added to them with `--add` (use another
+`--seed`). A run with `--subjects` is stored with `--add` only. `--tables` writes all stored counts
+into docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def versions() -> str:
 
 
 def store(results: Path, name: str, entry: dict, options: argparse.Namespace) -> None:
-    """Puts what a case counted into the results, which other runs may be writing, too."""
+    """Stores the entry of a case in the results; a lock serialises concurrent runs."""
     import report
 
     with open(results.with_name(results.name + ".lock"), "w") as lock:

@@ -15,7 +15,7 @@ COLUMNS = ("versions written", "reads", "refused", "wrong", "went back", "crashe
 
 
 def run_readers(options: Options) -> list[Row]:
-    """Eight processes read what another one replaces, appends to or prunes: whole versions only."""
+    """Eight processes read what another one replaces, appends to or prunes: all versions whole."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "MappedDict.update")]
@@ -55,7 +55,7 @@ def _read_beside(writer: Writer, end: float, options: Options) -> Row:
 
 
 def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[int, list[str]]:
-    """How many versions were written, and errors."""
+    """Writes versions until then or until three errors; returns their number and the errors."""
     step = writer.steps(path, LARGE, False)
     version, errors = start, []
     while time.monotonic() < until and len(errors) < 3:
@@ -65,7 +65,7 @@ def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
         if writer.session is not None and version > 300:
-            time.sleep(0.05)  # so that a complete check takes no longer than the test
+            time.sleep(0.05)  # limits the size of the store, so that readers can check all of it
     return version - start, errors
 
 
@@ -95,7 +95,7 @@ def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int
 
 
 def run_writers(options: Options) -> list[Row]:
-    """Two processes save to one path concurrently: one version or the other, or an error."""
+    """Two processes save to one path concurrently: a whole version of either; saves may be busy."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]
@@ -141,7 +141,7 @@ def _save_until(
     examples: list[str] = []
     version = 1
     while time.monotonic() < until:
-        # Stores write in place, independent of which process made the last commit.
+        # A version of a store extends the one before, which either process may have written.
         version = (writer.found(path) or 0) + 1 if writer.session else version + 1 + which
         what = "saves"
         try:

@@ -1,7 +1,7 @@
-"""Everything that saves: tenfold's writers, and those of other libraries, behind one interface.
+"""The writers of tenfold and of other libraries, with one interface.
 
-A writer makes version 1, 2, ... of its path, each over the one before. Every number of a version
-depends on its number, so that a mixture of two is recognised.
+A writer saves version 1, 2, ... at its path; each replaces or extends the version before. All
+stored numbers depend on the version, so that a mixture of two versions is recognised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ Sizes = tuple[int, int, int]
 
 
 def tree_of(version: int, sizes: Sizes = SMALL) -> Tree:
-    """Three int64 tensors whose numbers name the version, one under a name that alternates."""
+    """Returns three int64 tensors of numbers that depend on the version.
+
+    The name of the third one alternates with the version.
+    """
     names = ("a", "w", f"only{version % 2}")
     return {
         name: torch.arange(size) + (version << 32) for name, size in zip(names, sizes, strict=True)
@@ -38,7 +41,7 @@ def tree_of(version: int, sizes: Sizes = SMALL) -> Tree:
 
 
 def version_of(tree: Any) -> int | None:
-    """The version that a loaded tree is, as a whole; None if it is none."""
+    """Returns the version of a loaded tree; None if it is not exactly the tree of one version."""
     tree = dict(tree)
     if "a" not in tree or tree["a"].numel() == 0:
         return None
@@ -53,14 +56,14 @@ def version_of(tree: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Writer:
-    """One row of the tables."""
+    """A way to save and load versions of a path: a row of the tables."""
 
     name: str
     file_name: str
     #: Saves a version at the path: (path, version, sizes, durable).
     save: Callable[[Path, int, Sizes, bool], None]
-    #: The version at the path, after a check of every number; 0: none yet; None: numbers of no
-    #: version. Raises the library's errors.
+    #: Checks all numbers at the path and returns their version. 0: there is none yet; None: the
+    #: numbers are of no version. Raises the errors of the library.
     found: Callable[[Path], int | None]
     #: For writers that stay open between commits: a context whose value writes the next version.
     session: Callable[[Path, bool], contextlib.AbstractContextManager[Any]] | None = None
@@ -85,7 +88,7 @@ _open: list[Any] = []
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the name exists. os.path.lexists() and exists() take any error for no."""
+    """Whether the name exists. os.path.lexists() and exists() return False for any error."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -94,7 +97,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _whole(path: Path, load: Callable[[Path], Any]) -> int | None:
-    """The version that tenfold finds: `verify` must agree that it is whole."""
+    """Returns the version at the path, like Writer.found; raises if `verify` reports a problem."""
     if not _is_there(path) and not any(path.parent.glob(f".{path.name}.*")):
         return 0
     try:
@@ -147,12 +150,12 @@ def _save_shards(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
     )
 
 
-#: A folder in memory that belongs to the runner.
+#: A folder of files to convert, in memory if possible; run.py replaces it by a temporary one.
 SOURCES = Path("/dev/shm")
 
 
 def _in_memory(version: int, sizes: Sizes) -> Path:
-    """A safetensors file of the version in memory, outside of what is tested."""
+    """Writes the version to a safetensors file in SOURCES, and returns its path."""
     path = SOURCES / f"{os.getpid()}-{version}.safetensors"
     tenfold.save(tree_of(version, sizes), path, durable=False)
     (SOURCES / f"{os.getpid()}-{version - 1}.safetensors").unlink(missing_ok=True)
@@ -160,7 +163,7 @@ def _in_memory(version: int, sizes: Sizes) -> Path:
 
 
 def remove_sources(pid: int) -> None:
-    """Removes the files in memory of a process that was killed."""
+    """Removes the files in SOURCES of a process that was killed."""
     for pattern in (f"{pid}-*", f".{pid}-*"):
         for path in SOURCES.glob(pattern):
             path.unlink()
@@ -234,7 +237,7 @@ def _found_dict(path: Path) -> int | None:
 
 
 def _matrix(version: int, num_rows: int) -> torch.Tensor:
-    """A diagonal matrix, by torch, because scipy's code crashes when memory runs out."""
+    """Returns a diagonal matrix of torch: code of scipy crashes when memory runs out."""
     values = torch.arange(num_rows, dtype=torch.float64) + version * 2.0**32
     ends, columns = torch.arange(num_rows + 1), torch.arange(num_rows)
     size = (num_rows, num_rows)
@@ -278,7 +281,7 @@ def _found_mapper(path: Path) -> int | None:
     return version if numbers == [[version, i] for i in range(len(levels))] else None
 
 
-# --- what grows: version n is what n commits have made ---
+# --- stores that grow: version n is the result of n commits ---
 
 ROWS = 40
 CAPACITY = 10 * ROWS
@@ -344,7 +347,7 @@ def _filling_ring(path: Path, durable: bool):
 
 
 def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
-    """A killed append has marked the rows that it was overwriting as lost: at most ROWS."""
+    """Allows at most `most_lost` missing rows: a killed append loses those that it overwrites."""
     if not _is_there(path):
         return 0
     with warnings.catch_warnings():
@@ -362,9 +365,9 @@ def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
 
 
 def _found_ring_after_power_failure(path: Path) -> int | None:
-    """A power failure may lose a 16th of the capacity more than SIGKILL does.
+    """Allows a 16th of the capacity more than after SIGKILL.
 
-    Rows to overwrite are durably marked as gone for a 16th of the capacity at a time.
+    Rows to overwrite are durably marked as lost for a 16th of the capacity at a time.
     """
     return _found_ring(path, ROWS + CAPACITY // 16)
 
@@ -475,7 +478,7 @@ def _found_step(path: Path) -> int | None:
 
 
 def _step(session: Any) -> Callable[[Path, int, Sizes, bool], None]:
-    """One commit by a session of its own."""
+    """Returns a function that commits one version in a new session."""
 
     def save(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
         with session(path, durable) as commit:
@@ -497,7 +500,7 @@ def _replacing(name: str, file_name: str, save: Any, found: Any, **more: Any) ->
 
 
 def tenfold_writers() -> list[Writer]:
-    """Every writer of the package."""
+    """Returns the writers of tenfold."""
     return [
         _saving("save, folder", "data"),
         _saving("save, .safetensors", "m.safetensors"),
@@ -528,7 +531,7 @@ def tenfold_writers() -> list[Writer]:
     ]
 
 
-# --- other libraries, called as their documentation does, over the path that they wrote before ---
+# --- other libraries: called as in their documentation, to replace what they saved before ---
 
 
 def _peer(name: str, file_name: str, save: Any, load: Callable[[Path], Any]) -> Writer:
@@ -566,7 +569,7 @@ def _numpy_load(path: Path) -> Tree:
 
 
 def import_everything() -> None:
-    """Forked children then find every module imported."""
+    """Imports all modules, so that forked children do not import any."""
     import importlib
     import pkgutil
 
@@ -577,13 +580,13 @@ def import_everything() -> None:
             importlib.import_module(module.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _matrix(1, 2)  # torch warns once of its sparse tensors
+        _matrix(1, 2)  # torch warns of its sparse tensors once in a process
     importlib.import_module("torch.distributed.checkpoint")
     peers()
 
 
 def peers() -> list[Writer]:
-    """A writer for each other library that can be imported here."""
+    """Returns a writer for each other library that can be imported here."""
     logging.getLogger("torchsnapshot").setLevel(logging.ERROR)
     writers = [
         _peer("torch.save", "m.pt", lambda p, t: torch.save(t, p), torch.load),
@@ -650,7 +653,7 @@ def _dcp_load(path: Path) -> Tree:
 
 
 def _torch_checkpointing() -> Writer:
-    """It refuses to replace a checkpoint: each version gets a folder, and the last two are kept."""
+    """Saves each version to a folder and keeps the last two: the library never replaces one."""
     from torch_checkpointing import CheckpointManager
     from torch_checkpointing.config import SyncCheckpointSaverConfig
     from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig

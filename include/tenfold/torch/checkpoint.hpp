@@ -33,7 +33,7 @@
 
 namespace tenfold {
 
-/// A list of named references to objects, which must outlive it. Not thread-safe.
+/// Refers to the objects of a training by name, and must not outlive them. Not thread-safe.
 class TrainingState {
  public:
   /// Adds a module: its parameters and buffers, by Python's names.
@@ -87,7 +87,7 @@ class TrainingState {
     return add_entry(std::move(entry));
   }
 
-  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory. The
+  /// Returns the argument for CheckpointManager::save(). CPU tensors share the objects' memory. The
   /// state of the random number generator is captured by this call.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();

@@ -132,7 +132,7 @@ class StateFilling {
       member = static_cast<std::int64_t>(*number);
       planned_.values.push_back(key);
     } else {
-      mismatch(key, "a number of steps", number ? to_json(Value(*number)) : text_of(saved));
+      mismatch(key, "an integer from 0 to 2^53", number ? to_json(Value(*number)) : text_of(saved));
     }
   }
 
@@ -167,7 +167,8 @@ class StateFilling {
     }
     const auto* leaf = std::get_if<Leaf>(&saved);
     if (leaf == nullptr || c10::IntArrayRef(leaf->shape()) != made.sizes()) {
-      return mismatch(key, "a tensor of shape " + shape_text(made.sizes()), text_of(saved));
+      const std::string other = key == "H_diag" ? ", or an integer" : "";
+      return mismatch(key, "a tensor of shape " + shape_text(made.sizes()) + other, text_of(saved));
     }
     const bool exists = member.defined() && member.sizes() == made.sizes() &&
                         member.scalar_type() == made.scalar_type();

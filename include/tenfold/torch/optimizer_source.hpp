@@ -118,9 +118,11 @@ inline bool read_option(const TensorDict& group, std::string_view key,
 }
 
 inline std::string expected_text(const double& /*option*/) { return "a number"; }
-inline std::string expected_text(const std::int64_t& /*option*/) { return "a positive integer"; }
+inline std::string expected_text(const std::int64_t& /*option*/) {
+  return "an integer of 0 or more (history_size: 1 or more)";
+}
 inline std::string expected_text(const std::optional<std::int64_t>& /*option*/) {
-  return "a positive integer";
+  return "an integer of 0 or more";
 }
 inline std::string expected_text(const std::optional<std::string>& /*option*/) {
   return "a string or null";

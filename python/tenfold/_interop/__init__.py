@@ -1,1 +1,1 @@
-"""The only modules that import torch, numpy or the tensordict package."""
+"""Objects of torch, numpy and the tensordict package, which are imported on demand."""

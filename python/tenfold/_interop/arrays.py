@@ -186,8 +186,8 @@ def numpy_dtype(name: str, where: str) -> Any:
             import ml_dtypes
         except ImportError:
             raise UnsupportedError(
-                f"{where}: numpy has no {name}: expected the package ml_dtypes (or torch), found "
-                "neither; pip install ml_dtypes"
+                f"{where}: numpy has no {name}: expected the package ml_dtypes, found none; "
+                "pip install ml_dtypes, or use torch"
             ) from None
         return np.dtype(getattr(ml_dtypes, name))
     if name in ("complex32", "float4_e2m1fn_x2"):
@@ -235,7 +235,11 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
 def tied_to(
     first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
 ) -> Any:
-    """`first`, or a view of its storage from byte `begin`; None if the view would not fit."""
+    """`first`, or a view of its memory with that dtype and shape; None if the view would not fit.
+
+    A torch view begins at byte `begin` of `first`. A numpy view has all bytes of `first`; it does
+    not use `strides` and `begin`.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         wanted = getattr(torch, dtype)

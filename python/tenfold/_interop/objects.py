@@ -242,7 +242,8 @@ _OF_CLASS = {
 def special(name: str, text: Any, items: list[Any]) -> Any:
     """Creates an extended scalar (`tenfold::Value::Special`).
 
-    Without torch, a torch.Size becomes a tuple, and a value of another torch type its `text`.
+    If `torch_or_none` returns None, a torch.Size becomes a tuple, and a value of another torch type
+    its `text`.
     """
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
@@ -317,7 +318,7 @@ _META_TENSOR = "torch._utils._rebuild_meta_tensor_no_storage"
 
 
 def _meta_tensor(parts: dict[str, Any]) -> Any:
-    """Creates a tensor of the meta device; None without torch, or if torch refuses it."""
+    """Creates a tensor of the meta device; None for numpy, or if torch refuses the arguments."""
     torch = torch_or_none()
     if torch is None:
         return None
@@ -334,7 +335,10 @@ def _meta_tensor(parts: dict[str, Any]) -> Any:
 
 
 def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:
-    """Creates a torch tensor from these components, which torch checks; without torch, a dict."""
+    """Creates a torch tensor from these components, which torch checks.
+
+    Returns `parts` if `torch_or_none` returns None.
+    """
     torch = torch_or_none()
     if torch is None:
         return parts

@@ -73,8 +73,8 @@ def save(
     Raises:
         UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
             has been written. A ``.npy`` file stores one array and no names.
-        ValueError: If a key has another type, two keys of a dict have the same ``str()``, or a
-            container contains itself.
+        ValueError: If a key has another type, two keys of a dict have the same ``str()``, a
+            container contains itself, or `checksums` is false for a `Dataset`.
         FileExistsError: If `path` exists and `overwrite` is false.
         OSError: If a system call failed. The old version is unchanged.
 
@@ -160,8 +160,8 @@ def load(
             with their pickled content. If false, they raise an error that names them. Nothing is
             imported or called either way.
         progress: As for `save`.
-        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device is
-            given, otherwise the first that applies: `tenfold.set_framework`;
+        framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device other
+            than the CPU is given, otherwise the first that applies: `tenfold.set_framework`;
             ``TENFOLD_FRAMEWORK``; torch if it is imported; numpy if it is imported; torch if it is
             installed; numpy.
         device: The same as `map_location`.
@@ -172,11 +172,13 @@ def load(
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        KeyError: If one of `keys` or `exclude` matches nothing, or if the file holds a single
-            tensor or value.
+        KeyError: If one of `keys` or `exclude` matches nothing, or if one of them is given for a
+            file of a single tensor or value.
         ValueError: If `map_location` and `device` are both given, or the given one is no device.
+        ImportError: If torch is requested, or a device other than the CPU, and torch is missing.
         CorruptFileError: If the bytes violate the format.
-        UnsupportedError: If the format is unknown, or a selected entry cannot be read.
+        UnsupportedError: If the format is unknown, a selected entry cannot be read, or torch finds
+            no CUDA device.
 
     Example:
         >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
@@ -295,8 +297,8 @@ def scan(path: PathLike) -> ScanReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        CorruptFileError: If it is an archive that cannot be read; such an archive in a folder is a
-            finding instead.
+        CorruptFileError, UnsupportedError: If it is an archive that cannot be read; such an archive
+            in a folder is a finding instead.
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
@@ -517,7 +519,7 @@ def diff(
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.
-        ValueError: If a tolerance is negative.
+        ValueError: If a tolerance is negative or NaN.
 
     Example:
         >>> report = tenfold.diff("run/step_3", "run/step_4.safetensors", rtol=1e-5)

@@ -230,7 +230,13 @@ _GROUP_BYTES = 64 << 20
 
 
 def _is_direct(name: str, tensor: Any) -> bool:
-    """True if the engine can write into this tensor's memory; false for other devices."""
+    """True if the engine can write into this tensor's memory.
+
+    False for tensors on other devices, and for lazy conjugates and negatives.
+
+    Raises:
+        UnsupportedError: For a tensor that cannot be written in place at all.
+    """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
         if tensor.dtype.isnative and all(stride >= 0 for stride in tensor.strides):
@@ -273,7 +279,7 @@ def _outline(tensor: Any) -> Any:
 
 
 def _groups(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tensors in groups of about 64 MiB; a larger one is a separate group."""
+    """The tensors in groups of at most `_GROUP_BYTES`; a larger tensor is a separate group."""
     group: dict[str, Any] = {}
     size = 0
     for name, tensor in tensors.items():

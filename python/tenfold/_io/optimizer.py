@@ -50,7 +50,7 @@ def load_optimizer(
 
 
 def _containers(node: Any, place: Any = None) -> Any:
-    """The saved dict, with mapped tensors that are not read yet."""
+    """The saved containers over mapped tensors, which `place`, if given, converts."""
 
     def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
         from tenfold.tensordict import TensorDict
@@ -75,7 +75,7 @@ def _require_layout(saved: Any, where: str) -> None:
     if not isinstance(saved["state"], dict):
         _refuse(where, "state", "a dict", saved["state"])
     if not isinstance(saved["param_groups"], (list, tuple)):
-        _refuse(where, "param_groups", "a list", saved["param_groups"])
+        _refuse(where, "param_groups", "a list or tuple", saved["param_groups"])
     for position, group in enumerate(saved["param_groups"]):
         part = f"param_groups.{position}"
         if not isinstance(group, dict):
@@ -86,11 +86,11 @@ def _require_layout(saved: Any, where: str) -> None:
             {int},
             {str},
         ):
-            _refuse(where, f"{part}.params", "a list of int, or of names", params)
+            _refuse(where, f"{part}.params", "a list or tuple of int only, or of str only", params)
         names = group.get("param_names", [""] * len(params))
         are_names = isinstance(names, (list, tuple)) and all(isinstance(i, str) for i in names)
         if not are_names or len(names) != len(params):
-            _refuse(where, f"{part}.param_names", f"a list of {len(params)} names", names)
+            _refuse(where, f"{part}.param_names", f"a list or tuple of {len(params)} str", names)
 
 
 def _require_names(names: list[str], groups: Any, where: str) -> None:

@@ -184,7 +184,7 @@ class Restoring:
             CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
                 that were loaded before it.
             RuntimeError: If an object raises an error after others were loaded; the message names
-                those.
+                those. An error of the first object is raised unchanged.
         """
         for name in self._names:
             try:

@@ -31,7 +31,9 @@ def number_of(where: str, value: Any) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise ValueError(f"{where}: expected a number, found one beyond the floats") from None
+            raise ValueError(
+                f"{where}: expected a number, found one that a float cannot hold"
+            ) from None
         except (TypeError, ValueError, RuntimeError):
             pass
     raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
@@ -74,7 +76,11 @@ def check_name(verify: Any) -> str:
 
 
 def more_of(extra: Any) -> Any:
-    """The engine's node with the members of the document besides the entries."""
+    """An engine node with `extra` and the versions of Python, torch and numpy.
+
+    Raises:
+        UnsupportedError: If `extra` is not a JSON value.
+    """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):
         module = sys.modules.get(name)

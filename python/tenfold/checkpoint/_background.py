@@ -57,7 +57,7 @@ class Writer:
 
     @property
     def step_in_flight(self) -> int | None:
-        """The step that is being written."""
+        """The step that is being written in the background, or None."""
         handle = self._handle
         return None if handle is None or handle.done() else handle.step
 

@@ -65,7 +65,8 @@ class CheckpointManager:
 
     Args:
         directory: The directory of the steps; the first save creates it.
-        max_to_keep: Number of newest steps to keep. None: keep all steps.
+        max_to_keep: Number of newest steps of the current lineage to keep; steps that are known to
+            be damaged do not count. None: keep all steps.
         keep_every: Also keep steps whose number is a multiple of this.
         best: The name of a metric: also keep the best steps by this metric.
         best_mode: ``"min"`` or ``"max"``.
@@ -87,8 +88,9 @@ class CheckpointManager:
             ``"structure"``: files and sizes. False: nothing. ``"auto"``: as ``"full"`` for steps
             below 8 GB and objects with DTensors; for others files and sizes first, and the checksum
             of each block as it is copied.
-        on_error: ``"raise"``: a failed save raises; if it ran in the background, the next call
-            raises. ``"warn"``: a failed save is a warning, and the training continues.
+        on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
+            next `save`, `restore`, `wait` or `close` raises it. ``"warn"``: a failed save is a
+            warning, and the training continues.
         retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save is done.
 
@@ -264,9 +266,11 @@ class CheckpointManager:
             SaveHandle: A Future of the step's path. It is done, unless `async_save` is set.
 
         Raises:
-            UnsupportedError: If an entry cannot be stored; the message names its key. Nothing has
-                been written.
-            TypeError: If a metric is not a number. Nothing has been written.
+            UnsupportedError: If an entry cannot be stored (the message names its key), or `extra`
+                is not JSON. Nothing has been written.
+            TypeError: If `app_state` is not a dict with str keys, or a metric is not a number.
+                Nothing has been written.
+            ValueError: If the ranks of a process group differ in step, names, dtypes or shapes.
             OSError: If a system call failed, the disk is too full, or another process writes into
                 the directory.
 
@@ -437,11 +441,14 @@ class CheckpointManager:
 
         Raises:
             FileNotFoundError: If there is no step.
-            KeyError: If there is no such step, or entries are missing or unexpected.
+            KeyError: If there is no such step; if `strict` and entries are missing or unexpected.
             ValueError: If `strict` and tensors of modules are missing, unexpected or of another
-                dtype or shape; or if the groups of an optimizer have other sizes.
+                dtype or shape; if the groups of an optimizer have other sizes; for `discard_later`
+                with `path`.
             CorruptFileError: If the step, or every step, is damaged; the message names the files.
-            UnsupportedError: If every step is of a newer version.
+            UnsupportedError: If the requested step, or every step, is of a newer version.
+            RuntimeError: If an object raises an error after others were loaded; the message names
+                these.
 
         Example:
             >>> manager.restore({"model": model}, keys="model").step
@@ -511,13 +518,13 @@ class CheckpointManager:
         except CorruptFileError as error:
             if not changed:
                 raise
-            raise CorruptFileError(f"{error}; it was loaded into {changed} before") from None
+            raise CorruptFileError(f"{error}; entries loaded before: {changed}") from None
         raise AssertionError("steps.fail() raises")
 
     # --- the directory ---
 
     def latest_step(self) -> int | None:
-        """The highest step of the current lineage, which is that of the newest save."""
+        """The highest step of the current lineage, which is that of the newest save, or None."""
         return self._native.latest_step()
 
     def all_steps(self) -> list[int]:
@@ -525,7 +532,14 @@ class CheckpointManager:
         return self._native.all_steps()
 
     def best_step(self) -> int | None:
-        """The best step by the metric `best`; of equal ones, the latest."""
+        """The best of all steps by the metric `best`; of equal ones, the one saved last.
+
+        Returns:
+            int | None: The step; None if no step has a finite value of the metric.
+
+        Raises:
+            ValueError: If the manager was created without `best`.
+        """
         return self._native.best_step()
 
     def status(self) -> list[StepStatus]:

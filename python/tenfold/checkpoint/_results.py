@@ -22,7 +22,8 @@ class RestoreResult:
     Attributes:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
         path: Its folder.
-        report: Dotted names of the entries that were loaded, missing, unexpected or mismatched.
+        report: What was loaded, missing, unexpected or mismatched: dotted names of tensors of
+            modules, and names of other entries.
         skipped: Damaged steps that were skipped, newest first, with the problem.
         metadata: As returned by `CheckpointManager.metadata`.
         state: The entries, mapped from their files, if no `app_state` was given.
@@ -68,9 +69,9 @@ class StepStatus:
         step: Its number.
         path: Its folder.
         seq: The number of the save in the directory.
-        on_line: It belongs to the current lineage: the run of the newest save and the runs that
-            this run continued.
-        held: A process holds it (`CheckpointManager.hold`).
+        on_line: True if it belongs to the current lineage: the run of the newest save and the runs
+            that this run continued.
+        held: True if a process holds it (`CheckpointManager.hold`).
         kept_by: The rules that keep it; empty: the next pruning removes it.
     """
 

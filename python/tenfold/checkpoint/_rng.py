@@ -65,7 +65,7 @@ class RngState(RNGState):
             state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
 
         Raises:
-            CorruptFileError, ValueError: If the state fits no generator.
+            KeyError, TypeError, ValueError, RuntimeError: If a state does not fit its generator.
 
         Example:
             >>> rng = RngState()

@@ -36,7 +36,8 @@ class SaveRequest:
         has_own: Each rank has separate entries.
         message: The message to the other ranks.
         num_bytes_of_ranks: Size of the entries of single ranks, together.
-        outlines: Tree with dtypes and shapes of the sharded entries; None if there are none.
+        outlines: On rank 0: tree with dtypes and shapes of the sharded entries. None if there are
+            none, and on other ranks.
         boxes: For each sharded entry: number of the tensor, offsets, sizes and rank of each part.
     """
 

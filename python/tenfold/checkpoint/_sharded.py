@@ -38,7 +38,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
     """The states of a single process, whose parts are the whole tensors.
 
     Raises:
-        UnsupportedError: Naming a DTensor of which other processes have parts.
+        UnsupportedError: For a DTensor of which this process has only a part; the message names it.
     """
 
     def whole(tensor: Any) -> Any:
@@ -61,7 +61,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """The states, with placeholders without data in place of sharded tensors."""
+    """The states; in those with DTensors, placeholders without data replace all tensors."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()

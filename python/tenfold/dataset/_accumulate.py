@@ -110,7 +110,8 @@ def _rows_of(batch: Any) -> int:
     rows = _first_length(batch)
     if rows is None:
         raise ValueError(
-            f"accumulate: a batch: expected a tensor in it, found {type(batch).__name__}"
+            "accumulate: a batch: expected a tensor or a list of strings in it, found "
+            f"{type(batch).__name__}"
         )
     return rows
 
@@ -141,7 +142,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _rows_of_all_ranks(rows: int) -> float:
-    """The number by which the rows of a batch are divided: rows of all ranks / number of ranks."""
+    """The rows of all ranks / number of ranks, by which the rows of a batch are divided."""
     import sys
 
     torch = sys.modules.get("torch")

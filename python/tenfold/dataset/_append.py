@@ -65,17 +65,20 @@ class Growing(Closing):
 
         Args:
             rows: A dict or TensorDict whose values have the columns' row shapes (one row) or one
-                more leading dimension, equal in all (a batch); or a list of row dicts. Ragged
-                values are 1-d in a row; in a batch a list, a jagged ``torch.nested`` tensor, or
-                ``{"values", "offsets"}``. None: a missing value of a nullable column.
+                more leading dimension, equal in all (a batch); or a list of row dicts. A ragged
+                value is ``[length, *shape]`` in a row; in a batch a list, a jagged ``torch.nested``
+                tensor, or ``{"values", "offsets"}``. In a nullable column, None or a missing key
+                is a missing value.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
+            TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
             ValueError: For a column that is missing, unknown or does not fit; nothing is appended.
-            UnsupportedError: On a view, or a read-only data set.
-            OSError: If another process is appending, naming it, or the disk is full.
+            UnsupportedError: On a view, a read-only data set, or one that is not a folder of
+                `create` or `ingest`.
+            OSError: If another process is appending (the message names it), or the disk is full.
         """
         self._require_writer("append")
         if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
@@ -95,7 +98,7 @@ class Growing(Closing):
             raise ValueError(f"{self._path}: {error}") from None
 
     def write(self, rows: Any) -> int:
-        """Appends rows; in a circular buffer, overwrites the oldest ones: `append`.
+        """The same as `append`.
 
         Args:
             rows: As for `append`.
@@ -104,7 +107,7 @@ class Growing(Closing):
             int: the new ``len(self)``.
 
         Raises:
-            ValueError, UnsupportedError, OSError: As for `append`.
+            TypeError, ValueError, UnsupportedError, OSError: As for `append`.
 
         Example:
             >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
@@ -116,17 +119,18 @@ class Growing(Closing):
     def extend(self, rows: Iterable[Any]) -> int:
         """Appends the items of an iterable.
 
-        Row dicts are committed in groups of thousands of rows, or of some MiB; each batch is one
-            commit.
+        Consecutive rows share a commit, of up to 4,096 rows or about 8 MiB. A batch, or a list of
+        row dicts, is one commit.
 
         Args:
-            rows: An iterable of row dicts or batches, as for `append`.
+            rows: An iterable of the arguments that `append` accepts.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
-            ValueError: As for `append`; the rows of earlier commits remain.
+            TypeError, ValueError, UnsupportedError, OSError: As for `append`; the rows of earlier
+                commits remain.
 
         Example:
             >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
@@ -158,8 +162,9 @@ class Growing(Closing):
     def __setitem__(self, index: Any, rows: Any) -> None:
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
-        This is not atomic: a reader, or a crash, may observe a row half written. Afterwards the
-        tensors of the data set have no checksums. Columns missing from `rows` do not change.
+        This is not atomic: a reader may see, and a crash may leave, a row half written. Afterwards
+        the tensors of the data set have no checksums. Columns missing from a dict or TensorDict do
+        not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
@@ -171,8 +176,10 @@ class Growing(Closing):
 
         Raises:
             IndexError: For an index out of range.
+            TypeError: For an index or rows of another type.
             ValueError: For values that do not fit, or another number of rows.
-            UnsupportedError: For string and ragged columns; on a view, or a read-only data set.
+            UnsupportedError: For string and ragged columns; on a view, a read-only data set, or a
+                data set of parts.
         """
         self._require_writer("rows in place")
         positions = positions_of(index, len(self))
@@ -180,7 +187,9 @@ class Growing(Closing):
             size, columns, single = self._columns().take(rows, some=True)
         if isinstance(positions, int):
             if not single:
-                raise ValueError(f"data set: expected one row for one index, found {size}")
+                raise ValueError(
+                    f"data set: expected one row for one index, found a batch of {size}"
+                )
             numbers: Any = [positions]
         elif isinstance(positions, slice):
             numbers = list(range(positions.start, positions.stop))
@@ -204,7 +213,8 @@ class Growing(Closing):
     def close(self) -> None:
         """Calls `flush` and lets another process append. The data set can still be read.
 
-        If it is not called, appended rows exist but may not be durable. Idempotent.
+        Without `close`, appended rows exist but may not be durable. Idempotent; does nothing on a
+        view or a read-only data set.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
@@ -283,20 +293,26 @@ class Columns:
             The number of rows, the rows for `_core.Dataset.append`, and whether `rows` was one row.
 
         Raises:
-            ValueError: For a column that is unknown, or whose value is neither a row nor a batch; the
-                message names it.
+            TypeError: For another type of `rows`.
+            ValueError: For a column that is unknown, or whose value is neither a row nor a batch;
+                the message names it.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
         if not isinstance(rows, (list, tuple)) or not all(_is_mapping(row) for row in rows):
             raise TypeError(
-                "rows: expected a dict of values, a dict of columns or a list of row dicts, found "
-                f"{type(rows).__name__}"
+                "rows: expected a dict or TensorDict of values or of columns, or a list or tuple "
+                f"of row dicts, found {type(rows).__name__}"
             )
         return len(rows), list(rows), False
 
     def is_row(self, rows: Any) -> bool:
-        """True for a single row, false for a batch. Raises the errors of `take`."""
+        """True for a single row; false for a batch and for other types.
+
+        Raises:
+            ValueError: If a column is neither one row nor a batch, or if the columns differ in that
+                or in the number of rows.
+        """
         if not _is_mapping(rows):
             return False
         return self._shape(self._flat(rows, ()))[0]

@@ -48,10 +48,10 @@ def create(
     Args:
         path: A path that does not exist.
         schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
-            ``(dtype, shape of a row)``, `Column` or ``{"dtype", "shape", "ragged", "nullable"}``; a
-            dict of such is a nested record. A dtype is torch's, numpy's, its name in either,
-            ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of values
-            without any str may also be an example row.
+            ``(dtype, shape of a row)``, `Column`, or a dict of its members, as `Column.to_dict`
+            returns it; a dict of such is a nested record. A dtype is torch's, numpy's, its name in
+            either, ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of
+            values without any str may also be an example row.
         num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
             system supports it, so that writing them does not raise SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
@@ -127,7 +127,7 @@ def _schema_of(row: Any, prefix: str, column: Callable[[str, Any], Column | Sche
 
 
 def _column(name: str, value: Any) -> Column | Schema:
-    """A dtype, or a value of an example row."""
+    """The column that a specification or a value of an example row describes."""
     if is_specification({name: value}):
         return as_schema({name: value})[name]
     if isinstance(value, str):

@@ -76,7 +76,7 @@ class _Joined(NamedTuple):
 class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any supported format.
 
-    Nothing is read until rows are accessed: a data set may be larger than memory.
+    No row is read before it is accessed: a data set may be larger than memory.
 
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
@@ -99,8 +99,9 @@ class Dataset(Growing):
 
     Args:
         source: A path, a TensorDict, or a dict of tensors.
-        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended (`append`)
-            and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared mappings.
+        mode: For a path. ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended
+            (`append`) and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared
+            mappings.
         transform: The same as ``.map(transform)``.
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; views and
             pickles keep it.
@@ -203,11 +204,11 @@ class Dataset(Growing):
         """Returns a row, a batch, or a column.
 
         Args:
-            index: An int: a row. A slice, a list of ints, an int or bool tensor or array: a batch.
-                A str, or a tuple of str for nested records: a column.
+            index: An int: a row. A slice, a list, tensor or array of ints or bools: a batch. A str,
+                or a tuple of str for nested records: a column.
 
         Raises:
-            IndexError: For an index out of range.
+            IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
             TypeError: For an index of another type.
         """
@@ -227,7 +228,7 @@ class Dataset(Growing):
         if any(not step.batched for step in self._maps):
             return Samples(self._samples(batch, len(indices)), self._ragged)
         batch = self._mapped(batch, len(indices))
-        # torch's collate accepts only a list of tensors.
+        # torch's default_collate stacks tensors only if they are in a list.
         rows = Rows(batch, len(indices))
         return rows if isinstance(batch, dict) else list(rows)
 
@@ -399,7 +400,9 @@ class Dataset(Growing):
             Dataset: A view of n rows.
 
         Raises:
-            IndexError: For a row that is not there.
+            IndexError: For a row that is not there, a mask of another length, or indices of several
+                dimensions.
+            TypeError: For an int, or indices of another type.
 
         Example:
             >>> ds.take([5, 2, -1])["id"].tolist()
@@ -420,8 +423,8 @@ class Dataset(Growing):
         """Returns the rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict. It is
-                called for batches of consecutive rows.
+            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict. The
+                function is called for batches of consecutive rows.
 
         Returns:
             Dataset: A view.
@@ -454,7 +457,8 @@ class Dataset(Growing):
             list[Dataset]: A view for each size.
 
         Raises:
-            ValueError: If `sizes` have another sum.
+            TypeError: If `sizes` are not numbers.
+            ValueError: If `sizes` have another sum, or one is negative.
 
         Example:
             >>> train, test = ds.split([0.9, 0.1], seed=7)
@@ -486,9 +490,10 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            KeyError: If there is no column of an old name.
-            ValueError: If two columns would have the same name, or the rows are mapped: call
-                `rename` before `map`.
+            KeyError: If there is no column or record of an old name.
+            TypeError: If `names` is not a dict.
+            ValueError: If two columns would have the same name, a new name is empty or not a str,
+                or the rows are mapped: call `rename` before `map`.
 
         Example:
             >>> ds.rename({"price": "cost"}).columns
@@ -556,7 +561,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            ValueError: If `rank` is out of range.
+            ValueError: If `rank` or `world_size` is out of range.
 
         Example:
             >>> part = ds.shard(rank=0, world_size=4)
@@ -575,7 +580,8 @@ class Dataset(Growing):
             Dataset: A view. ``len`` and other views, except `filter` by a function, do not call it.
 
         Raises:
-            ValueError: On access, if a batched function returns another number of rows.
+            ValueError: On access, if a batched function returns another number of rows, or a
+                function returns rows with different keys for one batch.
 
         Example:
             >>> tripled = ds.map(lambda row: {"price": row["price"] * 3})
@@ -609,14 +615,15 @@ class Dataset(Growing):
                 folder. Other formats need a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
-            num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+            num_threads: Accepted as by `tenfold.save`, but has no effect.
             progress: As for `tenfold.save`.
 
         Returns:
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` exists and is not a data set or `overwrite` is false.
+            FileExistsError: If `path` exists and `overwrite` is false; for a folder, also if `path`
+                is a file, or a folder with files that are not part of a saved tree.
             UnsupportedError: If the format cannot store a column.
 
         Example:
@@ -641,17 +648,18 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray call it to read a data set,
-        in batches of 65,536 rows. If the rows of a column are contiguous, the arrays point into the
-        mapped file and keep it mapped; otherwise rows are copied, batch by batch. Strings are
-        large_string, ragged rows large_list, rows of a fixed shape fixed_size_list, nested
-        records structs; missing values are nulls.
+        in batches of up to 65,536 rows. If the rows of a column are contiguous, the arrays point
+        into the mapped file and keep it mapped; otherwise rows are copied, batch by batch. Bools,
+        validity and offsets are always copied. Strings are large_string, bytes large_binary, ragged
+        rows large_list, rows of a fixed shape fixed_size_list, nested records structs; missing
+        values are nulls.
 
         Args:
             requested_schema: Ignored, as the interface allows.
 
         Raises:
-            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, complex), or the rows
-                are mapped by functions.
+            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, float4, complex), or
+                the rows are mapped by functions.
         """
         return self._arrow_stream(copy=False)
 
@@ -723,13 +731,13 @@ def reopened(
     maps: _pickle.Maps,
     framework: Name | None = None,
 ) -> Dataset:
-    """Opens a pickled data set or view; raises OSError if the path has another one now.
+    """Opens a pickled data set or view; raises OSError (ESTALE) if the path was replaced.
 
     A view does not include rows that were appended after it was created.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
-    # Device and inode numbers cannot be compared on another host.
+    # Device and inode numbers cannot be compared on another host, or after a restart of the host.
     is_comparable = identity is not None and found is not None and identity[0] == found[0]
     if is_comparable and identity != found:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
@@ -779,8 +787,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets.
-        ValueError: If a column differs between the data sets (the message names it and both
-            dtypes), or they are mapped by different functions.
+        ValueError: If there is no data set, a column differs between the data sets (the message
+            names it), or they are mapped by different functions.
 
     Example:
         >>> len(tenfold.concat([ds, ds.head(10)]))
@@ -800,7 +808,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 
     Args:
         datasets: Data sets of the same columns; views too.
-        weights: Shares of the sources, one for each, 0 or more; they need not sum to 1.
+        weights: Shares of the sources, one for each, 0 or more; they need not sum to 1. At least
+            one must be positive.
 
     Returns:
         Dataset: A view of the interleaved rows.
@@ -839,7 +848,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     if len(maps) > 1:
         raise ValueError(
             "data set: the parts are mapped by different functions: expected one map() after "
-            "concat or mix, found several before"
+            "concat or mix, found others before"
         )
     joined = object.__new__(Dataset)
     joined._native = native

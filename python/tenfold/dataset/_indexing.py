@@ -44,7 +44,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
         what: Name of the indexed object in messages.
 
     Raises:
-        IndexError: If an int does not fit 64 bits, a mask has another length, or the index is a
+        IndexError: If int64 does not hold an int, a mask has another length, or the index is a
             tuple.
         TypeError: For an index of another type.
     """
@@ -68,7 +68,9 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             return Indices(_true_positions(index, size, what))
         return Indices([_position_of(value, size, what) for value in index])
     if isinstance(index, bool):
-        raise TypeError(f"{what}: expected an int, a slice or a list, found a bool")
+        raise TypeError(
+            f"{what}: expected an int, a slice, or a list, tensor or array, found a bool"
+        )
     return _position_of(index, size, what)
 
 
@@ -84,7 +86,7 @@ def _position_of(index: Any, size: int, what: str) -> int:
 
 
 def _of_64_bits(position: int, size: int, what: str) -> int:
-    """Checks that `position` fits 64 bits, because the bindings accept no larger index."""
+    """Checks that int64 holds `position`, because the bindings accept no larger index."""
     if abs(position) >= 2**63:
         raise _too_large(size, what)
     return position
@@ -92,7 +94,7 @@ def _of_64_bits(position: int, size: int, what: str) -> int:
 
 def _too_large(size: int, what: str) -> IndexError:
     return IndexError(
-        f"{what}: expected an index in [{-size}, {size}), found one of more than 64 bits"
+        f"{what}: expected an index in [{-size}, {size}), found one that int64 does not hold"
     )
 
 

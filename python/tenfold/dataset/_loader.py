@@ -57,13 +57,14 @@ class BatchLoader:
         world_size: Number of ranks.
         columns: Names of some columns; None: all.
         transform: Called with each batch in the caller's thread; its result replaces the batch.
-        prefetch: Number of batches that are prepared ahead.
-        num_threads: None: the number of cores, at most 8, divided by the number of processes on
-            this machine. 1: only the calling thread.
+        prefetch: Number of batches that are prepared ahead, at most 1,024.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8. 1: only the
+            calling thread. At most `prefetch` threads prepare batches ahead.
         pad: For ragged columns. None: jagged ``torch.nested`` tensors. A number:
             ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
-            ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option for each column.
-            Functions of rows (`Dataset.map`) get unpadded rows; their results are padded.
+            ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option by column; other
+            columns are jagged. Functions of rows (`Dataset.map`) get unpadded rows; their results
+            are padded.
         shuffle_block: Shuffle blocks of this many rows, and rows within windows of 64 blocks: for
             data much larger than memory with rows much smaller than a page.
         as_tensordict: Return TensorDicts.
@@ -247,8 +248,9 @@ class BatchLoader:
         Returns:
             dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
             batches), ``transform_seconds`` (in functions of `map` and `transform`), ``limit`` (the
-            bottleneck: "storage" or "memory" if waiting took longer than transforming, else
-            "transform"; "consumer" if both were short),
+            bottleneck: "consumer" if waiting and transforming each took at most a tenth of the
+            time; else "transform" if transforming took longer than waiting; else "memory" if
+            ``residency`` is "resident", or "storage"),
             ``residency`` (how pages are prefetched: "resident" if a sample was in the page cache;
             "willneed" by madvise for coming batches; "pread" by threads that read, as on network
             file systems; "none"; the environment variable ``TENFOLD_RESIDENCY`` selects one of the
@@ -343,7 +345,7 @@ def checked_device(device: Any) -> Any:
         ) from None
     if made.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
-            f'batch loader: device: expected one that is here, found "{made}" and '
+            f'batch loader: device: expected a device of this machine, found "{made}" and '
             "torch.cuda.is_available() false; omit device, or install a torch with CUDA"
         )
     return made
@@ -426,7 +428,7 @@ class BatchProgress:
 
     Attributes:
         state: The result of `state_of` when the most recently returned batch was taken.
-        is_at_end: True if all batches were returned.
+        is_at_end: True once the end of the epoch was reported.
     """
 
     def __init__(self, state_of: Callable[[], Any]) -> None:

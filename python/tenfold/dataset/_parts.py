@@ -27,8 +27,8 @@ _MANIFEST = "%parts.json"
 def create_parts(path: PathLike, schema: Any) -> Dataset:
     """Creates a data set of parts on disk, without rows, and opens it ``"r+"``.
 
-    `Dataset.append` adds rows to the last part, and creates a new part when the last one has 1 GiB.
-    Other processes may write data sets into folders below `path`; `commit_parts` adds them.
+    `Dataset.append` adds rows to the last part until it has 1 GiB, then to a new one. Other
+    processes may write data sets into folders below `path`; `commit_parts` adds these.
 
     Args:
         path: A path that does not exist, or an empty folder.
@@ -63,8 +63,9 @@ def commit_parts(
 
     Each part is a data set in a folder below `path`, which ``ingest(..., part=(index, count))`` or
     `Dataset.save` has written. The columns, the number of rows and the file sizes of each part are
-    checked first. Then ``%parts.json`` is replaced, in one step. If it does not exist, the data set
-    is new and has the schema of the first part. Leftovers of crashed writers are removed.
+    checked first. Then ``%parts.json`` is replaced, in one step. If ``%parts.json`` does not exist,
+    the data set is new and has the schema of the first part. Leftovers of crashed writers are
+    removed.
 
     Args:
         path: Folder of the data set.
@@ -77,9 +78,11 @@ def commit_parts(
         Dataset: The data set with all its parts.
 
     Raises:
-        FileNotFoundError: If one of the ``count`` parts of `ingest` is missing.
+        FileNotFoundError: If `parts` is None and one of the ``count`` parts of `ingest` is missing.
         CorruptFileError: For a part with other columns, or with files that are too short.
-        ValueError: For a folder that is not a data set, or that is a part already.
+        ValueError: For a folder that is not a data set, or that is a part already; for a new data
+            set without parts; if `path` is a data set in one folder.
+        TypeError: If `parts` is a str instead of a list.
         OSError: If another process is changing the data set, or appending to a part.
 
     Example:
@@ -145,8 +148,8 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
     """The source files of one part, and its target folder.
 
     Raises:
-        TypeError: For a source that is not a list of files, or a part that is not a pair of int.
-        ValueError: For an index out of range.
+        TypeError: For a source other than paths and globs, or a part that is not a pair of int.
+        ValueError: For an index out of range, or a target that is a data set in one folder.
         FileNotFoundError: For a glob without a match.
         FileExistsError: If the data set has the part.
     """

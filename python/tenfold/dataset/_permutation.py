@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class permutation:  # noqa: N801 (used as a function, as numpy's)
     """A shuffled order of ``range(size)``, computed for each position instead of stored.
 
-    The order depends only on size, seed and epoch. `BatchLoader` shuffles in this order.
+    The order depends only on size, seed and epoch. `BatchLoader` shuffles in this order, unless its
+    option `shuffle_block` is set.
 
     >>> order = tenfold.permutation(1_000_000_000, seed=7)
     >>> order[0], order[999_999_999]

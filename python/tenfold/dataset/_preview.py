@@ -19,12 +19,12 @@ _NUM_ELEMENTS = 4
 _MAX_CELL_CHARACTERS = 30
 _MAX_LINE_CHARACTERS = 100
 _MAX_COLUMNS_HTML = 30
-# Maximum number of elements of a row that are read for the table.
+# The values of a column whose shape has more elements are shown as "..." and not read.
 _MAX_VALUE_ELEMENTS = 65_536
 
 
 def preview(title: str, native: Any, schema: Schema) -> str:
-    """A table with title, columns and first rows, in lines of at most 100 characters."""
+    """The title, and a table of first rows with as many columns as fit in about 100 characters."""
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     widths = [max(map(len, cells)) for cells in columns]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def jagged(values: Any, offsets: Any) -> Any:
-    """A jagged ``torch.nested`` tensor over the same memory; a list of arrays without torch.
+    """A jagged ``torch.nested`` tensor over the same memory; for numpy, a list of arrays.
 
     Args:
         values: ``[total, *shape]``.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Rows(Sequence["Any"]):
     """Rows that were gathered in one call: a sequence of row dicts, created on access.
 
-    With batched functions of `Dataset.map`, these are the rows of the last result.
+    With batched functions of `Dataset.map`, these are the rows that the last function returned.
 
     `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
     and stacks them again.
@@ -80,7 +80,8 @@ def collate(rows: Any) -> Any:
         The batch: a dict of tensors and lists, a TensorDict, or the result of ``default_collate``.
 
     Raises:
-        KeyError: If a sample lacks a key of the first one.
+        KeyError: If a sample in a list lacks a key of the first one.
+        ValueError: If row functions returned rows with different keys.
         TypeError: If samples are of a type that torch cannot collate.
     """
     if isinstance(rows, Rows):
@@ -97,12 +98,16 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
 
     Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
     strings a list; dicts and tuples are collated recursively, other types by torch's
-    ``default_collate``.
+    ``default_collate``. Without torch, numbers and arrays become one array, or a list of arrays if
+    their shapes differ.
 
     Args:
         samples: The rows.
         ragged: Dotted names of entries that are jagged even if all lengths are equal.
-        name: Name of the samples themselves.
+        name: Dotted name of the samples; empty for whole rows.
+
+    Raises:
+        ValueError: If dicts have different keys.
     """
     first = samples[0]
     if isinstance(first, dict):
@@ -196,7 +201,7 @@ def none_of(batch: Any) -> Any:
 
 
 def samples_of(batch: Any, size: int) -> Iterator[Any]:
-    """Splits a batch of `size` rows into dicts and tuples."""
+    """Yields the rows of a batch of `size` rows: dicts, tuples, tensors or other values."""
     if isinstance(batch, dict):
         if not batch:
             return ({} for _ in range(size))

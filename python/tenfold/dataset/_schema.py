@@ -143,7 +143,7 @@ class Schema(Mapping[str, "Column | Schema"]):
         return {"columns": {name: column.to_dict() for name, column in self._columns.items()}}
 
     def to_json(self) -> str:
-        """The document as a str."""
+        """Returns the result of `to_dict` as JSON."""
         return json.dumps(self.to_dict())
 
     @classmethod
@@ -157,7 +157,7 @@ class Schema(Mapping[str, "Column | Schema"]):
             Schema: The schema.
 
         Raises:
-            KeyError: If a column has no dtype.
+            KeyError: If `document` has no ``"columns"``, or a column no dtype.
 
         Example:
             >>> print(Schema.from_dict({"columns": {"x": {"dtype": "float32", "shape": [3]}}}))
@@ -225,10 +225,12 @@ def as_schema(given: Any) -> Schema:
     """Converts a `Schema`, the path of a JSON document of one, or a dict of columns to a Schema.
 
     A column of a dict is a dtype, ``(dtype, shape)`` or ``(dtype, length)``, a `Column`, a dict of
-    its members, or a dict of columns: a nested record.
+    its members, or a dict of columns: a nested record. The dict may also be the result of
+    `Schema.to_dict`.
 
     Raises:
-        ValueError: For a column in another form, and for a file that is not a schema.
+        ValueError: For a schema or a column in another form, and for a file that is not a schema.
+        FileNotFoundError: If there is no file at the path.
     """
     if isinstance(given, Schema):
         return given
@@ -261,7 +263,7 @@ def is_specification(given: Mapping[str, Any]) -> bool:
 
 
 def dtype_of(value: Any) -> str | None:
-    """The dtype's name, if `value` is one."""
+    """The name of the dtype that `value` is or names; None for other values."""
     if isinstance(value, type) and value in PYTHON_TYPES:
         return PYTHON_TYPES[value]
     is_of_numpy = type(value).__module__.partition(".")[0] == "numpy" and not is_array(value)
@@ -273,7 +275,7 @@ def dtype_of(value: Any) -> str | None:
     return _spelling(value) if isinstance(value, str) else None
 
 
-# The types of Python, with or without numpy.
+# Names of Python's types, known even if numpy is not installed.
 _OF_PYTHON = {"str": "string", "int": "int64", "float": "float64", "complex": "complex128"}
 
 

@@ -85,7 +85,8 @@ class IterableDataset(_Base):
         shuffle: A data set is read in the exact shuffled order of `BatchLoader`. For text
             files, the order of the files is shuffled, and their rows pass through a shuffle buffer:
             1,024 rows unless `shuffle_buffer` is given.
-        shuffle_buffer: Number of rows that are read, shuffled and returned at a time.
+        shuffle_buffer: Number of rows that are read, shuffled and returned at a time. A data set
+            with `shuffle` ignores it.
         seed: Seed of the shuffle.
         rank: Rank of this process; None: that of ``torch.distributed``, if it is initialised.
         world_size: Number of ranks; None: that of ``torch.distributed``, if it is initialised.
@@ -189,7 +190,8 @@ class IterableDataset(_Base):
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # In a worker: epoch and number of the last returned row, and of the last row to skip.
+        # In a worker: the epoch, and how many of its rows were returned; epoch and number of rows
+        # that the next iteration skips.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()
@@ -266,7 +268,11 @@ class IterableDataset(_Base):
     def _rows(
         self, assignment: Assignment, epoch: int, rank: int, worker: int, skip: int = 0
     ) -> Iterator[tuple[int, Any]]:
-        """Yields rows with their positions, from 1, among this worker's rows after skipped ones."""
+        """Yields this worker's rows without the first `skip`, each as ``(place, row)``.
+
+        Without `skip`, the place is the position among the worker's numbers, from 1, including
+        those of bad rows. With `skip`, it is not used.
+        """
         numbers = assignment.numbers(rank, worker)
         if isinstance(self._source, TextStream):
             rows = self._source.rows(numbers, self._shuffle, self._buffer, self._seed, epoch)
@@ -300,10 +306,11 @@ class IterableDataset(_Base):
         """Sets the epoch of the next iteration, which begins at its first row.
 
         Args:
-            epoch: 0 or more. The epoch and the seed determine the order of a shuffled stream.
+            epoch: 0 to 2**62. The epoch and the seed determine the order of a shuffled stream.
 
         Raises:
-            ValueError: For a negative epoch.
+            TypeError: If it is not an int.
+            ValueError: If it is out of range.
 
         Example:
             >>> stream = IterableDataset(ds, shuffle=True, seed=7)
@@ -628,7 +635,7 @@ class Assignment(NamedTuple):
     # --- as JSON ---
 
     def to_state(self) -> dict[str, Any]:
-        """``{"position": n}``, and more members only if rows beyond the prefix were returned."""
+        """``{"position": n}``; more members if rows beyond n were returned or `next_worker` > 0."""
         state: dict[str, Any] = {"position": self.position}
         if any(self.taken) or self.next_worker:
             state["world_size"] = self.world_size
@@ -694,9 +701,9 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: It is not the first pass of its generation, so it began with the epoch's first
-            row. A first pass begins at the position that was set.
-        is_done: The last batch was returned.
+        is_fresh: True if it is not the first pass of its generation, so that it began with the
+            epoch's first row. A first pass begins at the position that was set.
+        is_done: True if the last batch was returned.
         rows: Number of rows in the batches of each worker, counted as if all batches were full,
             so it may exceed the number of rows of the worker.
         batches: Total number of batches that all workers returned.

@@ -6,8 +6,9 @@
 >>> dcp.load(state, storage_reader=StorageReader("run/model.safetensors"))
 
 All ranks write into one ``.safetensors`` file, or into one folder, which one rename creates
-completely, or not at all. It does not depend on the number of ranks: safetensors, transformers and
-`tenfold.open` read it as any other, and so does any number of ranks with any sharding.
+completely, or not at all. The checkpoint does not depend on the number of ranks: safetensors,
+transformers and `tenfold.open` read it as any other, and so does any number of ranks with any
+sharding.
 """
 
 from __future__ import annotations

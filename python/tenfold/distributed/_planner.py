@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class OwnStorage(StorageMeta):
-    """Marks plans for our writer, which accepts packed plans, and values that are not pickled."""
+    """Tells planners that a `StorageWriter` saves: it accepts packed plans and plain values."""
 
 
 class ValueBytes(io.BytesIO):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
     from tenfold.distributed._tree import Stored
 
-# Tensors are read in batches of at most so many tensors, and so many bytes of tensors with another
-# dtype or device, because these bytes are read into temporary memory first.
+# Tensors are read in batches. A batch ends at this many tensors, or when it needs this much
+# temporary memory, into which tensors of another dtype or device are read first.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 
@@ -124,7 +124,8 @@ class StorageReader(HasPath, _StorageReader):
             plans: The plans of all ranks, by rank.
 
         Returns:
-            list[LoadPlan]: With the names of the tensors that each rank checks.
+            list[LoadPlan]: The plans; with `verify`, each has the names of the tensors that its
+                rank checks.
         """
         if not self.verify:
             return plans

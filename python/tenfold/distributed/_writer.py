@@ -132,7 +132,7 @@ class StorageWriter(HasPath, _StorageWriter):
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Begins a save; removes the leftovers of a failed save of this thread.
+        """Begins a save; drops failed saves of this thread, and saves of threads that have ended.
 
         Args:
             checkpoint_id: A path; None: the path of the constructor.

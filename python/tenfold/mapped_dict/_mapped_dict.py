@@ -108,6 +108,7 @@ class MappedDict(_Native):
         Raises:
             ValueError: For keys of two types (the message names both), a duplicate key, the value
                 None, and values of different forms, dtypes or shapes.
+            KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
         """
         path_argument("MappedDict.build(items, path)", path)
@@ -278,7 +279,7 @@ class MappedDict(_Native):
             items: A mapping or an iterable of pairs of key and value.
 
         Raises:
-            KeyError: For missing keys; the message names them, and nothing has changed.
+            KeyError: For a missing key; the message names it, and nothing has changed.
             ValueError, UnsupportedError, OSError: As for assignment.
 
         Example:
@@ -392,15 +393,16 @@ class MappedDict(_Native):
     def close(self) -> None:
         """Calls `flush` and lets another process write. The dictionary can still be read.
 
-        If it is not called, written values exist but may not be durable, and the next writer
-        rebuilds the index. Idempotent.
+        Without `close`, written values exist but may not be durable, and the next writer rebuilds
+        the index. Idempotent.
         """
         self._close()
 
     def refresh(self) -> Self:
         """Includes the keys that other processes have added, and returns `self`.
 
-        Values that other processes assign are visible without a refresh.
+        Lookups, ``len``, iteration and `dataset` include them, and values that other processes
+        assign, without this call, too.
         """
         self._refresh()
         return self

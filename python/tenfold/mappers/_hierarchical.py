@@ -248,7 +248,7 @@ class HierarchicalStateMapper(StateMapper):
 
         Raises:
             UnsupportedError: If a JSON file cannot store a value: a mapper, a tensor of more than
-                65,536 numbers, or a complex tensor.
+                65,536 numbers, or a complex or float4 tensor.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": {"b": [1.0, 2.0]}})

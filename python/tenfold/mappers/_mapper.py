@@ -52,6 +52,7 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
         A decorator that returns its argument unchanged.
 
     Raises:
+        TypeError: If the name is empty or not a str, or the decorated object is not callable.
         ValueError: If the name is registered for another definition. Registering the same
             definition again (a reloaded module, a repeated notebook cell) replaces the old one.
 

@@ -28,9 +28,9 @@ class ModuleStateMapper(StateMapper):
     >>> tenfold.StateMapper.load("mapper.safetensors")
 
     States are tensors, or numbers and tuples of numbers, which `torch.as_tensor` converts; a list
-    of states is stacked. A tensor is passed to the module unchanged, so it may also be a batch.
-    Gradients flow, and the mode of the module (`train`, `eval`) does not change; a loaded module is
-    in the mode in which the factory creates it.
+    of states is stacked. A tensor or array is only moved to the module's device, not stacked, so it
+    may also be a batch. Gradients flow, and the mode of the module (`train`, `eval`) does not
+    change; a loaded module is in the mode in which the factory creates it.
 
     Args:
         factory_name: The registered name of the factory (`tenfold.register_mapper`).
@@ -38,6 +38,7 @@ class ModuleStateMapper(StateMapper):
         module: A module that the factory has created already. None: the factory is called.
 
     Raises:
+        ImportError: If torch is not installed.
         UnsupportedError: If no factory has that name.
         TypeError: If the factory does not return a module.
     """

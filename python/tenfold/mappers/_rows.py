@@ -151,7 +151,7 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        # torch converts Python floats to float32.
+        # torch converts Python floats to its default dtype, usually float32.
         given = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:  # not a number
         raise TypeError(f"default: expected numbers: {error}") from None

@@ -37,7 +37,11 @@ class StatesInMemory:
 
     @classmethod
     def of_dict(cls, rows: dict[Any, int]) -> StatesInMemory:
-        """Creates the map from a dict of states to rows, which is checked."""
+        """Creates the map from a dict of states to rows; the rows are not checked.
+
+        Raises:
+            TypeError, ValueError: For an object that cannot be a state.
+        """
         return cls({_hashable(plain(state)): row for state, row in rows.items()})
 
     @classmethod
@@ -94,7 +98,7 @@ def _hashable(plain_state: Any) -> Any:
 
 
 class StatesOnDisk:
-    """The index of an opened tree."""
+    """The index of a saved mapper, or of a `MappedDict`."""
 
     def __init__(self, native: Any, kind: str, numbers: Any, parts: dict[str, Any]) -> None:
         self._native = native
@@ -164,7 +168,7 @@ def plain(state: Any) -> Any:
             raise ValueError(
                 f"state {shown(state)}: expected a number, found NaN, which equals nothing"
             )
-        # As in the engine, whole floats up to 2^63 become integers.
+        # As in the engine, whole floats of magnitude below 2^63 become integers.
         return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
     raise TypeError(
         f"state {shown(state)}: expected an int, a str or a tuple of them, found "

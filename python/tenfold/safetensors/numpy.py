@@ -37,6 +37,7 @@ def save_file(
     Raises:
         ValueError: If `tensor_dict` is not a dict of arrays, or `metadata` describes a tree of
             other tensors.
+        TypeError: If a name, or a key or value of `metadata`, is not a str.
         UnsupportedError: For a dtype that the format does not have.
 
     Example:

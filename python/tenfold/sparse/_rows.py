@@ -40,10 +40,11 @@ class Rows:
 
         Args:
             index: An int: the row ``[columns]``. A slice, list, int or bool array: rows
-                ``[n, columns]``. A pair: ``m[i, j]`` is an element, 0-d; ``m[:, cols]`` columns.
+                ``[n, columns]``. A pair: ``m[i, j]`` is an element, 0-d; ``m[:, cols]`` columns,
+                ``m[rows, :]`` rows.
 
         Raises:
-            IndexError: For a row or column that does not exist.
+            IndexError: For a row or column that does not exist, and for another pair.
             TypeError: For an index of another type.
         """
         with using(self._framework):
@@ -87,9 +88,9 @@ class Rows:
             indices: A slice, a list, an int or bool array of one dimension. Negative ones count
                 from the end; a row may be repeated.
             layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
-                ``(n, columns)`` (scipy's without torch). ``"padded"``: ``{"indices", "values"}``
-                ``[n, longest]``, zeros after the entries of each row, and ``"length"`` int64
-                ``[n]``.
+                ``(n, columns)`` (with framework numpy, scipy's matrix). ``"padded"``:
+                ``{"indices", "values"}`` ``[n, longest]``, zeros after the entries of each row,
+                and ``"length"`` int64 ``[n]``.
 
         Returns:
             The form that `layout` selects, with the dtypes of the matrix's values and indices.
@@ -165,8 +166,8 @@ class Rows:
         Args:
             batch_size: Number of rows per batch.
             layout: ``"csr"`` or ``"padded"``, as for `rows`.
-            **options: Options of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
-                prefetch, transform, shuffle_block, ...
+            **options: Options of `tenfold.BatchLoader`, except pad and columns: shuffle, seed,
+                drop_last, rank, world_size, prefetch, transform, shuffle_block, ...
 
         Returns:
             BatchLoader: A loader with `set_epoch`, `state_dict`, `stats`.
@@ -258,7 +259,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
 
 
 def _made(layout: str, num_cols: int, batch: Any) -> Any:
-    """Converts a batch of the data set to the result of `rows`; checks indices for torch."""
+    """Converts a batch of the data set to the result of `rows`; checks its column indices."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
     if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
         raise CorruptFileError(

@@ -166,7 +166,8 @@ class SparseMatrix(Rows, Growing):
     ) -> SparseMatrix:
         """Builds a matrix from coordinates in any order, which may exceed memory.
 
-        Sorted runs of `memory_bytes` are written to temporary files next to `path`, and merged.
+        Sorted runs of `memory_bytes` are written to temporary files next to `path` (without `path`:
+        in the system's temporary folder), and merged.
 
         >>> tenfold.SparseMatrix.from_coo([0, 2], [1, 0], [0.5, 2.0], (3, 4)).to_scipy().toarray()
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
@@ -174,8 +175,8 @@ class SparseMatrix(Rows, Growing):
         Args:
             rows: int32 or int64 ``[nnz]``: an array, a memory map or a list; or an iterable of such
                 pieces. Then `cols` and `values` are iterables of pieces of the same lengths.
-            cols: As `rows`. The indices of the matrix are int32 if `rows` and `cols` are int32 and
-                all indices fit.
+            cols: As `rows`. The indices of the matrix are int32 if `cols` are, unless a length or
+                the number of entries exceeds 2**31 - 1; otherwise int64.
             values: The elements. Python floats become torch's default dtype.
             shape: (rows, columns).
             layout: Layout of the result.
@@ -190,7 +191,8 @@ class SparseMatrix(Rows, Growing):
             SparseMatrix: The matrix in memory, or the one at `path`, opened for reading.
 
         Raises:
-            ValueError: For lengths that differ, and for a coordinate outside the shape.
+            ValueError: For lengths that differ, for a coordinate outside the shape, and with
+                ``duplicates="error"`` for a coordinate that occurs twice.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown
@@ -224,8 +226,8 @@ class SparseMatrix(Rows, Growing):
                 zeros.
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
-            dtype: Element type, of torch or numpy. None: int64 if the elements of the first
-                65,536 entries are ints, else float64.
+            dtype: Element type, of torch or numpy. None: int64 if the elements of the first rows,
+                with together 65,536 entries or more, are ints; else float64.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -354,6 +356,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             CorruptFileError: If an index is invalid.
+            ImportError: If torch is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
         self._native.check()

@@ -41,8 +41,9 @@ class TensorDictBase(TensorLike):
     """A tree of tensors: the methods that TensorDict and LazyStackedTensorDict share.
 
     Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
-    ``_`` change this TensorDict and return it. Other methods return a new one, which shares tensors
-    if torch's function of the same name shares memory.
+    ``_`` change this TensorDict and return it. `set`, `update`, `pop` and other methods of dicts
+    change it, too. The remaining methods return a new one, which shares tensors if torch's function
+    of the same name shares memory.
 
     Methods that torch.Tensor has as well are in `TensorLike`.
     """
@@ -76,6 +77,8 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If there is no such key.
             IndexError: If the index has too many dimensions or is out of bounds.
+            RuntimeError: If the index consumes a dimension but the batch size is [], or if it
+                contains several ``...``.
 
         Example:
             >>> td = TensorDict({"a": {"b": torch.arange(3)}}, [3])
@@ -93,11 +96,13 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A key or path of keys, as for `set`; or an index of the batch dimensions.
-            value: For an index: a TensorDict or dict whose batch size broadcasts to the rows, or a
-                number or tensor that is written into every entry.
+            value: For an index: a TensorDict or dict of rows, whose shapes broadcast to the indexed
+                rows; or a number or tensor that is written into every entry.
 
         Raises:
-            RuntimeError: If a shape does not fit, or a new entry is set while locked.
+            RuntimeError: If a shape does not fit, or this TensorDict is locked and `key` is a key,
+                or `value` has a new one.
+            IndexError: As for `__getitem__`.
         """
         indexing.assign(self, key, value)
 
@@ -111,8 +116,8 @@ class TensorDictBase(TensorLike):
     def get(self, key: Key, default: Any = None) -> Any:
         """Returns the entry of a key or path of keys, or `default` if it does not exist.
 
-        An entry that is not a tensor is returned as NonTensorData or NonTensorStack; ``td[key]``
-        returns its plain value.
+        A plain value is returned in its NonTensorData or NonTensorStack; ``td[key]`` returns the
+        value itself.
 
         Args:
             key: A str or a tuple of str.
@@ -120,7 +125,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
-                tensor.
+                tensor or a plain value.
 
         Example:
             >>> TensorDict({"a": {"b": torch.tensor(1)}}).get(("a", "b"))
@@ -215,14 +220,15 @@ class TensorDictBase(TensorLike):
             key: A str or a tuple of str.
             item: The value to store.
             inplace: If true and the key exists, write into its tensor, as `set_` does.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: With `inplace`: passed to ``Tensor.copy_``.
 
         Returns:
             This TensorDict.
 
         Raises:
             RuntimeError: If the shape of a tensor does not begin with the batch size, or this
-                TensorDict is locked.
+                TensorDict is locked and the entry is not written in place.
+            KeyError: If a path leads through a tensor or a plain value.
 
         Example:
             >>> td.set(("b", "d"), torch.ones(3))["b", "d"]
@@ -267,7 +273,7 @@ class TensorDictBase(TensorLike):
         return _mapping.setdefault(self, key, default, inplace)
 
     def create_nested(self, key: Key) -> Self:
-        """Adds an empty node of this batch size under a key.
+        """Stores an empty node of this batch size under a key; replaces an existing entry.
 
         Args:
             key: A str or a tuple of str; nodes on the path are created, too.
@@ -295,7 +301,8 @@ class TensorDictBase(TensorLike):
             The entry, or `default`.
 
         Raises:
-            KeyError: If the key does not exist and no default is given.
+            KeyError: If the key does not exist and no default is given, or a path leads through a
+                tensor or a plain value.
             RuntimeError: If this TensorDict is locked.
 
         Example:
@@ -424,7 +431,7 @@ class TensorDictBase(TensorLike):
 
     @property
     def depth(self) -> int:
-        """The number of nodes between this one and the deepest entry."""
+        """The number of levels of nodes below this one."""
         return _mapping.depth(self)
 
     def is_empty(self) -> bool:
@@ -445,7 +452,9 @@ class TensorDictBase(TensorLike):
     # --- writing into the tensors that exist -----------------------------------------------------
 
     def set_(self, key: Key, item: Any, *, non_blocking: bool = False) -> Self:
-        """Writes `item` into the tensor of a key. Allowed on a locked TensorDict.
+        """Writes `item` into the tensor of a key; replaces a plain value.
+
+        Allowed on a locked TensorDict.
 
         Args:
             key: A str or a tuple of str.
@@ -457,7 +466,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the key does not exist.
-            RuntimeError: If the shape does not fit.
+            RuntimeError: If the shape does not fit, or `item` is a plain value or a node and the
+                entry is a tensor.
 
         Example:
             >>> td.set_("a", torch.ones(3))["a"]
@@ -498,20 +508,22 @@ class TensorDictBase(TensorLike):
             input_dict_or_td: The entries; keys may be paths.
             clone: Copy the tensors first.
             inplace: Write into the tensors of keys that exist.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: With `inplace`: passed to ``Tensor.copy_``.
             keys_to_update: Only these keys.
             is_leaf: Called with an entry's class; returns whether the entry replaces a node instead
                 of being merged into it.
             update_batch_size: First delete all entries, and set the batch size to that of the other
                 TensorDict.
-            ignore_lock: Deprecated; does not lift a lock, as in tensordict.
+            ignore_lock: Deprecated; as in tensordict, it does not lift the lock.
             **kwargs: More entries.
 
         Returns:
             This TensorDict.
 
         Raises:
-            RuntimeError: If a shape does not fit, or this TensorDict is locked.
+            RuntimeError: If a shape or batch size does not fit; or if this TensorDict is locked
+                and `inplace` is false or a key is new.
+            TypeError: If `input_dict_or_td` is neither a dict nor a TensorDict nor None.
 
         Example:
             >>> TensorDict({"a": {"b": 1}}).update({"a": {"c": 2}}).keys(True, True)
@@ -699,6 +711,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If `strict` and a key does not exist.
+            RuntimeError: If an argument is neither a str nor a tuple, or if `inplace` and this
+                TensorDict is locked.
 
         Example:
             >>> TensorDict({"a": 1, "b": {"c": 2, "d": 3}}).select("a", ("b", "c")).keys(True, True)
@@ -711,7 +725,10 @@ class TensorDictBase(TensorLike):
 
         Args:
             *keys: Keys or paths of keys.
-            inplace: Delete the entries of this TensorDict instead.
+            inplace: Delete these entries from this TensorDict instead.
+
+        Raises:
+            RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
             >>> td.exclude("a", ("b", "c")).keys(True)
@@ -731,10 +748,12 @@ class TensorDictBase(TensorLike):
                 one.
             default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
-            reproduce_struct: Keep all nodes in each TensorDict, also those that become empty.
+            reproduce_struct: Keep all nodes, also those that become empty, and all values that are
+                not tensors in each TensorDict.
 
         Raises:
             KeyError: If `strict`, a key does not exist and no default is given.
+            RuntimeError: If `inplace` and this TensorDict is locked.
             TypeError: If both `default` and ``strict=False`` are given.
 
         Example:
@@ -764,6 +783,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If `strict`, a key does not exist and no default is given.
+            TypeError: If both `default` and ``strict=False`` are given.
+            RuntimeError: If this TensorDict is locked.
 
         Example:
             >>> td.separates("a").keys(), td.keys()
@@ -793,6 +814,7 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
             RuntimeError: If this TensorDict is locked.
+            TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
             >>> td.rename_key_("a", ("b", "a")).keys(True, True)
@@ -828,6 +850,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If two entries would have the same key.
+            RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
             >>> td.flatten_keys().keys()
@@ -845,7 +868,9 @@ class TensorDictBase(TensorLike):
             inplace: Change this TensorDict instead.
 
         Raises:
-            KeyError: If a path leads through a tensor, or two entries would have the same key.
+            KeyError: If a path leads through a tensor or a plain value, or two entries would have
+                the same key.
+            RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
             >>> TensorDict({"a.b": 1}).unflatten_keys().keys(True)
@@ -890,7 +915,7 @@ class TensorDictBase(TensorLike):
     def replace(self, *args: Any, **kwargs: Any) -> Self:
         """Returns a copy that shares its tensors, with some entries replaced.
 
-        Without arguments, it returns this TensorDict itself.
+        Without entries to replace, it returns this TensorDict itself.
 
         Args:
             *args: At most one dict or TensorDict of entries.
@@ -954,8 +979,9 @@ class TensorDictBase(TensorLike):
             out: A TensorDict to write the results into.
 
         Returns:
-            A TensorDict without the entries for which `fn` returned None; None if its root is
-            removed by `filter_empty`.
+            A TensorDict of the results and the values that are not tensors, without the entries
+            for which `fn` returned None. None if `filter_empty` removes its root. With `inplace`,
+            this TensorDict, in which such entries remain; with `out`, `out`.
 
         Raises:
             KeyError: If a key is missing from `others` and no `default` is given.
@@ -984,7 +1010,7 @@ class TensorDictBase(TensorLike):
             *others: As for `apply`.
             nested_keys: Pass the whole path of keys instead of its last key.
             batch_size: Batch size of the result. Default: that of this TensorDict.
-            device: Device of the result, which is not moved.
+            device: As for `apply`.
             names: Names of the dimensions of the result.
             inplace: As for `apply`.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
@@ -1038,7 +1064,7 @@ class TensorDictBase(TensorLike):
             pad_size: Rows before and after each batch dimension, the first dimension first.
             value: The value of new rows.
             inplace: Not supported: an error if true.
-            safe: Accepted.
+            safe: Accepted and ignored.
 
         Returns:
             A TensorDict with more rows.
@@ -1059,7 +1085,8 @@ class TensorDictBase(TensorLike):
         """Stacks TensorDicts along a new dimension, like `tenfold.stack`.
 
         Args:
-            input: TensorDicts with the same batch size and keys.
+            input: TensorDicts with the same batch size and keys. If one is a lazy stack, so is the
+                result.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
 
@@ -1068,6 +1095,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If keys, batch sizes or shapes differ, or `input` is empty.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> TensorDict.stack([td, td]).batch_size
@@ -1082,7 +1110,7 @@ class TensorDictBase(TensorLike):
         """Stacks TensorDicts without copying, like `tenfold.lazy_stack`.
 
         Args:
-            input: The TensorDicts, of as many batch dimensions; keys and shapes may differ.
+            input: TensorDicts with the same number of batch dimensions; keys and shapes may differ.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
             **kwargs: Options of `tenfold.lazy_stack`.
@@ -1091,7 +1119,8 @@ class TensorDictBase(TensorLike):
             A `LazyStackedTensorDict` over them.
 
         Raises:
-            RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
+            RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is
+                out of range.
 
         Example:
             >>> TensorDict.lazy_stack([td, td]).batch_size
@@ -1106,7 +1135,7 @@ class TensorDictBase(TensorLike):
         """Stacks densely if keys and shapes allow it, like `tenfold.maybe_dense_stack`.
 
         Args:
-            input: The TensorDicts, of as many batch dimensions; keys and shapes may differ.
+            input: TensorDicts with the same number of batch dimensions; keys and shapes may differ.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
             **kwargs: Options of `tenfold.lazy_stack`.
@@ -1116,6 +1145,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> type(TensorDict.maybe_dense_stack([td, td])).__name__
@@ -1136,7 +1166,8 @@ class TensorDictBase(TensorLike):
             A TensorDict with the rows of all inputs.
 
         Raises:
-            RuntimeError: If `input` is empty, or there is no such batch dimension.
+            RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch
+                dimension.
             KeyError: If keys differ.
 
         Example:
@@ -1177,6 +1208,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
+            RuntimeError: If shapes differ, or this TensorDict is locked.
 
         Example:
             >>> flat = TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}, [3])
@@ -1201,6 +1233,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
+            RuntimeError: If shapes do not fit, or this TensorDict is locked.
 
         Example:
             >>> flat = TensorDict({"x": torch.zeros(3, 1), "y": torch.ones(3, 2)}, [3])
@@ -1218,7 +1251,7 @@ class TensorDictBase(TensorLike):
         Args:
             dim: The new dimension.
             sorted: True or None: sorted by key; False: in the order of the entries; or a list of
-                keys.
+                the keys to use, in this order.
             out: A tensor to write the result into.
 
         Returns:
@@ -1239,7 +1272,7 @@ class TensorDictBase(TensorLike):
         Args:
             dim: The dimension along which they are concatenated.
             sorted: True or None: sorted by key; False: in the order of the entries; or a list of
-                keys.
+                the keys to use, in this order.
             out: A tensor to write the result into.
 
         Returns:
@@ -1292,7 +1325,7 @@ class TensorDictBase(TensorLike):
         return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
     def numpy(self) -> dict[str, Any]:
-        """Returns the tree as dicts of NumPy arrays over the same memory."""
+        """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay."""
         return _convert.numpy(self)
 
     @classmethod
@@ -1331,7 +1364,7 @@ class TensorDictBase(TensorLike):
         Args:
             input_dict: The entries.
             **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-                ``batch_dims``.
+                ``batch_dims``, ``names``.
 
         Returns:
             TensorDict: The tree.
@@ -1402,13 +1435,13 @@ class TensorDictBase(TensorLike):
         Args:
             named_tuple: The named tuple.
             **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-                ``batch_dims``.
+                ``batch_dims``, ``names``.
 
         Returns:
             TensorDict: An entry for each field.
 
         Raises:
-            AttributeError: If it is not a named tuple.
+            AttributeError: If `named_tuple` is not a named tuple.
 
         Example:
             >>> from collections import namedtuple
@@ -1425,7 +1458,7 @@ class TensorDictBase(TensorLike):
         Args:
             obj: The tuple.
             **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
-                ``batch_dims``.
+                ``batch_dims``, ``names``.
 
         Returns:
             TensorDict: An entry for each item.
@@ -1446,8 +1479,8 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, except for fields whose strides are not a multiple of
-        their item size. String fields become plain values.
+        The tensors share the array's memory, except for a read-only array and for fields whose
+        strides are not a multiple of their item size. String fields become plain values.
 
         Args:
             struct_array: The array; fields may be structured themselves.
@@ -1456,6 +1489,9 @@ class TensorDictBase(TensorLike):
 
         Returns:
             TensorDict: An entry for each field.
+
+        Raises:
+            TypeError: If `struct_array` has no named fields.
 
         Example:
             >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
@@ -1488,8 +1524,8 @@ class TensorDictBase(TensorLike):
         Args:
             schema: By key, the shape of an entry beyond the batch dimensions and its dtype.
             batch_size: The batch size.
-            storage: None: in memory; "memmap": in a folder of sparse files; "shared": in memory
-                that processes share.
+            storage: None: in memory; "memmap": in sparse files, as `memmap_like` creates them;
+                "shared": in memory that processes share.
             device: Device of the tensors, unless they are mapped.
             **kwargs: Options of `memmap_like`: ``prefix=`` and others.
 
@@ -1534,6 +1570,8 @@ class TensorDictBase(TensorLike):
         batch_dims: int | None = None,
     ) -> Any:
         """Creates a TensorDict from nested lists, tuples and dicts; `to_pytree` is the inverse.
+
+        Keys of dicts become str.
 
         Args:
             pytree: The containers; other objects are returned unchanged.
@@ -1628,7 +1666,7 @@ class TensorDictBase(TensorLike):
         assign: bool = False,
         from_flatten: bool | None = None,
     ) -> Self:
-        """Loads the result of `state_dict`; an empty TensorDict gets all of its entries.
+        """Loads the result of `state_dict`; an empty TensorDict gets all entries of `state_dict`.
 
         Args:
             state_dict: Tensors by dotted names, or nested.
@@ -1672,6 +1710,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             NotImplementedError: If `as_module`.
+            TypeError: If `module` is not a ``torch.nn.Module``.
 
         Example:
             >>> TensorDict.from_module(torch.nn.Linear(2, 3))["weight"].shape
@@ -1704,7 +1743,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             NotImplementedError: If `as_module`.
-            RuntimeError: If the architectures differ.
+            RuntimeError: If the architectures differ and not `lazy_stack`; if there is no module.
 
         Example:
             >>> layers = [torch.nn.Linear(2, 3) for _ in range(4)]
@@ -1746,7 +1785,7 @@ class TensorDictBase(TensorLike):
             A TensorDict of the tensors that the module had before; None unless `return_swap`.
 
         Raises:
-            KeyError: If the module has no parameter or buffer of a key.
+            KeyError: If the module has no parameter, buffer or submodule of a key.
 
         Example:
             >>> with params.to_module(module):
@@ -1782,7 +1821,7 @@ class TensorDictBase(TensorLike):
         """Unlocks this node and all nodes below; as a context manager, until the end of the block.
 
         Raises:
-            RuntimeError: If this is a node of a locked TensorDict.
+            RuntimeError: If another locked TensorDict contains this node, or a node below it.
         """
         return _locking.unlock_(self)
 
@@ -1798,18 +1837,18 @@ class TensorDictBase(TensorLike):
         Values that are not tensors are copied to each process.
 
         Raises:
-            RuntimeError: If it is memory-mapped, because processes share its files already.
+            RuntimeError: If this TensorDict is memory-mapped: processes share its files already.
         """
         return _convert.share_memory_(self)
 
     def is_shared(self) -> bool:
-        """Returns whether it is locked and every tensor is in memory that processes share."""
+        """Returns whether it is locked, with all tensors in memory that processes share."""
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
-    # The results of memmap*() and load_memmap() contain MemoryMappedTensors: writing to them writes
-    # to the files, and is visible to every process that maps them. `tenfold.open` and
-    # `tenfold.load` return plain tensors, which never change a file.
+    # The results of memmap*() and load_memmap() contain MemoryMappedTensors. Writing to one writes
+    # to its file, for every process that maps it, unless it was opened with mode "r" or "c". With
+    # `tenfold.open` and `tenfold.load`, plain tensors share the file in mode "r+" only.
 
     def memmap_(
         self, prefix: PathLike | None = None, copy_existing: bool = False, *,
@@ -1827,7 +1866,8 @@ class TensorDictBase(TensorLike):
                 anonymous memory that processes share.
             copy_existing: Copy tensors that are mapped from other files. If false, such a tensor
                 is an error, which prevents copying a large file by accident.
-            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
+            num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
+                the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
                 returns the TensorDict, or raises the error.
             share_non_tensor: Accepted and ignored.
@@ -1836,7 +1876,7 @@ class TensorDictBase(TensorLike):
             atomic: None: a new or empty folder is created by one rename, and an existing one is
                 replaced as a whole. If tensors are mapped from it, only new tensors and metadata
                 are written, each by one rename. True: replace the folder as a whole in any case.
-                False: overwrite its files in place, and remove none.
+                False: overwrite its files in place, and remove no tensor.
             durable: fsync before returning.
 
         Returns:
@@ -1844,11 +1884,12 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
-                a file exists and `existsok` is false; if the folder has entries that no metadata
-                names and `atomic` is not False; if a file of the tree is a symlink.
+                a file exists and `existsok` is false; if a folder to be replaced has entries that
+                no metadata names; if a file of the tree is a symlink.
             UnsupportedError: If a value is not JSON, or a tensor is not dense; the message names
                 the key.
-            OSError: If a system call failed. With `atomic` None or True the old tree is unchanged.
+            OSError: If a system call failed. The old tree is unchanged if the whole folder was to
+                be replaced.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
@@ -1876,10 +1917,11 @@ class TensorDictBase(TensorLike):
             prefix: The folder, or a ``.tdz`` file. None: the folder to which the tree was saved
                 before, otherwise anonymous memory.
             copy_existing: Copy tensors that are mapped from other files; if false, an error.
-            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
+            num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
+                the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
-            existsok: If false, an existing file of a tensor is an error.
+            existsok: If false, an existing file of a tensor, or archive, is an error.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` has
                 the suffix.
@@ -1891,7 +1933,8 @@ class TensorDictBase(TensorLike):
             A locked TensorDict over the files; an archive is opened as by `load_memmap`.
 
         Raises:
-            ValueError: If `compression` is given without an archive.
+            ValueError: If `compression` is unknown or given without an archive, or `archive` is
+                true without a `prefix`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -1922,17 +1965,19 @@ class TensorDictBase(TensorLike):
 
         No tensor is read, and new files are sparse: they take no disk space before they are
         written into. So expanding one example creates a data set that may exceed memory. Values
-        that are not tensors are copied.
+        that are not tensors are copied. Content is kept in existing files with ``atomic=False``,
+        and in tensors that are mapped from their file in `prefix`, unless `atomic` is true.
 
         Args:
-            prefix: As for `memmap`. None: anonymous memory that processes share.
+            prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
-            existsok: If false, an existing file of a tensor is an error.
-            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
+            existsok: If false, an existing file of a tensor, or archive, is an error.
+            num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
+                the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
             robust_key: If false, use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``. Default: if `prefix` ends in it.
+            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: fsync before returning.
 
@@ -1940,6 +1985,7 @@ class TensorDictBase(TensorLike):
             A locked TensorDict over the files; that of an archive is not locked.
 
         Raises:
+            ValueError: If `archive` is true without a `prefix`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -1975,21 +2021,24 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
             copy_existing: Copy tensors that are mapped from other files; if false, an error.
-            num_threads: Number of threads; 0: ``TENFOLD_NUM_THREADS``, or the cores, at most 8.
+            num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
+                the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Accepted and ignored.
             robust_key: If false, use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``. Default: if `prefix` ends in it.
+            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: fsync before returning.
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree, opened; that of a folder is locked. Writes into it do not reach the
-            files, because their checksums would become wrong; `memmap` returns a shared mapping.
+            The saved tree, opened; that of a folder is locked. Writes into the tree do not reach
+            the files, because their checksums would become wrong. But if `save` wrote like
+            `memmap`, the tree is a shared mapping, as from `memmap`.
 
         Raises:
+            ValueError: If `compression` is unknown, or given without an archive or with `options`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_` and `tenfold.save`.
 
         Example:
@@ -2015,8 +2064,8 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
 
-        The first 4,096 tensors are mapped by this call, others when they are accessed. A damaged or
-        short file raises an error when its tensor is accessed.
+        This call maps at least the first 4,096 tensors; the others are mapped on access. A damaged
+        or short file raises an error when its tensor is accessed.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2027,8 +2076,8 @@ class TensorDictBase(TensorLike):
             robust_key: Accepted; both kinds of file names are read.
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
             mode: ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes
-                into its file. None: ``"r+"`` for a folder that this user may write to, else
-                ``"c"``; for an archive ``"r"``.
+                into its file; opening a folder removes the checksums of its tensors. None: ``"r+"``
+                for a folder that this user may write to, else ``"c"``; for an archive ``"r"``.
             num_threads: Ignored, because mapping is fast.
             allow_pickle: Must be None or False: nothing is ever unpickled.
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
@@ -2039,9 +2088,10 @@ class TensorDictBase(TensorLike):
 
         Raises:
             FileNotFoundError: If `prefix` does not exist.
-            CorruptFileError: If a file is damaged or too short.
-            ValueError: If `prefix` is a file of another format, `subpath` names no node, or `mode`
-                is invalid.
+            CorruptFileError: If metadata is damaged; if tensors are copied to another device, also
+                if a file is damaged or too short.
+            ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` is
+                invalid, or `device` is not that of `out`.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2089,7 +2139,7 @@ class TensorDictBase(TensorLike):
         again, unless `mode` is given or this user may not write to the files.
 
         Args:
-            prefix: The folder.
+            prefix: The folder, or a ``.tdz`` file.
             robust_key: Accepted; both kinds of file names are read.
             allow_pickle: None or False; nothing is ever unpickled.
             mode: As for `load_memmap`.
@@ -2138,9 +2188,9 @@ class TensorDictBase(TensorLike):
         dtype: torch.dtype | None = None,
         robust_key: bool | None = True,
     ) -> Any:
-        """Adds a tensor of zeros with a separate file to a memory-mapped tree, locked or not.
+        """Adds a tensor of zeros, in a separate file, to a memory-mapped tree that is locked.
 
-        Other processes see it after `memmap_refresh_`.
+        Other processes see the tensor after `memmap_refresh_`.
 
         Args:
             key: Its key, or a path of keys; nodes on the path are created.
@@ -2152,7 +2202,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: If the tree is not memory-mapped, or the key exists.
+            RuntimeError: If `is_memmap` is false, the tree is a lazy stack, the key or its file
+                exists, or `shape` does not begin with the batch size.
+            KeyError: If a path leads through a tensor or a plain value.
 
         Example:
             >>> files.make_memmap(("b", "d"), (3, 2), dtype=torch.int64).sum()
@@ -2251,13 +2303,15 @@ class TensorDictBase(TensorLike):
         """Copies all tensors into one block of memory; the result's tensors are views of it.
 
         Such a tree is pickled, sent and copied to another device as one block. It is locked;
-        unlocking it ends the consolidation. A tree that is consolidated already is returned
-        unchanged.
+        unlocking it ends the consolidation. A tree that is consolidated already is returned itself;
+        its file is rewritten if it is `filename` and batch sizes or names have changed since. With
+        `pin_memory`, an unpinned block in memory is copied.
 
         Args:
             filename: A file for the block, in tensordict's format, which is created atomically.
                 Writing into the tensors of the result writes into the file.
-            num_threads: Number of threads that copy; 0: only the calling thread.
+            num_threads: Number of threads that copy. 0: only the calling thread in memory; for a
+                file, ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             device: Device of a block in memory. Default: that of the tree, otherwise the CPU.
             non_blocking: As for ``Tensor.to``.
             inplace: Replace the tensors of this TensorDict by the views, and return it.
@@ -2265,7 +2319,7 @@ class TensorDictBase(TensorLike):
                 the TensorDict.
             use_buffer: With `filename`: write the file, but keep the block in memory, so that
                 writes into the result do not reach the file.
-            share_memory: Use memory that processes share.
+            share_memory: Use memory that processes share; ignored on a CUDA device.
             pin_memory: Use pinned memory.
             metadata: Accepted; the structure of the tree is always stored with the block.
 
@@ -2305,7 +2359,7 @@ class TensorDictBase(TensorLike):
     def from_consolidated(cls, filename: PathLike) -> Self:
         """Opens the tree in a file that `consolidate` of tenfold or tensordict wrote.
 
-        Its tensors are private views of the file: writing into them does not change the file. The
+        The tensors are private views of the file: writing into them does not change the file. The
         tree is locked if the saved tree was locked.
 
         Args:

@@ -186,7 +186,7 @@ def from_dict(
 ) -> TensorDict:
     if batch_size is not None and (batch_dims is not None or auto_batch_size):
         raise ValueError(
-            "from_dict: expected one of batch_size, batch_dims and auto_batch_size, found two"
+            "from_dict: expected batch_size without batch_dims and auto_batch_size, found both"
         )
     made = dense()(input_dict, batch_size=batch_size, device=device)
     if auto_batch_size or batch_dims is not None:
@@ -381,7 +381,7 @@ def load_state_dict(
 def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
     """Restores the batch sizes of nodes, outer ones first.
 
-    Missing nodes are skipped, or created.
+    Missing nodes are skipped; with `make`, created.
     """
     mine = {name: path for path, name in _node_names(td, "", ())}
     for name in sorted(sizes, key=lambda name: name.count(".") if name else -1):
@@ -640,7 +640,7 @@ def _swapped_into(
 
 
 def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:
-    """Replaces a tensor of a module, and returns the previous one."""
+    """Replaces a tensor of a module; returns the previous one, or with `inplace` a copy of it."""
     torch = need_torch("to_module")
     there: Any
     for registry in (module._parameters, module._buffers):

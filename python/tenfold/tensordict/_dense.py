@@ -71,7 +71,7 @@ class TensorDict(TensorDictBase):
 
     Args:
         source: The entries; nested dicts become nodes.
-        batch_size: Leading dimensions that all tensors share. Default: none.
+        batch_size: Leading dimensions that all tensors share. Default: [].
         device: The device to which tensors are moved; None: they are not moved.
         names: A name, or None, for each batch dimension.
         non_blocking: Accepted; copies between devices are synchronous.
@@ -195,7 +195,7 @@ class TensorDict(TensorDictBase):
         )
 
     def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
-        """A node in memory with other entries, like this one except for names."""
+        """A node in memory with these entries, like this one except for names, schema, metadata."""
         made = self._made(items, batch_size, self._device)
         if self._kind is not PLAIN:
             made._kind = self._kind._replace(schema=None, metadata={})
@@ -258,7 +258,7 @@ class TensorDict(TensorDictBase):
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True if the file stores one value without a name, and `key` is the stem of its name."""
+        """True if the file stores one value without a key, and `key` is the stem of its path."""
         more, opened = self._kind.more, self._opened
         if more is None or more[4:5] != (True,) or opened is None:
             return False
@@ -544,7 +544,7 @@ def reopen(
     keys: tuple[str, ...],
     framework: Name | None = None,
 ) -> Any:
-    """Opens the pickled file or folder, unless it was replaced."""
+    """Opens the pickled file or folder; raises OSError if it was replaced."""
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)

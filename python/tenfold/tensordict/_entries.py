@@ -115,9 +115,9 @@ class Keys(list[Any]):
 _KEY_VIEWS = frozenset([type({}.keys()), Keys])
 
 
-#: Kinds of entries, by class: a tensor or array; an object of a class in `WRAPPED`; a TensorDict or
-#: a stack of them; a tensorclass, which has one in its `_tensordict`; a node of the tensordict
-#: package, which is converted.
+#: Kinds of entries, by class: a tensor, an array, or a value to be converted; an object of a class
+#: in `WRAPPED`; a TensorDict or a stack of them; a tensorclass, which has one in its `_tensordict`;
+#: a node of the tensordict package, which is converted.
 LEAF, VALUE, NODE, TENSORCLASS, FOREIGN = range(5)
 
 #: Wrapper classes of entries: ``td[key]`` returns their ``_unwrapped()``.
@@ -145,7 +145,7 @@ class _Kinds(dict):  # type: ignore[type-arg]
 
 
 def _is_foreign(cls: type) -> bool:
-    """True for the trees of the tensordict package; its tensors are tensors."""
+    """True for the classes of trees of the tensordict package, not for its classes of tensors."""
     if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
         return False
     if getattr(cls, "_is_tensorclass", False) and not hasattr(cls, "_simplified"):
@@ -295,7 +295,7 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Converts `value` to a tensor; None if it is a plain value."""
+    """Converts `value` to a tensor or, without torch, an array; None if it is a plain value."""
     if arrays.torch_of(value) is not None:
         torch = arrays.import_torch()  # now, because torch.compile cannot trace the registration
         if type(value) in (torch.Tensor, torch.nn.Parameter):

@@ -26,6 +26,7 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
 
     Raises:
         NotImplementedError: If `as_module`.
+        TypeError: If `module` is not a ``torch.nn.Module``.
 
     Example:
         >>> tenfold.tensordict.from_module(torch.nn.Linear(2, 3))["weight"].shape
@@ -47,7 +48,7 @@ def from_modules(*modules: Any, **options: Any) -> Any:
         TensorDict: With a batch dimension of the number of modules.
 
     Raises:
-        RuntimeError: If the architectures differ.
+        RuntimeError: If the architectures differ and not ``lazy_stack``; if there is no module.
 
     Example:
         >>> layers = [torch.nn.Linear(2, 3) for _ in range(4)]
@@ -63,7 +64,7 @@ def from_dict(d: Any, **options: Any) -> Any:
 
     Args:
         d: The entries.
-        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+        **options: ``batch_size``, ``device``, ``auto_batch_size``, ``batch_dims`` and ``names`` of
             `TensorDict.from_dict`.
 
     Returns:
@@ -86,7 +87,7 @@ def from_any(obj: Any, **options: Any) -> Any:
     Args:
         obj: The object; a list becomes a NonTensorStack; other objects are returned unchanged.
         **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
-            `TensorDict.from_dict`.
+            `TensorDict.from_any`.
 
     Returns:
         A TensorDict; for other objects, `obj`.
@@ -122,14 +123,14 @@ def from_namedtuple(named_tuple: Any, **options: Any) -> Any:
 
     Args:
         named_tuple: The named tuple.
-        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+        **options: ``batch_size``, ``device``, ``auto_batch_size``, ``batch_dims`` and ``names`` of
             `TensorDict.from_dict`.
 
     Returns:
         TensorDict: An entry for each field.
 
     Raises:
-        AttributeError: If it is not a named tuple.
+        AttributeError: If `named_tuple` is not a named tuple.
 
     Example:
         >>> from collections import namedtuple
@@ -146,7 +147,7 @@ def from_tuple(obj: Any, **options: Any) -> Any:
 
     Args:
         obj: The tuple.
-        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+        **options: ``batch_size``, ``device``, ``auto_batch_size``, ``batch_dims`` and ``names`` of
             `TensorDict.from_dict`.
 
     Returns:
@@ -164,11 +165,14 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
     """Creates a TensorDict from a NumPy structured array, like `TensorDict.from_struct_array`.
 
     Args:
-        struct_array: The array; the tensors share its memory where strides allow it.
+        struct_array: The array. The tensors share its memory if it is writable and strides allow.
         **options: Options of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
 
     Returns:
         TensorDict: An entry for each field.
+
+    Raises:
+        TypeError: If `struct_array` has no named fields.
 
     Example:
         >>> array = numpy.zeros(3, [("a", "f4")])
@@ -206,12 +210,12 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
         **options: As for `TensorDict.load_memmap`.
 
     Returns:
-        TensorDict: A TensorDict, or an object of the tensorclass, over the mapped files. Writes
-            reach the files of a folder that this user may write to.
+        TensorDict: A TensorDict, or an object of the tensorclass, over the mapped files. Unless
+            ``mode`` is given, writes reach the files of a folder that this user may write to.
 
     Raises:
-        FileNotFoundError, CorruptFileError, UnsupportedError: As for `tenfold.load`.
-        ValueError: For a file of another format.
+        FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.
+        ValueError: If `prefix` is a file of another format, or an option is invalid.
 
     Example:
         >>> files = td.memmap("rollout")

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    """`index` as a tuple of int, slice, None and arrays, without `...`.
+    """`index` as a tuple of int, bool, slice, None and arrays, without `...`.
 
-    So it also applies to tensors with more dimensions. Raises IndexError for too many dimensions,
-    and RuntimeError, as tensordict does, if there is no dimension to index.
+    So it also applies to tensors with more dimensions. Raises IndexError for too many dimensions;
+    RuntimeError, as tensordict does, if there is no dimension to index, or several `...`.
     """
     parts = index if isinstance(index, tuple) else (index,)
     if len(parts) == 1 and type(parts[0]) in _BASIC:
@@ -46,7 +46,7 @@ def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
 
 
 def _remedy(index: Any) -> str:
-    """A hint for an index that was meant as a key: keys of lists and of int are str."""
+    """A hint for an index that was meant as a key: a list position or an int key of a dict."""
     path = index if isinstance(index, tuple) else (index,)
     if not all(type(part) in (int, str) for part in path):
         return ""
@@ -304,7 +304,7 @@ def _is_array(part: Any) -> bool:
 
 
 def _are_separated(parts: tuple[Any, ...]) -> bool:
-    """True if something other than integers is between two arrays."""
+    """True if a slice or None is between two arrays."""
     arrays = [i for i, part in enumerate(parts) if _is_array(part)]
     if not arrays:
         return False

@@ -48,7 +48,8 @@ class LazyStackedTensorDict(TensorDictBase):
         stack_dim_name: The name of the new dimension.
 
     Raises:
-        RuntimeError: If there is no member, or their numbers of batch dimensions differ.
+        RuntimeError: If there is no member, if their numbers of batch dimensions differ, or if
+            `stack_dim` is out of range.
 
     Example:
         >>> stack = LazyStackedTensorDict(*[TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -169,8 +170,8 @@ class LazyStackedTensorDict(TensorDictBase):
             tensordict: A TensorDict of the batch size of the members.
 
         Raises:
-            TypeError: If it is not a TensorDict.
-            ValueError: If its batch size differs.
+            TypeError: If `tensordict` is not a TensorDict.
+            ValueError: If the batch size of `tensordict` differs.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -198,8 +199,8 @@ class LazyStackedTensorDict(TensorDictBase):
             tensordict: A TensorDict of the batch size of the members.
 
         Raises:
-            TypeError: If it is not a TensorDict.
-            ValueError: If its batch size differs.
+            TypeError: If `tensordict` is not a TensorDict.
+            ValueError: If the batch size of `tensordict` differs.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -569,7 +570,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def _like_stack(self, other: Any) -> Any:
-        """The members of another stack of the same length and dimension, else None."""
+        """The members of another stack of the same length and stack dimension, else None."""
         node = node_of(other)
         is_like = isinstance(node, LazyStackedTensorDict) and node.stack_dim == self.stack_dim
         if node is self or not is_like or len(node.tensordicts) != len(self.tensordicts):
@@ -608,10 +609,11 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """Returns a stack of empty members; with options, an empty TensorDict of its batch size.
+        """Returns a stack of empty members; with options, a TensorDict without entries.
 
         Args:
-            recurse: Keep the nodes below, emptied too.
+            recurse: Keep the nodes below, emptied too, and the values that are not tensors; ignored
+                with options.
             **options: Options of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
 
         Example:
@@ -745,7 +747,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node.filter_non_tensor_data())
 
     def filter_empty_(self) -> Self:
-        """Deletes empty nodes of the members. Returns this stack."""
+        """Deletes empty nodes of the members, here and below. Returns this stack."""
         for node in self._nodes():
             node.filter_empty_()
         return self

@@ -1,6 +1,7 @@
 """Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
 
-Each function implements the method of LazyStackedTensorDict with the same name.
+A function implements the method of LazyStackedTensorDict of the same name, which may begin with
+an underscore.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def with_class(node: Any) -> Any:
 def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
     """Wraps a lazy stack in an object of the tensorclass of its members, if they have one.
 
-    With `rebuild` it is a new object, whose ``__post_init__`` is called.
+    With `rebuild`, the ``__post_init__`` of the object is called.
     """
     classes = {type(member) for member in stack.tensordicts}
     cls: Any = classes.pop() if len(classes) == 1 else None

@@ -30,7 +30,7 @@ class TensorLike(Primitives):
 
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
     batch size. Results share memory if those of torch's method of the same name do. Methods whose
-    names end in ``_`` change the tensors in place and return this TensorDict.
+    names end in ``_`` change this TensorDict or its tensors in place and return it.
     """
 
     __slots__ = ()
@@ -45,6 +45,7 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: On assignment, if the shape of a tensor does not begin with it.
+            TypeError: On assignment of an int.
         """
         size: torch.Size = arrays.batch_shape(self._batch_size)
         return size
@@ -60,7 +61,8 @@ class TensorLike(Primitives):
 
         Args:
             batch_dims: The maximum number of dimensions.
-            keep_compliant_size: Keep the batch size of nodes that have enough dimensions.
+            keep_compliant_size: Keep the batch size of nodes that have at least `batch_dims`
+                dimensions, or at least one if that is None.
 
         Returns:
             This TensorDict.
@@ -284,7 +286,7 @@ class TensorLike(Primitives):
         size: Sequence[int] | None = None,
         batch_size: BatchSize | None = None,
     ) -> Self:
-        """Returns a view with another batch size of as many rows, or of another dtype.
+        """Returns a view with another batch size of the same number of rows, or of another dtype.
 
         Args:
             *shape: The new batch size, one length may be -1; or a dtype.
@@ -292,7 +294,8 @@ class TensorLike(Primitives):
             batch_size: With a dtype: the batch size of the result.
 
         Raises:
-            RuntimeError: If the strides of a tensor do not allow the view.
+            RuntimeError: If the strides of a tensor do not allow the view, or the number of rows
+                differs.
 
         Example:
             >>> td.view(3, 1).batch_size
@@ -306,7 +309,7 @@ class TensorLike(Primitives):
         shape: Sequence[int] | None = None,
         size: Sequence[int] | None = None,
     ) -> Self:
-        """Returns a TensorDict with another batch size of as many rows, as a view if possible.
+        """Returns a TensorDict of another batch size with as many rows; a view if possible.
 
         Args:
             *sizes: The new batch size; one length may be -1.
@@ -360,6 +363,7 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If the lengths do not multiply to that of `dim`.
+            IndexError: If `dim` does not exist.
             ValueError: If `inplace`.
 
         Example:
@@ -443,7 +447,7 @@ class TensorLike(Primitives):
 
         Args:
             source: One batch dimension, or several.
-            destination: Their new positions, as many.
+            destination: Their new positions, one for each.
 
         Returns:
             A view.
@@ -462,7 +466,7 @@ class TensorLike(Primitives):
 
         Args:
             source: One batch dimension, or several.
-            destination: Their new positions, as many.
+            destination: Their new positions, one for each.
 
         Returns:
             A view.
@@ -626,7 +630,8 @@ class TensorLike(Primitives):
             A TensorDict of the shape of `index`; `out` if it is given.
 
         Raises:
-            RuntimeError: If the dimension does not exist, or `index` has other dimensions.
+            RuntimeError: If the dimension does not exist, or `index` has more or fewer dimensions
+                than the batch.
             ValueError: If `inplace`.
 
         Example:
@@ -765,7 +770,8 @@ class TensorLike(Primitives):
             A copy.
 
         Raises:
-            IndexError, RuntimeError: If a dimension does not exist, or there are not two.
+            IndexError: If a dimension does not exist.
+            ValueError: If `dims` does not contain two dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).rot90().batch_size
@@ -917,7 +923,7 @@ class TensorLike(Primitives):
                 such keys. Default: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If keys differ and no `default` is given.
@@ -952,14 +958,13 @@ class TensorLike(Primitives):
         """Subtracts `other`, times `alpha`, like ``torch.sub``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -994,8 +999,7 @@ class TensorLike(Primitives):
         """Returns ``other - td * alpha``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
@@ -1013,13 +1017,12 @@ class TensorLike(Primitives):
         """Multiplies by `other`, like ``torch.mul``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1053,13 +1056,12 @@ class TensorLike(Primitives):
         """Divides by `other`, like ``torch.div``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1093,13 +1095,12 @@ class TensorLike(Primitives):
         """Raises to the power `other`, like ``torch.pow``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1133,8 +1134,7 @@ class TensorLike(Primitives):
         """Returns the greater value, like ``torch.maximum``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1170,8 +1170,7 @@ class TensorLike(Primitives):
         """Returns the smaller value, like ``torch.minimum``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1207,13 +1206,12 @@ class TensorLike(Primitives):
         """Limits values to at most `other`, like ``torch.clamp_max``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1247,13 +1245,12 @@ class TensorLike(Primitives):
         """Limits values to at least `other`, like ``torch.clamp_min``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
@@ -1287,8 +1284,7 @@ class TensorLike(Primitives):
         """Returns the bitwise AND with `other`, like ``torch.bitwise_and``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1305,8 +1301,7 @@ class TensorLike(Primitives):
         """Returns the logical AND with `other`, like ``torch.logical_and``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1362,14 +1357,12 @@ class TensorLike(Primitives):
         """Returns ``td + value * other1 * other2``, like ``torch.addcmul``.
 
         Args:
-            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
-            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             value: A factor of the product.
 
         Raises:
-            KeyError: If the keys of two TensorDicts differ.
+            KeyError: If an operand is a TensorDict that lacks a key.
 
         Example:
             >>> td.addcmul(td, td, value=2)["b", "c"]
@@ -1381,17 +1374,15 @@ class TensorLike(Primitives):
         """Adds ``value * other1 * other2`` in place; see `addcmul`.
 
         Args:
-            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
-            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             value: A factor of the product.
 
         Returns:
             This TensorDict.
 
         Raises:
-            KeyError: If the keys of two TensorDicts differ.
+            KeyError: If an operand is a TensorDict that lacks a key.
 
         Example:
             >>> td.addcmul_(td, td, value=2)["b", "c"]
@@ -1403,14 +1394,12 @@ class TensorLike(Primitives):
         """Returns ``td + value * other1 / other2``, like ``torch.addcdiv``.
 
         Args:
-            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
-            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             value: A factor of the quotient.
 
         Raises:
-            KeyError: If the keys of two TensorDicts differ.
+            KeyError: If an operand is a TensorDict that lacks a key.
 
         Example:
             >>> td.addcdiv(td + 2, td + 4)["b", "c"]
@@ -1421,17 +1410,15 @@ class TensorLike(Primitives):
         """Adds ``value * other1 / other2`` in place; see `addcdiv`.
 
         Args:
-            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
-            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
-                keys.
+            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
             value: A factor of the quotient.
 
         Returns:
             This TensorDict.
 
         Raises:
-            KeyError: If the keys of two TensorDicts differ.
+            KeyError: If an operand is a TensorDict that lacks a key.
 
         Example:
             >>> td.addcdiv_(td + 2, td + 4)["b", "c"]
@@ -1446,7 +1433,7 @@ class TensorLike(Primitives):
             weight: A number, a tensor or a TensorDict; 0 returns this TensorDict, 1 returns `end`.
 
         Raises:
-            KeyError: If the keys of two TensorDicts differ.
+            KeyError: If an operand is a TensorDict that lacks a key.
 
         Example:
             >>> td.lerp(4, 0.25)["a"]
@@ -1465,7 +1452,7 @@ class TensorLike(Primitives):
             This TensorDict.
 
         Raises:
-            KeyError: If the keys of two TensorDicts differ.
+            KeyError: If an operand is a TensorDict that lacks a key.
 
         Example:
             >>> td.lerp_(4, 0.25)["a"]
@@ -1767,7 +1754,8 @@ class TensorLike(Primitives):
         return pointwise.binary_op(self, "pow", other, None)
 
     def __rpow__(self, other: Operand) -> Self:
-        raise NotImplementedError("rpow: expected a TensorDict on the left of **, found another")
+        found = type(other).__name__
+        raise NotImplementedError(f"rpow: expected a TensorDict on the left of **, found {found}")
 
     def __ipow__(self, other: Operand) -> Self:
         return self.pow_(other)
@@ -1786,7 +1774,7 @@ class TensorLike(Primitives):
 
     # --- reductions ------------------------------------------------------------------------------
     # `dim`: batch dimensions; "feature": the dimensions beyond the batch; by default all values,
-    # and the result has no batch dimensions. `reduce`: reduce all entries together to one tensor.
+    # and the result has no batch dimensions. `reduce`: return one tensor; see `sum`.
 
     def sum(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
@@ -1799,7 +1787,8 @@ class TensorLike(Primitives):
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
             dtype: Dtype of the results.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1826,7 +1815,8 @@ class TensorLike(Primitives):
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
             dtype: Dtype of the results; None: that of the values.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1848,7 +1838,8 @@ class TensorLike(Primitives):
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
             dtype: Dtype of the results; None: that of the values.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1871,7 +1862,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1.
             dtype: Dtype of the results; None: int64 for integers and bools, else that of the
                 values.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1894,7 +1886,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1.
             dtype: Dtype of the results; None: int64 for integers and bools, else that of the
                 values.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1917,7 +1910,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1.
             correction: Subtracted from the number of values in the divisor; 1: the unbiased
                 estimate.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1940,7 +1934,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1.
             correction: Subtracted from the number of values in the divisor; 1: the unbiased
                 estimate.
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1963,7 +1958,8 @@ class TensorLike(Primitives):
                 Default: all values, and the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1.
             interpolation: Between values: "linear", "lower", "higher", "midpoint" or "nearest".
-            reduce: If true, reduce all entries together and return one tensor.
+            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
+                entries; with a `dim`, that of all entries, concatenated along `dim`.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2190,7 +2186,8 @@ class TensorLike(Primitives):
         Without a dtype, it returns this TensorDict if device and batch size are the same.
 
         Args:
-            *args: A device, a dtype, both, or a tensor or TensorDict to take them from.
+            *args: A device, a dtype or both; or a tensor or TensorDict from which they are taken,
+                from a TensorDict with its batch size; or a ``torch.Size``, the batch size.
             **kwargs: ``device``, ``dtype``, ``non_blocking``, or ``batch_size`` of the result;
                 ``non_blocking_pin``, ``num_threads`` and ``inplace`` have no effect.
 
@@ -2252,7 +2249,7 @@ class TensorLike(Primitives):
         """Returns a TensorDict of contiguous tensors, copied if they are not.
 
         Args:
-            canonical: Accepted; strides are always those of a new tensor.
+            canonical: Accepted and ignored.
             inplace: Put the tensors into this TensorDict.
 
         Example:
@@ -2262,7 +2259,7 @@ class TensorLike(Primitives):
         return casts.contiguous(self, inplace)
 
     def detach(self) -> Self:
-        """Returns the same memory, detached from the autograd graph."""
+        """Returns a TensorDict over the same memory, detached from the autograd graph."""
         return casts.detach(self)
 
     def detach_(self) -> Self:
@@ -2421,7 +2418,7 @@ class TensorLike(Primitives):
         return casts.new_full(self, size, fill_value, options)
 
     def new_tensor(self, data: Any, **options: Any) -> Self:
-        """Returns copies of `data` in the dtype of every tensor; its shape is the batch size.
+        """Returns copies of `data` in each tensor's dtype; the batch size is the shape of `data`.
 
         Args:
             data: A tensor, list or number; or a TensorDict with the same keys.

@@ -168,7 +168,10 @@ class ValueRows:
         return self._same_dims(self.positions.index_select(dim, index))
 
     def __getattr__(self, name: str) -> Any:
-        """Any other method of a tensor: rebuilds the rows of stacks one by one."""
+        """Any other method of `positions`, whose result becomes a ValueRows.
+
+        If there were stacks, the result is one of a value for each row: see `of_each`.
+        """
         method = getattr(self.positions, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -238,7 +241,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size of the TensorDict that contains it, or a larger one."""
+        """The batch size of the TensorDict that contains it, possibly with more dimensions."""
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -346,7 +349,7 @@ class NonTensorData(_Values):
     object.
 
     Args:
-        data: Any value; only JSON values can be saved.
+        data: Any value. `memmap` writes JSON values only; `save` also some others, such as bytes.
         batch_size: The batch size of the TensorDict that contains it.
         device: Stored as an attribute; the value is not moved.
 
@@ -504,7 +507,7 @@ class NonTensorStack(_Values):
 
     @classmethod
     def from_list(cls, values: list[Any]) -> NonTensorStack:
-        """Creates a stack of nested lists.
+        """Creates a stack from nested lists.
 
         Args:
             values: The lists. A level of nesting whose lists all have the same length is a
@@ -522,7 +525,7 @@ class NonTensorStack(_Values):
 
     @classmethod
     def from_nested(cls, values: Any, batch_size: tuple[int, ...]) -> NonTensorStack:
-        """Creates a stack of lists that are nested as deep as `batch_size` has dimensions.
+        """Creates a stack from lists that are nested as deep as `batch_size` has dimensions.
 
         Args:
             values: The lists.
@@ -568,7 +571,9 @@ class NonTensorStack(_Values):
         """
         values = _flattened(self.tolist(), len(self._batch_size))
         if not values or any(value != values[0] for value in values):
-            raise AttributeError("data: expected rows of one value, found several; use tolist()")
+            raise AttributeError(
+                "data: expected one value for all rows, found several or no rows; use tolist()"
+            )
         return values[0]
 
     def tolist(self) -> Any:

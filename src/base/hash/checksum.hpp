@@ -37,7 +37,8 @@ class Xxh3Stream {
 /// 16 lower-case hexadecimal digits.
 std::string hex16(std::uint64_t value);
 
-/// Bytes covered by one stored checksum, in every format. The last block may be shorter.
+/// Size of a block. In every format, files or tensors are checksummed block by block; the last
+/// block may be shorter.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 }  // namespace tenfold::base

@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// Sets the high bit of each byte that equals `byte`; exact up to the first match.
+/// Sets the high bit of each byte that equals `byte`, and possibly of bytes above the first match.
 constexpr std::uint64_t equal_bytes(std::uint64_t word, unsigned char byte) noexcept {
   const std::uint64_t difference = word ^ (kOnes * byte);
   return (difference - kOnes) & ~difference & kHighs;
@@ -79,7 +79,7 @@ double out_of_range_value(std::string_view number) noexcept {
     }
     if (exponent_negative) exponent = -exponent;
   }
-  // Number of digits before the decimal point, not counting leading zeros.
+  // Count the exponent from the first digit that is not 0, which may be after the decimal point.
   const std::size_t point = std::min(mantissa.find('.'), mantissa.size());
   const std::size_t first = mantissa.find_first_of("123456789");
   if (first == std::string_view::npos) return negative ? -0.0 : 0.0;
@@ -333,7 +333,7 @@ class Parser {
     return value;
   }
 
-  /// The input at p_, for a message: a whole word, or one character.
+  /// Describes the input at p_ for a message: a word of at most 20 bytes, or one character.
   std::string found() const {
     if (p_ == end_) return "the end of the text";
     constexpr std::ptrdiff_t kMaxBytes = 20;

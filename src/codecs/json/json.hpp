@@ -10,11 +10,11 @@
 
 namespace tenfold::codecs {
 
-/// Maximum nesting depth of a JSON document.
+/// Maximum nesting depth of a document that parse_json() accepts.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
-/// Receives the events of a document in order. Strings are decoded UTF-8 and valid until the call
-/// returns. Throwing ends the parse.
+/// Receives the events of a document in order. Strings are decoded WTF-8 (UTF-8 and lone
+/// surrogates), and valid until the call returns. Throwing ends the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
@@ -43,11 +43,13 @@ void parse_json(std::string_view text, const base::Where& where, JsonHandler& ha
 enum class JsonStyle : std::uint8_t {
   python,          ///< json.dumps(x): ", " and ": ", ASCII escapes
   python_compact,  ///< json.dumps(x, separators=(",", ":")): ASCII escapes
-  utf8_compact,    ///< json.dumps(x, separators=(",", ":"), ensure_ascii=False)
+  utf8_compact,    ///< json.dumps(x, separators=(",", ":"), ensure_ascii=False), but with escapes
+                   ///< for lone surrogates
 };
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
+/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8.
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}

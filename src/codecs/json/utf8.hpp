@@ -6,7 +6,7 @@
 
 namespace tenfold::codecs {
 
-/// One decoded code point; `size_bytes` is 0 if the bytes are not UTF-8.
+/// One decoded code point; `size_bytes` is 0 if the bytes are not WTF-8.
 struct CodePoint {
   std::uint32_t value = 0;
   std::size_t size_bytes = 0;

@@ -14,8 +14,8 @@ namespace tenfold::codecs {
 
 namespace {
 
-/// Computes the length of the longest path from the root. An edge back to a node on the current
-/// path (an object that contains itself) does not count.
+/// Computes the number of nodes on the longest path from the root. A node that is already on the
+/// path (an object that contains itself) counts as one without items.
 class Depth {
  public:
   Depth(const PickleGraph& graph, const base::Where& where, const PickleLimits& limits)
@@ -37,7 +37,7 @@ class Depth {
   using Ids = std::vector<std::uint32_t>;
   struct Visit {
     std::uint32_t id;
-    std::size_t next;     ///< index of the next child: its items, then `more`
+    std::size_t next;     ///< index of the next child, in the node's items and then in `more`
     std::uint32_t below;  ///< maximum height of the children visited so far
     const Ids* more;
   };
@@ -107,7 +107,9 @@ class Depth {
   const PickleGraph& graph_;
   const base::Where& where_;
   const PickleLimits& limits_;
-  Ids height_;  ///< 0: not visited; 1 for a node without items, and so on
+  /// Number of nodes on the longest path below each node, itself included; 0: not known yet. Nodes
+  /// on the current path have 1.
+  Ids height_;
   std::unordered_map<std::uint32_t, Ids> changed_;
 };
 

@@ -106,7 +106,7 @@ constexpr auto kOpcodes = [] {
   });
 }();
 
-/// Maps an opcode to its index in kOpcodes, or to the length of kOpcodes if the opcode is invalid.
+/// Maps an opcode to its index in kOpcodes, or to the length of kOpcodes if it is not listed there.
 constexpr auto kOpcodeIndex = [] {
   std::array<std::uint8_t, 256> index{};
   index.fill(static_cast<std::uint8_t>(kOpcodes.size()));

@@ -14,8 +14,8 @@ namespace tenfold::codecs {
 
 /// The pickle machine, as Python's pickletools documents it, but each opcode only creates nodes. It
 /// accepts what Python's unpickler accepts, except for some input that no pickler writes: several
-/// values at STOP, items in objects that cannot hold them. pickle.cpp has the stack and the memo,
-/// scalar.cpp numbers and strings, object.cpp containers, globals and calls.
+/// values at STOP, items set in a list, items appended to a bytearray. pickle.cpp has the stack and
+/// the memo, scalar.cpp numbers and strings, object.cpp containers, globals and calls.
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;

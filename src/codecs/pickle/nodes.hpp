@@ -10,7 +10,8 @@
 namespace tenfold::codecs {
 
 /// The kinds of nodes of a pickle, protocols 0 to 5. Nothing is imported and nothing is called: a
-/// call becomes a node with the callable and the arguments.
+/// call becomes a node with the callable and the arguments. The comments name the members of
+/// PickleNode that hold the value.
 enum class PickleKind : std::uint8_t {
   none,
   boolean,      ///< integer: 0 or 1
@@ -34,7 +35,7 @@ enum class PickleKind : std::uint8_t {
   persistent,   ///< items: the persistent id
 };
 
-/// A node as readers see it. Members that its kind does not have are empty.
+/// A node as readers see it. Members that its kind does not use are empty or 0.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   std::uint64_t offset = 0;  ///< of the opcode that created it

@@ -75,7 +75,7 @@ void PickleMachine::append(std::uint32_t target, std::span<const std::uint32_t> 
     nodes.set_items(target, graph_.ids.appended(nodes.items(target), values));
     return;
   }
-  if (!is_object(target)) wrong("items added to a non-container", "a list", target);
+  if (!is_object(target)) wrong("no items can be added", "a list or an object", target);
   for (const std::uint32_t value : values) {
     graph_.changes.push_back({PickleChange::Kind::append, target, 0, value});
   }
@@ -87,7 +87,7 @@ void PickleMachine::add(std::uint32_t target, std::span<const std::uint32_t> val
     nodes.set_items(target, graph_.ids.appended(nodes.items(target), values));
     return;
   }
-  if (!is_object(target)) wrong("items added to a non-container", "a set", target);
+  if (!is_object(target)) wrong("no items can be added", "a set or an object", target);
   for (const std::uint32_t value : values) {
     graph_.changes.push_back({PickleChange::Kind::add, target, 0, value});
   }
@@ -105,7 +105,7 @@ void PickleMachine::set_items(std::uint32_t target, std::span<const std::uint32_
     nodes.set_items(target, graph_.ids.appended(nodes.items(target), pairs));
     return;
   }
-  if (!is_object(target)) wrong("items added to a non-container", "a dict", target);
+  if (!is_object(target)) wrong("no items can be set", "a dict or an object", target);
   for (std::size_t i = 0; i < pairs.size(); i += 2) {
     graph_.changes.push_back({PickleChange::Kind::set_item, target, pairs[i], pairs[i + 1]});
   }
@@ -190,10 +190,10 @@ void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> 
     wrong("named arguments of a call", "a dict", items[2]);
   }
   const PickleKind callable = graph_.nodes.kind(items[0]);
-  const bool is_named =
-      callable == global || callable == extension || callable == persistent;  // torch's old modules
+  // Old files of torch call persistent IDs, which stand for modules.
+  const bool is_named = callable == global || callable == extension || callable == persistent;
   if (!is_named && !is_object(items[0])) {
-    wrong("not callable", "a global", items[0]);
+    wrong("not callable", "a global, extension code, persistent id or object", items[0]);
   }
   push_fixed(kind, items);
 }

@@ -13,7 +13,7 @@
 
 namespace tenfold::codecs {
 
-/// A change of a reduce, newobj or instance node after its creation; changes are in order.
+/// A change of a reduce, newobj or instance node after its creation.
 struct PickleChange {
   enum class Kind : std::uint8_t { append, set_item, add, state };
   Kind kind = Kind::state;
@@ -23,8 +23,8 @@ struct PickleChange {
 };
 
 /// A graph, not a tree: a shared object is one node, and lists, dicts and objects may contain
-/// themselves. Strings point into the bytes that were read, which must outlive the graph. None,
-/// True, False and the small integers are one node each, however often they occur.
+/// themselves. Strings point into `owned`, or into the bytes that were read, which must outlive the
+/// graph. None, True, False and the integers 0 to 255 are one node each, however often they occur.
 struct PickleGraph {
   PickleGraph() = default;
   PickleGraph(PickleGraph&&) = default;
@@ -34,7 +34,7 @@ struct PickleGraph {
   ~PickleGraph() = default;
 
   PickleNodes nodes;
-  std::vector<PickleChange> changes;
+  std::vector<PickleChange> changes;  ///< in the order of the pickle
   std::uint32_t root = 0;
   std::uint64_t size_bytes = 0;   ///< up to and including STOP; another pickle may follow
   std::deque<std::string> owned;  ///< strings that had to be decoded
@@ -44,8 +44,8 @@ struct PickleGraph {
 
 struct PickleLimits {
   std::size_t max_nodes = 20'000'000;  ///< limits both the nodes and the entries of the memo
-  /// Limits the nesting of nodes, and that of containers under construction. A node that contains
-  /// itself counts once.
+  /// Limits the nesting of nodes, and that of containers under construction. Cycles are not
+  /// followed: inside itself, a node counts as one without items.
   std::size_t max_depth = 1000;
   std::size_t max_integer_bytes = 1024;  ///< of a single integer
 };

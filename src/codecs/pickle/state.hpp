@@ -33,7 +33,7 @@ class PickleState {
  public:
   PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
       : bytes_(bytes), where_(where), limits_(limits) {
-    // torch.save writes one node per 13 bytes.
+    // torch.save writes about one node per 13 bytes.
     graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMaxReserved}));
     small_integers_.fill(kNone);
   }
@@ -78,7 +78,7 @@ class PickleState {
     }
     return value;
   }
-  /// Reads a size, which is a signed integer in Python.
+  /// Reads a size or extension code of 4 bytes, which is signed in Python. Refuses a negative one.
   std::uint64_t size_of_int32() {
     const std::uint64_t size = unsigned_of(4);
     if (size > 0x7fffffff) corrupt("a size is negative", "at least 0", "less");

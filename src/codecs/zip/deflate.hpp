@@ -14,8 +14,9 @@ struct Deflated {
 
 inline constexpr int kMaxDeflateLevel = 12;
 
-/// Deflates `bytes` (RFC 1951) at a level of 1 to kMaxDeflateLevel. Returns size_bytes 0 if the
-/// result would not be smaller than `bytes`. Allocates as much memory as `bytes` have.
+/// Deflates `bytes` (RFC 1951) at `level`, which is clamped to 1 ... kMaxDeflateLevel. Returns
+/// size_bytes 0 if the result would not be smaller than `bytes`. Allocates as many bytes as `bytes`
+/// has.
 Deflated deflate(std::span<const std::byte> bytes, int level);
 
 }  // namespace tenfold::codecs

@@ -78,7 +78,7 @@ class ZipDirectoryReader {
   const ZipLimits& limits_;
 
   // Used to read local headers.
-  std::uint64_t limit_ = 0;       ///< the end of all entries
+  std::uint64_t limit_ = 0;       ///< offset of the directory, by which all entries must end
   std::vector<ZipEntry*> order_;  ///< by header_offset
   std::size_t next_ = 0;          ///< index in `order_` of the first header beyond the window
   std::uint64_t window_at_ = 0;

@@ -49,7 +49,8 @@ ZipEnd ZipDirectoryReader::read_end() const {
         .part("end record")
         .problem("several disks")
         .expected("a whole archive")
-        .found("disk ", little(record, 4, 2));
+        .found("disk ", little(record, 4, 2), " with ", little(record, 8, 2), " of ",
+               little(record, 10, 2), " entries");
   }
   if (end.entries > limits_.max_entries || end.directory_bytes > limits_.max_directory_bytes) {
     throw unsupported()
@@ -59,7 +60,7 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // No bytes may precede the archive or lie between its parts, so that offsets are unambiguous.
+  // Bytes that precede the archive would shift its parts, and make the offsets ambiguous.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()
@@ -75,24 +76,24 @@ void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) co
   const std::string locator = record_at < kZip64LocatorBytes
                                   ? std::string()
                                   : bytes_at(record_at - kZip64LocatorBytes, kZip64LocatorBytes);
-  // Without a zip64 locator, 65,535 entries is the true number, and an offset of 0xffffffff does
-  // not fit the file.
+  // Without a zip64 locator, the greatest values (65,535 entries, 0xffffffff bytes) are the true
+  // ones.
   if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
   const std::uint64_t at = little(locator, 8, 8);
   if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {
     throw unsupported()
         .part("zip64 locator")
         .problem("several disks")
-        .expected("1")
-        .found(little(locator, 16, 4));
+        .expected("disk 0 of 1")
+        .found("disk ", little(locator, 4, 4), " of ", little(locator, 16, 4));
   }
   const std::uint64_t limit = record_at - kZip64LocatorBytes;
   if (!base::range_fits(at, kZip64EndBytes, limit)) {
     throw corrupt()
         .part("zip64 locator")
-        .problem("points outside the file")
-        .expected("an offset of at most ", limit)
-        .found(at);
+        .problem("points to no zip64 end record")
+        .expected(kZip64EndBytes, " bytes before byte ", limit)
+        .found("byte ", at);
   }
   const std::string zip64 = bytes_at(at, kZip64EndBytes);
   if (little(zip64, 0, 4) != kZip64EndSignature || little(zip64, 4, 8) != limit - at - 12) {

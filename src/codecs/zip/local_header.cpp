@@ -11,11 +11,11 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Local headers less than this apart are read in one call: small entries need no call each, and
+/// Local headers at most this far apart are read in one call: small entries need no call each, and
 /// the bytes of large entries are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
-/// Extra fields that most entries have: zip64's, and padding to a multiple of 64.
+/// Maximum size of the extra fields of most entries: zip64's, and padding to a multiple of 64.
 constexpr std::uint64_t kUsualExtraBytes = 96;
 
 }  // namespace
@@ -80,10 +80,10 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
     throw corrupt(entry)
         .problem("its header is outside the file's entries")
-        .expected("an offset below ", limit_)
-        .found(entry.header_offset);
+        .expected(kLocalBytes, " bytes before byte ", limit_)
+        .found("byte ", entry.header_offset);
   }
-  // The name nearly always equals that of the directory, so read both at once.
+  // The name nearly always equals that of the directory, so read header and name at once.
   const std::uint64_t wanted =
       std::min<std::uint64_t>(kLocalBytes + entry.name.size(), limit_ - entry.header_offset);
   const std::string_view local =

@@ -23,21 +23,22 @@ struct ZipItem {
 
 inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 
-/// The layout of an archive, computed before its first byte is written:
+/// The layout of an archive. The place of an item depends only on the items before it, so its bytes
+/// can be written before the next item is added.
 ///
 ///   local header, bytes of item 0      the headers have true sizes and CRCs, so no descriptors
 ///   local header, bytes of item 1      follow; padding in their extra fields aligns the bytes
 ///   ...
 ///   central directory and end records  zip64 records if a size, an offset or the number of entries
 ///                                      needs them
-///   comment                            the checksum of all of this except the items' bytes
+///   comment                            the checksum of the structure (structure.hpp)
 ///
 /// There are no gaps between these parts. Dates are 1980-01-01, so that equal items make equal
 /// archives.
 class ZipLayout {
  public:
-  /// Throws Error(invalid_argument) for a duplicate name, a name that readers refuse, a name or
-  /// comment of more than 65,535 bytes, and an invalid alignment.
+  /// Throws Error(invalid_argument) for a duplicate name, a name that zip_name_fault() refuses, a
+  /// name or comment of more than 65,535 bytes, and an invalid alignment.
   explicit ZipLayout(std::vector<ZipItem> items);
   ZipLayout() = default;
 
@@ -51,7 +52,7 @@ class ZipLayout {
 
   std::string local_header(std::size_t item, std::uint32_t crc32) const;
   /// The central directory and everything after it: the end records, and the comment with the
-  /// checksum of the structure (structure.hpp).
+  /// checksum of the structure.
   std::string directory(std::span<const std::uint32_t> crc32s) const;
 
  private:

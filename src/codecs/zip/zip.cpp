@@ -139,7 +139,7 @@ ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
   }
   if (method != 0 && method != 8) {
     throw unsupported(entry)
-        .problem("unknown compression method")
+        .problem("unsupported compression method")
         .expected("0 (stored) or 8 (deflated)")
         .found(method, method_name(method));
   }
@@ -147,7 +147,7 @@ ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
   entry.method = method == 0 ? ZipMethod::stored : ZipMethod::deflated;
   if (entry.method == ZipMethod::stored && entry.stored_bytes != entry.size_bytes) {
     throw corrupt(entry)
-        .problem("is stored in another size than its own")
+        .problem("is not compressed, but its sizes differ")
         .expected(entry.size_bytes, " bytes")
         .found(entry.stored_bytes);
   }

@@ -42,9 +42,12 @@ struct ZipLimits {
 
 enum class ZipMethod : std::uint8_t { stored, deflated };
 
-/// One checked entry: its bytes are inside the archive and do not overlap other entries.
+/// One entry. If it is from read_zip_directory(), its bytes are inside the archive and do not
+/// overlap those of other entries.
 struct ZipEntry {
-  std::string name;  ///< relative, UTF-8, components separated by "/", none of them "." or ".."
+  /// Relative, in UTF-8; components separated by "/", none of them "." or "..". Names of folders
+  /// end with "/".
+  std::string name;
   ZipMethod method = ZipMethod::stored;
   std::uint16_t flags = 0;  ///< general purpose bits in the directory
   std::uint32_t crc32 = 0;
@@ -61,7 +64,7 @@ struct ZipEntry {
 
 struct ZipDirectory {
   std::vector<ZipEntry> entries;  ///< in the directory's order
-  std::uint64_t offset = 0;       ///< offset of the directory, where all entries end
+  std::uint64_t offset = 0;       ///< offset of the directory; all entries end before it
   std::string comment;
   /// A hash table of the names: part of the hash, and the index in `entries` or kNone.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> names;
@@ -72,17 +75,18 @@ struct ZipDirectory {
 
 /// Reads the directory and every local header. The two headers of each entry must agree, so that
 /// two readers cannot see different archives. Throws Error(corrupt) for damage, and
-/// Error(unsupported) for valid but refused archives: encryption, several disks, other methods,
-/// names that lead out of the archive, more than `limits` allow.
+/// Error(unsupported) for valid but refused archives: encryption, patches, several disks, other
+/// methods, names that zip_name_fault() refuses, more than `limits` allow.
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 
-/// Like read_zip_directory(), but in two steps, so that another thread can use names and sizes in
-/// between: the first reads everything except data_offset and local_crc32, the second these two.
-/// Until the second step has returned, the archive may turn out to be damaged.
+/// Like read_zip_directory(), but in two steps, so that the caller can use names and sizes before
+/// or while the second step runs. The first sets all members except data_offset and local_crc32,
+/// the second these two. Until the second step returns, the archive may turn out to be damaged.
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);
-/// Completes one entry of the first step from its own local header.
+/// Completes one entry of the first step from its own local header. Does not check whether entries
+/// overlap.
 ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
 /// Reads and inflates the entry's bytes, and checks their CRC-32. Throws Error(corrupt).
@@ -93,12 +97,12 @@ void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std:
 /// Like read_zip_entry(), but does not check the CRC-32, so that damaged archives can be inspected.
 std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const ZipEntry& entry);
 
-/// Receives the bytes of an entry in pieces, before they are verified.
+/// Receives the bytes of an entry in pieces, possibly before they are verified.
 using UsePiece = std::function<void(std::span<const std::byte>)>;
 
-/// Throws Error(corrupt) if the entry's bytes do not match its CRC-32. Needs at most 2 MiB of
-/// memory, except for a deflated entry of at most 64 MiB, stored and inflated: it is read and
-/// inflated as a whole.
+/// Throws Error(corrupt) if the entry's bytes cannot be inflated or do not match its CRC-32. Needs
+/// at most 2 MiB of memory, except for a deflated entry of at most 64 MiB, stored and inflated: it
+/// is read and inflated as a whole.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// Describes why read_zip_directory() refuses a name: "is empty", "has a backslash". Returns

@@ -21,17 +21,19 @@ bool is_typed_key(const Value& key) noexcept;
 /// True for NaN and tuples that contain NaN. In Python, no two such keys are equal.
 bool has_nan(const Value& key) noexcept;
 
-/// Python's str(): "None", "True", "1", "0.5", "(1, 'a')".
+/// Python's str(): "None", "True", "1", "0.5", "(1, 'a')". Strings in a tuple are always in single
+/// quotes; only these and backslashes are escaped.
 std::string key_text(const Value& key);
 
 /// Parses an integer key.
 Value int_key(std::string_view digits);
 
-/// The typed key whose str() is `text`; null if the key is a string.
+/// The typed key whose key_text() is `text`; null if there is none, because the key is a string.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
-/// True if every key is a typed key under its str(), the keys are sorted by distinct strings, and
-/// no two are equal in Python, where 1 == 1.0 == True.
+/// True if every key is a typed key under its key_text(), the keys are sorted by distinct strings,
+/// and no two are equal in Python, where 1 == 1.0 == True. An int and a float beyond 2^53 count as
+/// different; two keys that differ only in NaNs count as equal.
 bool are_valid(const TypedKeys& keys);
 
 /// True if the string of every key is in `texts`.

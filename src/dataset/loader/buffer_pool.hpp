@@ -19,7 +19,7 @@ class BufferPool {
   /// `supplied`: blocks to use, once each, before memory of the pool.
   explicit BufferPool(std::shared_ptr<SuppliedMemory> supplied = nullptr);
 
-  /// Returns `size_bytes` of uninitialised memory. Memory of the pool is aligned to 64.
+  /// Returns `size_bytes` of uninitialised memory. Memory of the pool is aligned to 64 bytes.
   Buffer take(std::size_t size_bytes) const;
 
   /// Total size of the free blocks.

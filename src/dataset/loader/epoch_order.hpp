@@ -25,7 +25,8 @@ class EpochOrder {
                                        std::int64_t block_rows);
 
   std::int64_t size() const noexcept { return size_; }
-  /// Writes positions begin, begin + 1, ... of the order; the range must be inside [0, size()).
+  /// Writes the elements begin, begin + 1, ... of the order to `positions`. Their range must be
+  /// inside [0, size()).
   void fill(std::int64_t begin, std::span<std::int64_t> positions) const;
 
  private:

@@ -7,10 +7,10 @@
 namespace tenfold {
 
 /// The source of the k-th row, as a periodic pattern. In every prefix, each source's count differs
-/// from its weight's share by at most one row. Weights are interpreted as simple fractions (0.3 is
+/// from its weight's share by at most one row. Shares are interpreted as simple fractions (0.3 is
 /// 3/10); if these have no common denominator up to 65,536, they are rounded to multiples of
-/// 1/65,536. Throws Error(invalid_argument) unless all weights are finite and not negative, and at
-/// least one is positive.
+/// 1/65,536. Throws Error(invalid_argument) unless all weights are finite and not negative, and
+/// their sum is positive and finite.
 std::vector<std::uint32_t> mix_pattern(std::span<const double> weights);
 
 }  // namespace tenfold

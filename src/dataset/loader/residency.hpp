@@ -31,7 +31,7 @@ namespace tenfold {
 /// the bytes of lists of strings. Each stage reads the offsets that the previous stage prefetched
 /// some batches earlier.
 ///
-/// Thread safety: prefetch() may be called from many threads, sample_more() from one at a time.
+/// Thread safety: sample_more() may be called from one thread at a time, other members from many.
 class Residency {
  public:
   static constexpr int kMaxStages = 3;
@@ -43,9 +43,11 @@ class Residency {
   Residency& operator=(const Residency&) = delete;
   ~Residency();
 
-  /// True if enough pages are missing for prefetching to pay off, according to the samples so far.
+  /// True if enough pages are missing for prefetching to pay off, according to the samples and page
+  /// faults so far.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
-  /// Takes some more samples; returns false if there are no more to take.
+  /// Takes some more samples. Returns false, and takes none, if there are no more to take or
+  /// is_needed().
   bool sample_more();
   /// True if all pages of these rows are cached.
   bool holds(std::span<const std::int64_t> rows) const;

@@ -143,7 +143,7 @@ std::vector<std::string> unnamed_folders(const os::Directory& folder,
       throw base::invalid_argument(folder.display_of(name))
           .expected("the folder of a part")
           .found("a link or a special file")
-          .remedy("move the folder here");
+          .remedy("move the folder itself to this path");
     }
     names.push_back(name);
   }

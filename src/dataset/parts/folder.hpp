@@ -67,7 +67,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   /// Reads the manifest, and checks the parts that are large or marked as open. Throws what
   /// read_parts_manifest() and Schema::from_value() do, or Error(corrupt) for such a part.
   static std::shared_ptr<PartsFolder> open(os::Directory folder, const Path& path);
-  /// The folder of a tree that open_parts() returned; null for other trees.
+  /// The folder of an unmodified tree that open_parts() returned; null for other trees.
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
 
   const detail::formats::PartsManifest& manifest() const noexcept { return manifest_; }
@@ -81,9 +81,9 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   /// "ds/part-0"
   std::string display_of(std::size_t number) const;
 
-  /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, or has other
-  /// columns or another number of rows than the manifest; Error(io) (ESTALE) if the data set was
-  /// replaced.
+  /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, is a circular
+  /// buffer, or has other columns or another number of rows than the manifest; Error(io) (ESTALE)
+  /// if it is missing because the data set was replaced.
   std::shared_ptr<const Table> open(std::size_t number) override;
   /// The tree of a part, which has as many rows as in the manifest (more if the part is open).
   std::shared_ptr<const PartTree> tree_of(std::size_t number) const;

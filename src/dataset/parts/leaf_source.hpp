@@ -18,7 +18,7 @@ namespace tenfold {
 
 /// The leaves of a data set of parts as those of one data set with all rows. Leaves of parts are
 /// concatenated, and end offsets continue those of the previous parts. Reading a range opens only
-/// the parts that it overlaps. The first call of map() copies the whole leaf into memory.
+/// the parts that the range overlaps. The first map() of a leaf copies the whole leaf into memory.
 /// Thread-safe.
 class PartsSource final : public LeafSource, public std::enable_shared_from_this<PartsSource> {
  public:

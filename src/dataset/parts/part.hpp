@@ -26,11 +26,12 @@ void seal_part(const Path& path);
 
 /// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
 /// rows and file sizes. Seals the part if its writer did not close it. Throws Error(corrupt) if a
-/// check fails, Error(io) (EBUSY) if another process is appending.
+/// check fails, Error(file_not_found) if the part is missing, Error(invalid_argument) if it is not
+/// a data set in one folder, Error(io) (EBUSY) if another process is appending.
 detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
                                          const std::string& part_path, const Schema& schema);
 
-/// The schema of the part at `part_path`.
+/// The schema of the part at `part_path`. Throws as entry_of_part().
 Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path);
 
 /// Replaces the manifest in one step. Throws Error(io) (EBUSY) if the lease was lost.

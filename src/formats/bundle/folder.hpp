@@ -43,6 +43,7 @@ bool is_bundle(const os::Directory& folder);
 /// kMaxEntries.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
+/// Maximum number of files and folders directly in a bundle.
 inline constexpr std::size_t kMaxEntries = std::size_t{1} << 18;
 
 }  // namespace tenfold::detail::formats::bundle

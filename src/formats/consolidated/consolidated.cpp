@@ -1,6 +1,6 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
-// document with their locations, and the length of the document in 8 bytes. This file plans and
-// writes it. The other parts:
+// document with their locations, and the length of the document in 8 bytes. This file opens, writes
+// and verifies such files. The other parts:
 //   tree     parses the document to a tree of lazy leaves
 //   sidecar  additions of tenfold in a member that tensordict ignores
 
@@ -64,8 +64,8 @@ struct Plan {
 
 struct PlanOptions {
   /// Include notes, order and shared storage. If false, write what tensordict's `consolidate`
-  /// writes, byte for byte. The only difference is a gap before a tensor that tensordict would
-  /// place at an address where torch cannot view it.
+  /// writes, byte for byte (without checksums). The only difference is a gap before a tensor that
+  /// tensordict would place at an address where torch cannot view it.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file

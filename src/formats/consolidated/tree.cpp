@@ -174,13 +174,13 @@ class TreeBuilder {
     if (!info.device.empty() && !is_torch_device(info.device)) {
       throw fail(path)
           .part("\"device\"")
-          .expected("a type and an index of at most 127, as in \"cuda:0\"")
+          .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
           .found(base::quote(info.device));
     }
     const Value* names = about.find("names");
     if (names == nullptr || names->is_null()) return;
     bool named = false;
-    for (const Value& name : as<List>(*names, path, "\"names\"", "an array").items) {
+    for (const Value& name : as<List>(*names, path, "\"names\"", "an array or null").items) {
       info.names.emplace_back();
       if (name.is_null()) continue;
       info.names.back() = as<std::string>(name, path, "\"names\"", "strings or null");
@@ -325,7 +325,8 @@ class TreeBuilder {
     if (list.items.size() == 5 || list.items.size() == most) return list;
     throw fail(path)
         .problem("its item does not fit")
-        .expected("dtype, shape, start, stop and padding")
+        .expected("dtype, shape, start, stop and padding",
+                  (most > 5 ? ", optionally ragged_idx" : ""))
         .found(list.items.size(), " items");
   }
 

@@ -123,7 +123,8 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
   return items;
 }
 
-/// Compares the CRC-32 of each record of the item. Returns the number of records.
+/// Compares the CRC-32 of each record of the item, and the checksum of its structure if it has one.
+/// Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
   const Files::Place place = files.place(item);
   const std::shared_ptr<const os::File> file = place.file();

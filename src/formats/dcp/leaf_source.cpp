@@ -15,7 +15,8 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Below this size, mapping costs more than reading. A process may also have only 65,530 maps.
+/// Up to this size, mapping costs more than reading. Linux also limits the number of maps of a
+/// process, by default to 65,530.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  ///< decompressed at a time
 
@@ -87,7 +88,7 @@ os::File Files::decompress(const Item& item) {
   if (!decoder->is_whole()) {
     throw base::corrupt(where(item))
         .expected("more compressed bytes")
-        .found("its end")
+        .found("the end of the item")
         .remedy("the file may be truncated");
   }
   return into;

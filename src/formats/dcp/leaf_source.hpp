@@ -35,7 +35,7 @@ class Files : public std::enable_shared_from_this<Files> {
   Files(os::Directory folder, std::vector<std::string> names);
 
   /// Opens the file of an item, and checks that it contains the item. Throws Error(corrupt) if it
-  /// is missing or too short.
+  /// is missing or too short, and Error(io) if it was replaced since its first opening.
   std::shared_ptr<const os::File> open(const Item& item);
 
   /// The readable bytes of an item: in its file, or decompressed in memory.
@@ -69,7 +69,7 @@ class Files : public std::enable_shared_from_this<Files> {
     const std::size_t most_;
     std::mutex mutex_;
     std::vector<std::shared_ptr<const os::File>> files_;  ///< a circular buffer
-    std::size_t next_ = 0;                                ///< once it is full, the oldest file
+    std::size_t next_ = 0;                                ///< index of the oldest file once full
   };
 
   os::Directory folder_;

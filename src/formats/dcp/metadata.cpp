@@ -172,7 +172,7 @@ class MetadataReader {
       if (is_size) node = at(arguments.items[0]);
     }
     if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
-      unexpected(subject, "a torch.Size", id);
+      unexpected(subject, "a torch.Size, tuple or list", id);
     }
     if (node.items.size() > kMaxDimensions) {
       throw corrupt()

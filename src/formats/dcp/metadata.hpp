@@ -16,8 +16,8 @@
 namespace tenfold::detail::formats::dcp {
 
 // The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
-// how tensors are split, and the location of each piece. Everything is validated, except what
-// requires reading the files.
+// how tensors are split, and the location of each piece. parse_metadata() validates everything
+// except that the chunks cover their tensors, and what requires reading the files.
 
 /// A byte range in a file of the folder: a complete file of torch.save, possibly compressed.
 struct Item {
@@ -61,7 +61,7 @@ struct Metadata {
 };
 
 /// Parses the pickle of a Metadata object as data: nothing is imported or called. `where` names the
-/// file. Throws Error(corrupt) and Error(unsupported), naming the entry.
+/// file. Throws Error(corrupt) and Error(unsupported), naming the entry if the error concerns one.
 Metadata parse_metadata(std::string_view pickle, const std::string& where);
 
 /// Merges the metadata that each rank wrote separately (`__<rank>.metadata`).

@@ -14,8 +14,8 @@ namespace tenfold::detail::formats::dcp {
 /// Builds the tree of the metadata: dicts and lists according to the paths, tensors assembled from
 /// their chunks, objects read at their first access. A subtree without tensors becomes one JSON
 /// value if all its objects are JSON. A missing item of a list is null, as in torch. `where` names
-/// the folder. Throws Error(corrupt), naming the key, for chunks that do not cover their tensor and
-/// for paths that contradict each other.
+/// the folder. Throws like AssembledSource::assemble(), and Error(corrupt), naming the key, for
+/// paths that contradict each other and for lists with too many missing items.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 

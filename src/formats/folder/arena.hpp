@@ -28,7 +28,7 @@ class Arena {
   Buffer allocate(std::size_t size_bytes);
 
  private:
-  bool is_open_ = true;  ///< may be set to false before any leaf is read
+  bool is_open_ = true;  ///< set to false, if at all, before any leaf is read
   std::mutex mutex_;
   std::shared_ptr<std::byte> block_;
   std::size_t block_bytes_ = 0;

@@ -13,14 +13,14 @@ namespace tenfold::detail::formats::folder {
 /// The `%checksums` of a folder, locked against other writers.
 class ChecksumsEdit {
  public:
-  /// Throws Error(io) (EBUSY) if another process holds the lock for 10 seconds.
+  /// Throws Error(io) (EBUSY) if another writer holds the lock for 10 seconds.
   ChecksumsEdit(const os::Directory& folder, const os::Path& path);
 
-  /// False if the file is missing or damaged. A damaged file has no valid checksums, and verify()
-  /// reports it.
+  /// False if the file is missing or damaged, and after close(). A damaged file has no valid
+  /// checksums, and verify() reports it.
   bool is_whole() const noexcept { return file_.valid(); }
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
-  /// Replaces the file atomically and durably.
+  /// Replaces the file atomically and durably, then closes this object.
   void publish(const std::vector<ChecksumLine>& lines);
   void close() noexcept {
     lock_.reset();

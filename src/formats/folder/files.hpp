@@ -48,15 +48,16 @@ class StoredFile {
   /// Fills `into` from `offset_bytes`, or up to the end of the file. Returns the number of bytes
   /// read.
   virtual std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
-  /// Fills `into`, or throws Error(corrupt).
+  /// Fills `into`. Throws Error(corrupt) if the file is too short.
   virtual void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
 
   /// Throws Error(unsupported) if reading the first `size_bytes` bytes would take much more than
   /// `size_bytes` of memory.
   virtual void check_cost(std::uint64_t /*size_bytes*/) const {}
 
-  /// Returns the first `size_bytes` bytes, which must exist: mapped according to `mode`, or copied
-  /// to `arena` if they are few. Throws Error(unsupported) if the file does not support
+  /// Returns the first `size_bytes` bytes, which must exist, mapped according to `mode`. In other
+  /// modes than write_through, few bytes may be copied to `arena`, and an archive's entry that
+  /// cannot be mapped is read into memory. Throws Error(unsupported) if the file does not support
   /// write_through.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;
 
@@ -84,7 +85,8 @@ class Folder {
   /// The path, for messages.
   virtual const std::string& display() const noexcept = 0;
 
-  /// Returns the sub-folder of that name, or null if there is none.
+  /// Returns the sub-folder of that name, or null if there is none. Throws Error(unsupported) if it
+  /// is nested deeper than kMaxDepth.
   virtual std::shared_ptr<Folder> try_child(const std::string& name) = 0;
   virtual bool has_child(const std::string& name) = 0;
 
@@ -107,7 +109,8 @@ class Folder {
   /// Makes writes through `mapped`, mappings of files of this folder, durable.
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
-  /// True if the path no longer names the tree that was opened.
+  /// True if the path no longer names the folder that was opened, so that its files may be missing.
+  /// Always false for an archive.
   virtual bool was_replaced() = 0;
   /// Throws Error(io): the tree was replaced after it was opened.
   [[noreturn]] virtual void throw_replaced() const = 0;

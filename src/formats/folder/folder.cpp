@@ -1,5 +1,5 @@
-// tensordict's memory-mapped folder: one meta.json per node, one file per tensor. See
-// https://pytorch.org/tensordict ("The on-disk format"). `%notes.json` stores what
+// tensordict's memory-mapped folder: one meta.json per node, one file per tensor (two for a nested
+// tensor). See https://pytorch.org/tensordict ("The on-disk format"). `%notes.json` stores what
 // that format cannot express.
 
 #include <string>

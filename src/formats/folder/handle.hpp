@@ -11,10 +11,10 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// A folder of the file system. The root stays open. Folders below it are opened relative to it on
-/// demand, and closed again when too many are open, so that a tree of any size needs only a few
-/// hundred descriptors. A reopened folder must still be the same one (device and inode).
-/// Thread-safe.
+/// A folder of the file system. The root stays open. A folder below it is opened on demand,
+/// relative to its parent. Only the last kMaxOpen opened stay open, so that a tree of any size
+/// needs few descriptors. A reopened folder must still be the same one (device and inode), else
+/// throw_replaced(). Thread-safe.
 class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
  public:
   /// Maximum number of open folders below the root.
@@ -24,6 +24,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
   static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path,
                                             std::vector<os::Directory> locks = {});
 
+  /// Returns the open folder; opens it again if it was closed.
   std::shared_ptr<const os::Directory> directory();
   /// Returns the names of the folders from the root: "camera/lens", or "" for the root.
   std::string path_below_root() const;
@@ -43,8 +44,8 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
  private:
   struct Pool {
     std::mutex mutex;
-    std::vector<std::shared_ptr<const os::Directory>> open;  ///< a circular buffer, oldest first
-    std::size_t next = 0;
+    std::vector<std::shared_ptr<const os::Directory>> open;  ///< a circular buffer
+    std::size_t next = 0;                                    ///< index of the oldest, once full
     std::shared_ptr<const os::Directory> root;
     os::Path root_path;
     os::FileInfo root_info;

@@ -15,17 +15,17 @@ bool is_leftover(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.
 struct Inventory {
-  std::vector<std::string> files;    ///< named by metadata, metadata itself, and leftovers
+  std::vector<std::string> files;    ///< named by metadata, tenfold's own files, and leftovers
   std::vector<std::string> folders;  ///< the same for folders, parents first, without the root
-  std::vector<std::string> foreign;  ///< not named by any metadata, so not part of the tree
+  std::vector<std::string> foreign;  ///< files and folders that are not part of the tree
 };
 
-/// Lists a folder. Foreign folders are not entered. A folder whose meta.json is missing or damaged
-/// names no entries.
+/// Lists a folder. Foreign folders and leftovers are not entered. A folder whose meta.json is
+/// missing or damaged names no entries. In a data set of parts, `%parts.json` names the parts.
 Inventory take_inventory(const os::Directory& root);
 
-/// Lists the files that are not part of a saved tree, and would be lost if the folder was replaced:
-/// `foreign` of its inventory, or everything if the folder is not a saved tree. Sorted.
+/// Lists what is not part of a saved tree, and would be lost if the folder was replaced: `foreign`
+/// of its inventory, or every entry of the folder if it is not a saved tree. Sorted.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Throws Error(invalid_argument) if the folder at `path` contains entries that are not part of a

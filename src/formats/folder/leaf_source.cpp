@@ -28,8 +28,8 @@ std::size_t piece_bytes(std::uint64_t left) {
   return static_cast<std::size_t>(std::min(kPieceBytes, left));
 }
 
-/// True if the first `size_bytes` bytes of both files are equal. Uses bounded memory. Throws like
-/// read_at().
+/// True if the first `size_bytes` bytes of both files are equal; false if one of them is shorter.
+/// Uses bounded memory.
 bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes) {
   std::vector<std::byte> scratch(2 * piece_bytes(size_bytes));
   for (std::uint64_t done = 0; done < size_bytes;) {
@@ -132,8 +132,8 @@ std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
   return folder_->try_open(name, for_writing);
 }
 
-/// True if a file that has the raw key as its name belongs to this leaf: no other key of the node
-/// encodes to that name.
+/// True if a file that has the raw key as its name may be opened and belongs to this leaf: the name
+/// is safe, and no other key of the node encodes to it.
 bool FolderSource::may_use_raw_name(const std::string& key) {
   if (!is_safe_raw_leaf(key)) return false;
   const auto other = decode_key(key);
@@ -154,7 +154,8 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
   if (!clashed || suffix != kLeafSuffix) name += suffix;
   auto file = try_open(name, for_writing);
   if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
-    // Only older versions wrote raw names, and a longer name for the sizes of the empty key.
+    // Only older versions of tensordict wrote raw names, and a longer name for the sizes of the
+    // empty key.
     std::string raw = key + std::string(suffix);
     if (key.empty() && suffix == kSizesSuffix) raw = std::string(kLeafSuffix) + raw;
     file = try_open(raw, for_writing);

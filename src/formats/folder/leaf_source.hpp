@@ -17,9 +17,9 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The leaves of one folder, one file each; Leaf::position() is the result of add(). At its first
-/// access, a leaf's file is opened, checked, read or mapped, and closed. Thread-safe once all
-/// leaves are added.
+/// The leaves of one folder, in one file each (two for a nested tensor). Leaf::position() is the
+/// result of add(). map() opens a leaf's file at the first call, checks it, reads or maps it, and
+/// closes it. Thread-safe once all leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
  public:
   FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);
@@ -60,7 +60,8 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::string file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
-  /// Opens the file with that suffix, under its encoded name or the raw name of older versions.
+  /// Opens the file with that suffix, under its encoded name or the raw name that older versions of
+  /// tensordict wrote.
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
                                         bool for_writing);
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;

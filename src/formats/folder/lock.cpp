@@ -14,7 +14,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Maximum number of retries when the folder is replaced concurrently.
+/// Maximum number of attempts while the folder is replaced concurrently.
 constexpr int kMaxLockAttempts = 100;
 
 /// The parent folder, if it is a node of a tree and can be opened.

@@ -201,8 +201,8 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   } else if (kind == NodeKind::lazy_stack) {
     add_lazy_stack(node, folder, path);
   } else {
-    // The components of a sparse tensor have their own lengths, which tensordict would refuse
-    // there.
+    // The components of a sparse tensor have their own lengths, which tensordict would refuse in a
+    // node with batch dimensions.
     add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
   }
   depth_ = depth;

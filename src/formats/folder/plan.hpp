@@ -43,7 +43,8 @@ struct Plan {
 /// The content of `%notes.json`.
 enum class NotesUse : std::uint8_t {
   all,     ///< everything that the folder cannot express, including shared storage
-  needed,  ///< only what tensordict's own files would lose: a key, its type, a kind of node
+  needed,  ///< only what tensordict's own files would lose: a key, its type, a kind of node, an
+           ///< unbatched tensor, the schema, metadata
   none,    ///< nothing: throws Error(unsupported) for a tree that needs notes
 };
 
@@ -52,8 +53,9 @@ struct PlanOptions {
   bool robust_names = true;  ///< false: unencoded keys, as tensordict before 0.14 wrote them
 };
 
-/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names, and
-/// Error(unsupported) for entries that cannot be stored. Visits every node, reads no tensor.
+/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names and for
+/// malformed stacks, and Error(unsupported) for entries that cannot be stored. Visits every node;
+/// reads no tensor except the sizes of nested ones.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

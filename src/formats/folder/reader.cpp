@@ -248,7 +248,7 @@ void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
-/// Sets the number of rows of the root. Returns false if meta.json counts more rows, or none.
+/// Sets the number of rows of the root. Returns false if meta.json counts more rows, or has none.
 bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
   if (count_sparse_rows(meta, rows, *place.folder)) return true;
   if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
@@ -370,7 +370,7 @@ void require_device(const NodePlace& place, const std::string& device) {
   if (device.empty() || is_torch_device(device)) return;
   throw base::corrupt(meta_where(place))
       .part("device")
-      .expected("a type and an index of at most 127, as in \"cuda:0\"")
+      .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
       .found(base::quote(device));
 }
 
@@ -516,7 +516,8 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
   Node& target = *node_of(*node);
   target.where = place.folder->display();
   for (auto& [key, value] : parse_fields(text, meta_where(place)).members) {
-    // Older versions wrote fields whose value is None. A missing field has the same meaning.
+    // Older versions of tensordict wrote fields whose value is None. A missing field has the same
+    // meaning.
     if (value.is_null() || key == "_format_version" || key == "_class") continue;
     if (target.find(key) != Node::npos) {
       throw fail(place)

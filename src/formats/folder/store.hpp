@@ -25,13 +25,14 @@ class FolderSource;
 
 /// The notes about the entries of one node.
 struct NodeNotes {
-  std::vector<std::pair<std::string, Notes::LeafNote>> leaves;  ///< key -> hidden tensor
+  std::vector<std::pair<std::string, Notes::LeafNote>> leaves;  ///< tensors that meta.json cannot
+                                                                ///< list, by key
   std::vector<std::pair<std::string, std::string>> files;       ///< key -> name of file or folder
   std::vector<std::string> unbatched;                           ///< keys of tensors in `%values`
 };
 
-/// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping.
-/// In a copy of the tree they are separate files, which share a mapping if their bytes are equal
+/// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping. A
+/// copy of the tree may have separate files instead, which share a mapping if their bytes are equal
 /// and the mode is not write_through.
 struct AliasGroup {
   std::mutex mutex;
@@ -54,10 +55,12 @@ class Store {
   /// Current number of rows of the root if `%commit` has it; empty if meta.json has it.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root, once it is read. In a growing data set, all nodes have as many.
+  /// Number of rows of the root if grows(), once its meta.json is read. All nodes with a batch size
+  /// have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
-  /// True if the root has a `%commit`: rows are being added to it, or its writer crashed.
+  /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a
+  /// circular buffer.
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
 

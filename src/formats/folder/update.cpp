@@ -327,7 +327,7 @@ class MetaEdit {
   void add(std::string_view key, const Value::Object& entry) {
     const std::size_t brace = text_.rfind('}');
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
-    // Every meta.json has a `_type`, so there is a preceding member.
+    // Every meta.json has a `_type` or a `_class`, so there is a preceding member.
     text_.insert(brace, ", " + member);
     replace_file(path_, text_, false);
   }

@@ -26,8 +26,9 @@ struct UpdateRequest {
 };
 
 /// Changes the folder at `path` to the plan. Writes tensors first and metadata last, so that
-/// readers find every tensor that metadata names. Then removes `%checksums`. Creates missing
-/// folders; refuses to write through symlinks (Error(io), ELOOP).
+/// readers find every tensor that metadata names. Then removes `%checksums`, and `%notes.json` if
+/// it is not planned. Creates missing folders; refuses to write through symlinks below `path`
+/// (Error(io), ELOOP).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
 // Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp: one entry

@@ -7,11 +7,13 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Visits every node below `root` and checks the size of every leaf's file. Adds problems, and the
-/// number of leaves and bytes, to `report`.
+/// Visits every node from `root` down, or only the nodes selected by the request's filter, and
+/// checks the size of every leaf's file. Adds problems, and the number of leaves and bytes, to
+/// `report`.
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
-/// Checks the structure and every block in `%checksums`. Problems are reported, not thrown.
+/// Checks the structure and every block in `%checksums`. Problems are reported, not thrown. Throws
+/// if the folder cannot be opened or the monitor cancels the call.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
 /// Checks the structure, the CRC-32 of every entry, and every block in `%checksums`.

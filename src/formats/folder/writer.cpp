@@ -37,7 +37,7 @@ constexpr std::size_t kScratchBytes = kSmallBytes;
 /// Number of small files that one thread takes at a time. Few, to balance the load of the threads.
 constexpr std::size_t kRunFiles = 32;
 /// Threads that sync files. With many threads, many small files are synced far sooner than
-/// sequentially (docs/performance.md); the threads hardly use a core.
+/// sequentially (docs/performance/saving.md); the threads hardly use a core.
 constexpr int kSyncThreads = 32;
 constexpr std::size_t kSyncRunFiles = 8;
 /// Number of large files open at once.

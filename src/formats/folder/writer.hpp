@@ -10,7 +10,8 @@ namespace tenfold::detail::formats::folder {
 
 /// Creates the planned sub-folders and files in the empty folder `root`, and `%checksums` if
 /// requested. With request.durable, everything except `root` itself is durable afterwards. At most
-/// os::num_files_to_keep_open() files are open at a time, so the number of leaves is not limited.
+/// 64 files, or os::num_files_to_keep_open() if that is more, are open at a time, so the number of
+/// leaves is not limited.
 void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request);
 
 /// Warns, naming a tensor, if tensordict cannot load it from a folder.

@@ -48,8 +48,8 @@ namespace {
 /// mapped: deflated members, and nearly all that numpy.savez writes, because it aligns nothing.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
-  /// Reads the directory. Throws Error(corrupt), and Error(unsupported) for members whose names do
-  /// not end in ".npy".
+  /// Reads the directory. Throws like read_zip_directory(), and Error(unsupported) for members
+  /// whose names do not end in ".npy".
   explicit NpzSource(os::File file);
 
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
@@ -241,7 +241,7 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
     file_.read_at(found.data_offset + member.array.data_offset_bytes + offset_bytes, into);
     return;
   }
-  // Reads are sequential, so inflate once and free the buffer after the last byte.
+  // Reads are sequential, so inflate or reorder once, and free the buffer after the last byte.
   const std::lock_guard lock(member.mutex);
   Buffer bytes = member.copy;
   if (bytes.size_bytes() == 0 && member.array.nbytes > 0) {
@@ -368,7 +368,7 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
           .problem("shared storage cannot be stored")
           .expected("a tensor with its own memory")
           .found("that of key ", base::quote(keys[first]))
-          .remedy("store a copy of it, or another format");
+          .remedy("store a copy of it, or use another format");
     }
     keys.push_back(key);
     members.push_back({member_name(key), npy_head_of(*leaf), *leaf, kAlignment});
@@ -394,7 +394,8 @@ void add_problem(VerifyReport& report, const Error& error, const base::Where& wh
   report.problems.push_back(problem_of(error, where));
 }
 
-/// Checks the CRC-32 of every selected member, and that its header matches its size.
+/// Checks the archive's structure, the CRC-32 of every selected member, and that its header matches
+/// its size.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());
@@ -410,8 +411,8 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     std::vector<std::size_t> wanted;
     std::vector<const codecs::ZipEntry*> checked;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      // wants() instead of skips(): only leaves are verified here. A member that is not a tensor is
-      // no problem if it was not selected.
+      // wants() instead of skips(), which is false for members that are not tensors: such a member
+      // is no problem if it was not selected.
       if (request.filter != nullptr && !request.filter->wants(source->where(i).text())) continue;
       wanted.push_back(i);
       checked.push_back(&entries[i]);

@@ -142,8 +142,8 @@ base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
       stored_leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
 }
 
-/// Converts the boxes of one tensor to bytes. Reports a problem and returns nullopt if one exceeds
-/// the tensor.
+/// Converts the boxes of one tensor from elements to bytes. Reports a problem and returns nullopt
+/// if one exceeds the tensor.
 std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
                                             const std::vector<StoredBox>& stored,
                                             VerifyReport& report) {

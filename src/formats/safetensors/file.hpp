@@ -23,7 +23,8 @@ struct FilePlan {
   Plan plan;
   std::vector<const Plan::Tensor*> tensors;  ///< in file order
 };
-/// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store.
+/// Plans one file for the tree. `notes` is that of make_plan(); if false, the order of the keys is
+/// omitted too. Throws like make_plan().
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
 /// Writes a whole file: a header with `metadata`, then `tensors` in the given order. With
@@ -47,7 +48,7 @@ std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 /// header and the checksums in it. Hashes the new tensors up to the first block that differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
-/// Returns the checksums of a file's tensors; none if the file has no checksums. Adds a problem to
+/// Returns the checksums of a file's tensors; none if the file has none that fit. Adds a problem to
 /// the report if the header does not match its checksum or its tensors.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 

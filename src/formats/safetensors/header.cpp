@@ -54,7 +54,7 @@ class Cursor {
     return true;
   }
 
-  /// Parses an integer in JSON's form, below 10^18.
+  /// Parses an integer from 0, below 10^18, in JSON's form.
   bool number(std::uint64_t& value) noexcept {
     constexpr std::size_t kMaxDigits = 18;
     std::size_t size = 0;
@@ -323,7 +323,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     names,           ///< in the outer object, before a name
     metadata_value,  ///< after "__metadata__"
     metadata,        ///< in the metadata, before a key
-    metadata_text,   ///< after one of its keys
+    metadata_text,   ///< after a key of the metadata
     entry_value,     ///< after a tensor's name
     entry,           ///< in a tensor's object, before a field
     dtype,
@@ -470,7 +470,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     state_ = State::names;
   }
 
-  /// Halves the last dimension: a 4-bit type counts single numbers, torch counts bytes of two.
+  /// Halves the last dimension: safetensors counts 4-bit numbers, torch counts pairs of them.
   void halve_last() {
     if (header_.shapes.size() == shape_at_ || header_.shapes.back() % 2 != 0) {
       const auto shape = std::span(header_.shapes).subspan(shape_at_);

@@ -55,6 +55,7 @@ struct Header {
   std::vector<std::uint32_t> file_order() const;
 };
 
+/// The format's limit for the JSON text of a header.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 /// Returns safetensors' name for a dtype ("F32"), or nullopt if it has none.
@@ -66,11 +67,13 @@ std::optional<DType> dtype_of_name(std::string_view name) noexcept;
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names
-/// the file. Throws Error(corrupt); Error(unsupported) for a dtype that torch does not have.
+/// the file. Throws Error(corrupt) for an invalid header, and Error(unsupported) for a dtype that
+/// torch does not have.
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where);
 
 /// Reads the header including the eight bytes of its length, after checking the length.
-/// `file_bytes` is the size of the file.
+/// `file_bytes` is the size of the file. Throws Error(corrupt) if the header does not fit the file
+/// or exceeds kMaxHeaderBytes.
 std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes);
 
 /// A tensor to be written.
@@ -82,8 +85,7 @@ struct TensorEntry {
 };
 
 /// Formats a header including its length, padded with spaces so that the data is aligned to 64
-/// bytes.
-/// Tensors are contiguous, in the given order.
+/// bytes. The ranges of the tensors are contiguous, in the given order.
 std::string write_header(std::span<const TensorEntry> tensors,
                          const std::map<std::string, std::string, std::less<>>& metadata);
 

@@ -12,7 +12,8 @@ struct DTypeName {
   DType dtype;
 };
 
-// In the reverse order of the enum Dtype of the reference (header.hpp), which sorts tensors by it.
+// In the reverse order of the enum Dtype of the Rust library, which sorts tensors by it; see
+// order_of_dtype().
 constexpr std::array kDTypeNames = {
     DTypeName{"U64", DType::uint64},
     DTypeName{"I64", DType::int64},

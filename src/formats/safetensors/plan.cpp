@@ -59,7 +59,7 @@ class TiedTensors {
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
 
   /// Returns the number of an earlier leaf that is the same tensor; otherwise adds this leaf as
-  /// `number` and returns that. `leaf_of(number)` returns an added leaf.
+  /// `number` and returns `number`. `leaf_of(number)` returns an added leaf.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const SharedBytes bytes = shared_bytes(leaf);
@@ -103,8 +103,8 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a flat dict of tensors as a plain file. Returns nullopt for any other tree, and if a key
-/// is "__metadata__" or that of an alias is a reserved member.
+/// Plans a flat dict of batched tensors as a plain file. Returns nullopt for any other tree, and if
+/// a key is "__metadata__" or that of an alias is a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -410,8 +410,8 @@ class StructurePlanner {
 
 }  // namespace
 
-/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that tenfold uses, and
-/// in a flat file for a value that equals a tensor's name.
+/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that tenfold uses with
+/// another value, and in a flat file for a value that equals a tensor's name.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);

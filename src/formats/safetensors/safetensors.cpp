@@ -57,8 +57,8 @@ void check(const TensorDict& tree) {
   header_of(file.tensors, metadata);
 }
 
-/// Hard-links the file of the earlier version, if it equals the file to write. Returns false if it
-/// differs, if `path` exists or if the link cannot be made.
+/// Makes `path` a hard link to the file of the earlier version, if that equals the file to write.
+/// Returns false if it differs or is missing, if `path` exists or if the link cannot be made.
 bool link_earlier(const FilePlan& file, const Path& path, const WriteRequest& request,
                   Progress& progress) {
   const EarlierVersion& earlier = *request.earlier;

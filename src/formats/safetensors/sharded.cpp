@@ -49,7 +49,8 @@ class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
   /// shards that the index names at the time of the call, or none if there is no index. It throws
-  /// if the index cannot be read. The constructor removes the leftovers of crashed saves.
+  /// if the index cannot be read. If `index` holds slot 0, the constructor removes the leftovers of
+  /// crashed saves.
   ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
@@ -62,8 +63,8 @@ class ShardTransaction {
   /// Creates a shard with the permissions of the old index.
   os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
 
-  /// Call before the index is replaced. If that fails, the destructor determines which index is in
-  /// place.
+  /// Call before the index is replaced. If the replacement fails, the destructor determines which
+  /// index is in place.
   void about_to_commit() noexcept { committing_ = true; }
 
   /// Sets the shards of the index that was replaced. They differ from those at the start if another
@@ -289,9 +290,9 @@ os::Directory folder_of(const Path& file) {
   return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
 }
 
-/// Opens the folder with the shards of an index. If the index is a link, a save through the link
-/// writes them to the folder of its target. In the Hugging Face cache, that is the folder of all
-/// blobs, and the shards are links next to the link.
+/// Opens the folder with the shards of an index. For a link, it is the target's folder if any shard
+/// is there, because a save through the link writes the shards there. Otherwise it is the folder of
+/// the link itself: in the Hugging Face cache, the shards are links next to the index.
 os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   const Path target = os::resolve_link(path);
   if (target == path) return folder_of(path);
@@ -302,8 +303,8 @@ os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
 }
 
-/// Opens an index and its shards. A save may have removed old shards since the index was opened;
-/// os::read_unreplaced() detects that and retries.
+/// Opens an index and its shards. A save may have removed old shards since the index was opened.
+/// The callers of Format::open() detect that with os::read_unreplaced(), and retry.
 OpenedShards open_indexed_shards(const Path& path) {
   OpenedShards opened;
   opened.index_file = os::File::open_read(path);
@@ -423,7 +424,7 @@ void check_plan(const TensorDict& tree) {
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 }
 
-/// Formats the index, including its own checksum.
+/// Formats the index; with `checksums`, including its own checksum.
 std::string index_text(const ShardedPlan& plan, bool checksums) {
   HubIndex index = plan.index;
   if (checksums) {
@@ -453,7 +454,7 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
       parent.name.size() == kShardedSuffixes[0].size()) {
     throw base::unsupported(path.string())
         .problem("an index of shards cannot be written")
-        .expected("save() to a name that ends in \".safetensors.index.json\"")
+        .expected("save() to \"<name>.safetensors.index.json\"")
         .found((request.zeros ? "memmap_like" : base::quote(parent.name)));
   }
   ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
@@ -486,8 +487,8 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   progress.finish();
 }
 
-/// Compares the index with its checksum. Searches the text for the checksum: if the name "metadata"
-/// is damaged, open() does not find it. Without that name the value must have the form of a
+/// Compares the index with its checksum. open() misses the checksum if the name "metadata" is
+/// damaged, so this searches the text. A value outside of "metadata" must have the form of a
 /// checksum, because a tensor may be called "tenfold_xxh3".
 void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::string_view text = opened.index_text;

@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-/// Shorter runs are read together in larger reads, and then copied.
+/// Shorter runs of contiguous bytes are read together in larger reads, and then copied.
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{32} << 10;
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
 

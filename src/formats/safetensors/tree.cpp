@@ -35,6 +35,7 @@ namespace {
 ///            "keys": {key: {"tensor": name, "unbatched"?: true} | {"non_tensor": json}
 ///                          | {"td": LEVEL}}}
 ///
+/// A level with "stack_dim" is a lazy stack, whose tensors are stored stacked (stack.hpp).
 /// tensordict ignores unknown members. tenfold adds three: "device" (in a level), "lazy_stack"
 /// {"stack_dim", "name"} (in a level whose keys "0", "1", ... are the entries of a lazy stack that
 /// tensordict cannot save), "stack_dim" (next to "non_tensor": a NonTensorStack).
@@ -135,6 +136,7 @@ std::string_view member_of(Target target) noexcept {
 std::string_view type_of(Target target) noexcept {
   switch (target) {
     case Target::stack_dim:
+      return "an integer from 0 to 63, or null";
     case Target::lazy_stack_dim:
     case Target::non_tensor_stack_dim:
       return "an integer from 0 to 63";
@@ -142,12 +144,13 @@ std::string_view type_of(Target target) noexcept {
     case Target::length:
       return "an integer from 0";
     case Target::batch_size:
-    case Target::names:
       return "an array";
-    case Target::class_name:
+    case Target::names:
+      return "an array or null";
     case Target::device:
     case Target::tensor:
       return "a string";
+    case Target::class_name:
     case Target::lazy_stack_name:
     case Target::name:
       return "a string or null";
@@ -649,7 +652,7 @@ class TreeBuilder {
     if (!info.device.empty() && !is_torch_device(info.device)) {
       throw fail(path)
           .part("\"device\"")
-          .expected("a type and an index of at most 127, as in \"cuda:0\"")
+          .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
           .found(base::quote(info.device));
     }
     for (auto item = fixed.rbegin(); item != fixed.rend(); ++item) {
@@ -695,7 +698,7 @@ class TreeBuilder {
         child.kind() != NodeKind::tensorclass && child.kind() != NodeKind::lazy_stack) {
       throw fail(path)
           .problem("an entry of a lazy stack has the wrong kind")
-          .expected("\"tensordict\"")
+          .expected("\"tensordict\", \"tensorclass\" or \"lazy_stack\"")
           .found(base::quote(tenfold::to_string(child.kind())));
     }
     return child;

@@ -54,8 +54,8 @@ struct TensorEntries {
 };
 
 /// Builds the tree that `metadata` describes, or a flat one without a structure document. `where`
-/// names the file. Throws Error(corrupt) if the description does not match the tensors, and
-/// Error(unsupported) for an unknown version of it or too many entries of lazy stacks.
+/// names the file. Throws Error(corrupt) if the description is invalid or does not match the
+/// tensors, and Error(unsupported) for an unknown version of it or too many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -64,15 +64,15 @@ struct Plan {
     std::string name;
     Leaf leaf;
   };
-  std::vector<Tensor> tensors;  ///< without aliases, in the order of the tree
-  Metadata metadata;            ///< "format", structure, notes, dropped names, those of the user
-  bool flat = false;
+  std::vector<Tensor> tensors;    ///< without aliases, in the order of the tree
+  Metadata metadata;              ///< "format", structure, notes, dropped names, those of the user
+  bool flat = false;              ///< a flat dict, stored without a structure document
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
 
 /// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store, and
-/// Error(invalid_argument) for metadata of the user that would be misread. Without `notes`, the
-/// member kNotesMember is omitted.
+/// Error(invalid_argument) for metadata of the user that would be misread, or whose key tenfold
+/// uses. Without `notes`, the member kNotesMember is omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.

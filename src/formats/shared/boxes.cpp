@@ -74,8 +74,8 @@ std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
     }
     total = *product;
   }
-  // From the innermost dimension outwards: a dimension can be merged with the one inside it if that
-  // is complete, or if only one of its own indices is selected.
+  // From the innermost dimension outwards: a dimension can be merged with the one inside it if the
+  // inner one is complete, or if a single index of the outer one is selected.
   ByteBox box{{shape.back()}, {offsets.back()}, {sizes.back()}};
   for (std::size_t d = shape.size() - 1; d-- > 0;) {
     std::uint64_t& inner = box.shape.back();

@@ -41,7 +41,7 @@ struct ByteBox {
 };
 
 /// Converts a box in elements to bytes. Returns nullopt if the box has another number of dimensions
-/// than the tensor or exceeds it, if the tensor does not fit 63 bits, or if the box is empty.
+/// than the tensor, is empty or not inside it, or if the tensor's size does not fit 63 bits.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
 /// Like above, for shape, offsets and sizes in bytes.

@@ -27,7 +27,7 @@ std::string hidden_name(const std::string& name, const std::string& suffix) {
 
 namespace {
 
-/// Number of retries after a race with another writer.
+/// Maximum number of attempts of an operation that races with other writers.
 constexpr int kMaxAttempts = 100;
 /// Files below this size are freed by the calling thread: starting a thread takes as long.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
@@ -43,7 +43,8 @@ std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
 std::string replaced_name(const std::string& name) { return hidden_name(name, "old"); }
 
-/// True if `opened` is still the file with that name: it was not replaced between open and lock.
+/// True if `opened` is still the file or folder with that name: it was not replaced since it was
+/// opened.
 template <class Opened>
 bool is_still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
   const auto now = parent.entry_info(name);
@@ -51,7 +52,7 @@ bool is_still_named(const os::Directory& parent, const std::string& name, const 
 }
 
 /// Removes the leftovers of a dead writer. Returns false if they cannot be removed, for example
-/// because they belong to another user. Requires the lease of that writer.
+/// because they belong to another user. The caller holds the lease of `name`.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;
@@ -66,7 +67,7 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
   return true;
 }
 
-/// Removes what dead writers left in higher slots, up to two empty slots in a row. Files that
+/// Removes what dead writers left in higher slots, until two slots in a row are empty. Files that
 /// cannot be removed do not fail this save; the next one tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;
@@ -202,7 +203,7 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
     : old_file_(old_file) {
-  // Free the space of previously replaced files first.
+  // Wait until the space of previously replaced files is free.
   os::await_background_closes();
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
@@ -299,7 +300,7 @@ void FileReplacement::call_use_old(const UseOld& use_old, const os::File& old) {
   try {
     if (use_old && old.valid()) use_old(old);
   } catch (const Error&) {
-    // A damaged file: its content is unknown.
+    // The old file may be damaged, which must not fail the save.
   }
 }
 

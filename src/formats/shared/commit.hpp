@@ -20,11 +20,11 @@ inline constexpr int kMaxSiblings = 64;
 /// A hidden name next to a target, `.<name>.tenfold-<slot>`, for exclusive use by the holder of the
 /// lease `.<name>.tenfold-<slot>.lease`. Taking a name removes the leftovers of a dead writer, so
 /// the next save removes those of a crash. The destructor removes the file or folder with this
-/// name, unless keep() was called. `parent` must outlive this object.
+/// name, unless keep() was called or the lease is lost. `parent` must outlive this object.
 class Sibling {
  public:
-  /// Takes the first free slot, and removes leftovers with its name. Throws Error(io) (EBUSY) if
-  /// there are 64 concurrent writers.
+  /// Takes the first free slot whose leftovers can be removed, and removes them and those in later
+  /// slots. Throws Error(io) (EBUSY) if none of the 64 slots can be taken.
   static Sibling take(os::Directory& parent, const std::string& target_name);
   Sibling(Sibling&& other) noexcept
       : parent_(other.parent_),
@@ -41,6 +41,7 @@ class Sibling {
   bool is_ours() const { return lease_.is_held(); }
   /// Call after the commit point: from then on the destructor removes nothing with this name.
   void keep() noexcept { is_temporary_ = false; }
+  /// Does now what the destructor does.
   void release() noexcept;
 
  private:
@@ -88,10 +89,11 @@ class FileReplacement {
  public:
   using UseOld = std::function<void(const os::File&)>;
 
-  /// `new_bytes`: lower bound of the size to write, in addition to the old version. Links are
-  /// followed. Throws Error(io) if the new file cannot fit (ENOSPC), if the parent folder does not
-  /// allow new files, or if `path` is a folder (EISDIR) or locked (EBUSY). Throws
-  /// Error(invalid_argument) if `path` is neither file nor folder.
+  /// `new_bytes`: lower bound of the size to write, while the old version keeps its space; checked
+  /// by os::require_free_space(). Links are followed. Throws Error(io) if the new file cannot fit
+  /// (ENOSPC), if the parent folder does not allow new files, or if `path` is a folder (EISDIR) or
+  /// locked (EBUSY). Throws Error(invalid_argument) if `path` is neither a regular file nor a
+  /// folder.
   FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
@@ -127,9 +129,10 @@ class FileReplacement {
   os::File file_;
 };
 
-/// Opens a file for shared mappings, with a shared lock that is held while it is open or mapped, so
-/// that no save replaces it. Throws Error(io) (EBUSY) during a save, (EACCES) for a read-only file
-/// with several hard links. If the file system has no locks, saves are not prevented.
+/// Opens a file for shared mappings. Holds a shared lock while the file is open or mapped, so that
+/// no save with OldFile::exclusive replaces it. Throws Error(io) (EBUSY) during such a save,
+/// (EACCES) for a read-only file with several hard links. If the file system has no locks, saves
+/// are not prevented.
 os::File open_write_through(const Path& path);
 
 /// Returns the files in a replaced folder that do not belong to the saved tree, and so must not be
@@ -139,17 +142,18 @@ using FindForeign = std::function<std::vector<std::string>(const os::Directory&)
 /// Replaces a folder atomically, like FileReplacement. The caller fills folder() and syncs its
 /// files and sub-folders (durable). publish() syncs the folder itself, exchanges it with the old
 /// one, syncs the parent and removes the old tree. The old folder is locked exclusively throughout:
-/// Error(io) if it is open for writing ("r+").
+/// Error(io) (EBUSY) if it is open for writing ("r+") or locked by another save.
 ///
 /// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
-/// the new one to `name`. A crash in between leaves the complete old folder under that name, and
-/// recover_folder() renames it back.
+/// the new one to `<name>`. A crash between the renames leaves the complete old folder under the
+/// hidden name, and recover_folder() renames it back.
 class FolderReplacement {
  public:
-  /// `new_bytes`: lower bound of the size to write, in addition to the old version. `find_foreign`
-  /// is called with the old tree before it is removed: if files were added to it during the save,
-  /// the old tree is kept under another name, with a warning. Throws Error(io) (EACCES) for an old
-  /// folder without write permission, (ENOSPC) if the new version cannot fit.
+  /// `new_bytes`: as for FileReplacement.
+  /// `find_foreign` is called with the old tree before it is removed: if files were added to it
+  /// during the save, the old tree is kept under another name, with a warning. Throws Error(io)
+  /// (EACCES) for an old folder without write permission, (ENOTDIR) if `path` is not a folder,
+  /// (ENOSPC) if the new version cannot fit.
   FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
@@ -172,8 +176,8 @@ class FolderReplacement {
 };
 
 /// Renames back a folder that a crashed replacement left as `.<name>.tenfold-old` (file systems
-/// without exchange). Called by open, load and save if `path` does not exist. Returns true if it
-/// renamed a folder.
+/// without exchange). Called before a `path` that does not exist is opened or saved. Returns true
+/// if it renamed a folder.
 bool recover_folder(const Path& path);
 
 /// Throws Error(io) (EEXIST) if something is at `path`, or recover_folder() put it there, unless

@@ -57,7 +57,7 @@ struct Manifest {
 };
 
 /// Formats the manifest of a tree whose tensors, in the order of for_each_leaf, are `tensors`.
-/// Throws Error(invalid_argument) for strings that are not UTF-8.
+/// Throws Error(invalid_argument) for strings that are not UTF-8 (lone surrogates are allowed).
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
                            bool has_checksums, const std::vector<ManifestTensor>& tensors,
                            const TensorDict& tree);
@@ -69,8 +69,9 @@ bool has_manifest(const os::Directory& folder, std::string_view layout);
 /// tenfold wrote. Throws Error(corrupt), and Error(unsupported) for a newer version.
 std::optional<Manifest> read_manifest(const os::Directory& folder);
 
-/// Builds the tree that a manifest describes. `leaf_of` returns the tensor at a position. Throws
-/// Error(corrupt).
+/// Builds the tree that a manifest describes. `leaf_of` returns the tensor at a position in
+/// Manifest::tensors. Throws Error(corrupt), and Error(unsupported) for tree notes of a newer
+/// version.
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 

@@ -35,6 +35,7 @@ class FileHead {
   os::File take_file() const;
   /// The open folder. Only if is_folder().
   const os::Directory& folder() const;
+  /// Moves the folder to the caller. The next call of folder() opens it again.
   os::Directory take_folder() const;
   /// True if the folder contains a regular file of that name; false for a file.
   bool has_file(std::string_view name) const;

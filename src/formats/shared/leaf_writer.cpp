@@ -410,7 +410,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
       } else {
         write_run(of, runs[i], written_with, *space, progress);
       }
-      // An item may be a file of any size, and Ctrl-C must not wait for its end.
+      // A batch may be a file of any size, and Ctrl-C must not wait for its end.
       if (std::this_thread::get_id() == caller) progress.poll();
       if (will_sync && (waiting_bytes += size_of(i)) >= kLeafBlockBytes) {
         waiting_bytes = 0;

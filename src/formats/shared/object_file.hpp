@@ -20,17 +20,17 @@ using FileOpener = std::function<std::shared_ptr<const os::File>()>;
 /// (None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown classes become
 /// opaque nodes. Tensors stay in the file. `file` is called for each access, and the file is not
 /// kept open, because a folder may have more such files than can be open. Throws Error(corrupt),
-/// Error(unsupported). Defined in torch_file.cpp.
+/// Error(unsupported). Defined in torch_file/torch_file.cpp.
 TensorDict::Item read_object_file(FileOpener file);
 
 /// Like read_object_file(), for a file of torch.save of that size inside another file.
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes);
 
 /// Reads a file of pickle.dump() in the same way. Such a file has no storages: pickle.dump() stores
-/// torch tensors as bytes in the pickle. Defined in torch_file.cpp.
+/// torch tensors as bytes in the pickle. Defined in torch_file/torch_file.cpp.
 TensorDict::Item read_pickle_file(const os::File& file);
 
-/// Describes an item for messages: "a container", "an object of \"some.Class\"".
+/// Describes an item for messages: "a container", "a JSON value", "an object of \"some.Class\"".
 std::string describe_object(const TensorDict::Item& item);
 
 /// Returns the records, for write_zip_archive(), of a file that read_object_file() and

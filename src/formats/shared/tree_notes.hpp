@@ -22,8 +22,9 @@ namespace tenfold::detail::formats {
 //    "versions": {"model": {"": {"version": 1}}},
 //    "schema": ..., "metadata": {"author": "me"}}
 //
-// "versions" are the `_metadata` of modules' state dicts. Paths are those of core/notes/notes.hpp.
-// Nodes that are dicts, lists and tuples, and empty members, are omitted.
+// "stacks" has the stack dimension of each stack of JSON values. "versions" are the `_metadata` of
+// modules' state dicts. Paths are those of core/notes/notes.hpp. "nodes" lists only nodes of kind
+// tensordict, tensorclass and lazy_stack. Empty members are omitted.
 
 /// The location of NodeInfo::module_versions: in the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };

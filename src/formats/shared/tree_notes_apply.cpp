@@ -74,7 +74,8 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
   return made;
 }
 
-/// Returns the shape of an entry that must start with the batch size, or nullopt if it need not.
+/// Returns the shape of a tensor, or the batch size of a node, that must start with the batch size
+/// of the node around it. Returns nullopt for other entries.
 std::optional<Shape> batch_of(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return leaf->is_unbatched() ? std::nullopt : std::optional(leaf->shape());
@@ -92,7 +93,9 @@ class Reader {
 
   void run(const Value& document) {
     const auto* members = document.get_if<Object>();
-    if (members == nullptr) corrupt(where_, "version", "an object of members", document);
+    if (members == nullptr) {
+      throw base::corrupt(where_).expected("an object").found(document.type_name());
+    }
     require_version(*members);
     for (const auto& [name, value] : members->members) {
       if (name == "nodes") {

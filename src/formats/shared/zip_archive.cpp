@@ -43,7 +43,7 @@ std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   return crc;
 }
 
-/// State shared by the heads while an archive is written.
+/// State shared by the functions LeafWrite::head of an archive.
 struct Archive {
   const std::vector<ZipArchiveEntry>& entries;
   codecs::ZipLayout layout;

@@ -19,10 +19,10 @@ struct ZipArchiveEntry {
   std::string name;
   std::string head;              ///< its first bytes, for example an .npy header
   std::optional<Leaf> leaf;      ///< the leaf whose bytes follow; empty if `head` is everything
-  std::uint32_t alignment = 1;   ///< of the entry's first byte in the file: a power of two
+  std::uint32_t alignment = 1;   ///< of a stored entry's first byte in the file: a power of two
   std::uint64_t zero_bytes = 0;  ///< instead of a leaf: zeros, stored as a hole in the file
   int deflate_level = 0;  ///< 1 to codecs::kMaxDeflateLevel: deflate, if that makes it smaller
-  std::string comment{};  ///< in the directory
+  std::string comment{};  ///< in the directory; not written if any entry has a deflate_level
 };
 
 /// Writes a whole archive to the empty `file`: the leaves' bytes in parallel, and their CRC-32s in

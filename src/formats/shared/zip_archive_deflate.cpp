@@ -16,7 +16,8 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Total size of the entries that are deflated concurrently, before they are written sequentially.
+/// Limit of the total size of entries that are deflated concurrently, before they are written
+/// sequentially. A larger entry is deflated by itself.
 constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kWindowEntries = 256;
 constexpr std::size_t kScratchBytes = std::size_t{1} << 20;

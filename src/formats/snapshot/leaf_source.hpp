@@ -34,7 +34,7 @@ class Files {
   /// valid as long as this object exists.
   File& at(const std::string& location);
 
-  /// Throws Error(corrupt) if the file is missing, or if there is a symlink in its path.
+  /// Throws Error(corrupt) if the file is missing, or if a component of its path is a symlink.
   std::shared_ptr<const os::File> open(File& file);
   /// Maps the whole file, once.
   Buffer map(File& file);
@@ -53,7 +53,7 @@ class Files {
   std::size_t num_open_ = 0;
 };
 
-/// Tensors whose bytes are stored raw in those files. leaf() assigns the positions of the leaves.
+/// Tensors whose bytes are stored raw in the files of a snapshot. leaf() assigns their positions.
 /// Unaligned tensors, as torchsnapshot packs them, and small files are copied when they are mapped.
 /// Thread-safe once all leaves are created.
 class RawSource final : public LeafSource {

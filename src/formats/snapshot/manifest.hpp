@@ -15,7 +15,8 @@ namespace tenfold::detail::formats::snapshot {
 
 inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
 inline constexpr std::string_view kNotesName = "%notes.json";
-/// Maximum size; checked before reading. Torchsnapshot writes about 500 bytes per entry.
+/// Maximum size of `.snapshot_metadata`, checked before reading. Torchsnapshot writes about 500
+/// bytes per entry.
 inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 
 /// One tensor in the file `.snapshot_metadata`.
@@ -102,21 +103,21 @@ bool is_sharded(EntryType type);
 std::string escape(std::string_view key);
 
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
-/// every entry has the members of its type, lengths are not negative, a byte range matches its
-/// tensor, and every location is inside the folder. Entries of unknown type are kept, with that
-/// type. Throws Error(corrupt), naming the entry.
+/// every entry has the members of its type, and lengths are not negative. A byte range of raw bytes
+/// has the size of its tensor, and every location is inside the folder. Entries of unknown type are
+/// kept, with that type. Throws Error(corrupt), naming the entry if the error concerns one.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 /// Parses the document to a JSON value, without validation, for inspection.
 Value parse_metadata(std::string_view text, const std::string& where);
 
-/// Formats the file as JSON that is also valid YAML with the same content.
+/// Formats `.snapshot_metadata` as JSON that is also valid YAML with the same content.
 std::string write_manifest(const Manifest& manifest);
 
 /// True for "a/b": a path of plain components that stays inside its folder.
 bool is_plain_location(std::string_view location);
 
-/// Encodes the eight bytes of a number in base64, and decodes them.
+/// Encodes the eight bytes of a number in base64, and decodes them; nullopt for other text.
 std::string base64_of(double number);
 std::optional<double> number_of_base64(std::string_view text);
 

@@ -43,7 +43,11 @@ class EntryReader {
   Error fail() const { return base::corrupt(where_).part("entry ", base::quote(path_)); }
   [[noreturn]] void fail(std::string_view member, const std::string& expected,
                          const Value& found) const {
-    throw fail().part(base::quote(member)).expected(expected).found(found.type_name());
+    const auto* number = found.get_if<std::int64_t>();
+    throw fail()
+        .part(base::quote(member))
+        .expected(expected)
+        .found(number != nullptr ? std::to_string(*number) : std::string(found.type_name()));
   }
 
   const Value::Object& object(const Value& value, std::string_view member) const {

@@ -670,7 +670,8 @@ class Planner {
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
   std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
   std::unordered_map<SharedBytes, Chunks, SharedBytesHash> chunks_;
-  std::map<std::pair<Owner, std::string>, std::string> objects_;  ///< location of a pickle
+  /// Location of a file of torch.save, by owner and pickle.
+  std::map<std::pair<Owner, std::string>, std::string> objects_;
   std::unordered_set<std::string> files_;
   std::unordered_set<std::string> folders_;
 };

@@ -199,7 +199,8 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
   file.close_written();
 }
 
-/// Returns the names of all files that may belong to a snapshot.
+/// Returns the names of the files of the snapshot in `root`: its documents, and the files that its
+/// metadata names.
 std::unordered_set<std::string> named_files(const os::Directory& root) {
   std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
                                            std::string(kNotesName)};
@@ -238,6 +239,7 @@ void add_foreign(const os::Directory& folder, const std::string& prefix,
   }
 }
 
+/// Number of foreign files that a message names.
 constexpr std::size_t kNamed = 3;
 
 bool probe(const FileHead& head) { return head.has_file(kMetadataName); }

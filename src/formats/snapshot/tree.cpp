@@ -405,7 +405,7 @@ class Builder {
     children.emplace_back(std::move(key), std::move(converted));
   }
 
-  /// A container without tensors becomes one JSON value.
+  /// A container of JSON values only becomes one JSON value.
   Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
@@ -484,8 +484,8 @@ class Part final : public LazyItem {
   std::string key_;
 };
 
-/// Applies the entry of the rank itself, with the kind and keys of app_state. tenfold writes this
-/// entry if app_state was not a dict with str keys; torchsnapshot ignores it.
+/// Applies the entry whose path is the rank alone: the kind and keys of app_state. tenfold writes
+/// this entry if app_state was not a dict with str keys; torchsnapshot ignores it.
 void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry>& entries) {
   if (root == nullptr || !is_container(root->type)) return;
   if (root->type == EntryType::list) {

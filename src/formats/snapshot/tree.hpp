@@ -19,7 +19,7 @@ namespace tenfold::detail::formats::snapshot {
 ///
 /// Entries that a tree cannot contain (quantized tensors, unknown types) throw when they are
 /// accessed, naming the key; the others are not affected. If `for_new_rank`, the tree of rank 0 is
-/// for a rank that did not save: entries that each rank has for itself throw key_not_found.
+/// for a rank that did not save: entries that each rank has for itself throw Error(key_not_found).
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
                       const std::string& where, bool for_new_rank = false);
 

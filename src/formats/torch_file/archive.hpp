@@ -39,7 +39,8 @@ struct Archive {
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 
-/// Returns the content of `data.pkl`.
+/// Returns the content of `data.pkl`. Throws Error(corrupt) if it is damaged, and
+/// Error(unsupported) if it exceeds 1 GiB.
 std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -37,9 +37,9 @@ class TreeBuilder {
   TensorDict::Item object(std::uint32_t id);
 
  private:
-  /// A pickle can share one list in a thousand places, and each of those lists in a thousand. A
-  /// tree repeats it at each place. This limits the number of converted nodes, in addition to four
-  /// for each node of the pickle.
+  /// A pickle can refer to one list a thousand times, and that list to another a thousand times. A
+  /// tree repeats a list at each place. At most this number of nodes, plus four for each node of
+  /// the pickle, are converted.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
   using Slot = Node::Slot;  ///< a NonTensor if it has neither tensors nor opaque nodes
@@ -67,7 +67,7 @@ class TreeBuilder {
   void spend();
 
   /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
-  /// that other nodes are not affected. Throws other errors, and those about the whole pickle.
+  /// that other nodes are not affected. Throws other errors, and errors about the whole pickle.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   static Slot special(Value::Special::Type type, std::string_view text);
@@ -98,8 +98,9 @@ class TreeBuilder {
   /// would do with the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// Adds the changes of an object after its creation: a list "items" of a list or set, a list
-  /// "entries" of a dict, and "state", the last one. Keys and values alternate in "entries".
+  /// Adds the changes of an object after its creation: a list "items" of the values that were
+  /// added, a list "entries" of the keys and values that were set, alternating, and the last
+  /// "state".
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
@@ -108,15 +109,15 @@ class TreeBuilder {
   /// indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
-  /// Finds the call of _rebuild_qtensor. quantized() converts it to a dict of the integers and the
+  /// Finds a call of _rebuild_qtensor. quantized() converts it to a dict of the integers and the
   /// quantization scheme.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
   void require_numbers(std::span<const std::uint32_t> arguments) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
-  /// A jagged tensor is a call of _rebuild_njt with a dict: values, offsets, lengths, _ragged_idx
-  /// and derived values, which are ignored.
+  /// A jagged tensor is a call of _rebuild_from_type_v2 with the function _rebuild_njt and a dict:
+  /// values, offsets, lengths, _ragged_idx and derived values, which are ignored.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
@@ -172,7 +173,7 @@ class TreeBuilder {
   Pickle pickle_;
   Tensors tensors_;
   std::size_t budget_;
-  std::vector<bool> open_;  ///< containers around the current one
+  std::vector<bool> open_;  ///< by node: whether it is a container around the current one
   std::size_t depth_ = 0;
   bool force_node_ = false;        ///< convert the next container to a node even without tensors
   bool is_beyond_limits_ = false;  ///< an error that concerns the whole pickle, not one entry

@@ -19,7 +19,7 @@ namespace tenfold::detail::formats::torch_file {
 struct Children {
   std::vector<Node::Entry> entries;
   KeyIndex positions;             ///< for dicts
-  bool any_tensor = false;        ///< or any opaque node
+  bool any_tensor = false;        ///< true if an entry is a tensor or a node
   KeyTypes keys;                  ///< for dicts
   std::optional<Value> versions;  ///< NodeInfo::module_versions
   struct Pair {
@@ -34,8 +34,9 @@ struct Children {
 /// nodes and is not `forced`, else a node.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
-/// Returns the name of the callable that would create the object `id`: "module.Class"; for Python's
-/// own values, the name of the class.
+/// Returns the name of the callable that would create the object `id`: "module.Class". For Python's
+/// own values, returns the name of the class; for others without a name, a description, such as
+/// "persistent id".
 std::string opaque_name(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

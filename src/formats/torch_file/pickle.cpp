@@ -111,7 +111,10 @@ Shape Pickle::lengths(std::uint32_t id, std::string_view subject) const {
     }
   }
   if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
-    throw corrupt().part(subject).expected("a tuple of integers").found(describe(id));
+    throw corrupt()
+        .part(subject)
+        .expected("a tuple or list of integers, or a torch.Size")
+        .found(describe(id));
   }
   if (node.items.size() > kMaxDimensions) {
     throw corrupt()

@@ -49,8 +49,9 @@ class Pickle {
   std::optional<std::string_view> text(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
   /// Returns the non-negative integers of a tuple, list or torch.Size. `subject` names them in
-  /// messages.
+  /// messages. Throws Error(corrupt) for another value and for more than 64 integers.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
+  /// Returns a non-negative integer. Throws Error(corrupt) for another value.
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
   /// Describes a node for messages: "an integer", "a call of \"os.system\"".
@@ -72,7 +73,7 @@ class Pickle {
  private:
   const codecs::PickleGraph& graph_;
   base::Where where_;
-  std::vector<codecs::PickleChange> changes_;  ///< sorted by object, else in their order
+  std::vector<codecs::PickleChange> changes_;  ///< by object; those of one in the pickle's order
 };
 
 }  // namespace tenfold::detail::formats::torch_file

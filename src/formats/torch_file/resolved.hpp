@@ -16,7 +16,8 @@ struct LazyView {
 /// `bytes` has a floating-point dtype of 16 bits or more, or a complex one.
 Leaf resolved(const Leaf& bytes, LazyView view);
 
-/// True if flipping the sign bit negates a number of that dtype.
+/// True for the dtypes that resolved() can negate: complex numbers, and floating-point numbers of
+/// 16 bits or more.
 bool has_sign_bits(DType dtype) noexcept;
 
 }  // namespace tenfold::detail::formats::torch_file

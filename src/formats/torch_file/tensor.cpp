@@ -148,8 +148,8 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   return made;
 }
 
-/// Reads requires_grad. Throws if it is true for integers: torch supports gradients only for
-/// floating-point and complex numbers.
+/// Reads requires_grad. Throws if it is not a bool, or true for integers: torch supports gradients
+/// only for floating-point and complex numbers.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -187,7 +187,8 @@ Leaf Tensors::of_call(std::uint32_t id) {
   throw pickle_.corrupt().part("parameter").expected("a tensor").found(pickle_.describe(id));
 }
 
-/// Returns a tensor with Python attributes, which are ignored; nullopt for another class.
+/// Returns the tensor of a call that also sets Python attributes, which are ignored with a warning;
+/// nullopt for a class other than Tensor, Parameter and Buffer.
 std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
@@ -407,7 +408,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
 
 namespace {
 
-/// True if the components with `sizes` [n, k] are contiguous and row-major.
+/// True if the components with `sizes` [n, k] are row-major, and follow each other without gaps.
 bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
   if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
       offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||

@@ -30,11 +30,13 @@ class Tensors {
       : pickle_(pickle), storages_(std::move(storages)) {}
 
   /// Returns the leaf that the call `id` creates; nullopt if it creates no tensor. A contiguous
-  /// tensor stays on disk; another one is a strided view of its storage. Lazy conjugate and
-  /// negative views are resolved. Throws Error(corrupt) for a tensor that exceeds its storage.
+  /// tensor stays on disk; another one is a strided view of its storage. NumPy scalars and arrays
+  /// are copied from the pickle. Lazy conjugate and negative views are resolved. Throws
+  /// Error(corrupt) for invalid arguments, such as a tensor that exceeds its storage, and
+  /// Error(unsupported) for arguments that are not read, such as an unknown storage class.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
-  /// The integers of a quantized tensor, and the name of their dtype: "qint8". `call` is a call of
+  /// The integers of a quantized tensor, and the name of its dtype: "qint8". `call` is a call of
   /// _rebuild_qtensor.
   struct Quantized {
     Leaf integers;
@@ -70,7 +72,7 @@ class Tensors {
 std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
 /// Returns a nested tensor from a call with (buffer, sizes, strides, offsets). Its components must
-/// be contiguous.
+/// be contiguous: others throw Error(unsupported).
 Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
 }  // namespace tenfold::detail::formats::torch_file

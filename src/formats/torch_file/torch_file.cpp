@@ -458,7 +458,7 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
 /// From this number of entries on, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
-/// Returns the result of `build` after the local headers are validated.
+/// Returns the result of `build`. The local headers are read and checked before it returns.
 template <class Build>
 auto with_local_headers(ArchiveStorages& storages, const Build& build) {
   const bool is_large = storages.archive().directory.entries.size() >= kMinEntriesOfTwoThreads;
@@ -565,9 +565,9 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
-/// Checks the CRC-32 of every record that the request does not skip. If no problem was found, also
-/// checks that the pickle gives a tree whose tensors fit their storages. The layout before torch
-/// 1.6 has no checksums.
+/// Checks the archive's structure, and the CRC-32 of every record that the request does not skip.
+/// If no problem was found, also checks that the pickle gives a tree whose tensors fit their
+/// storages. The layout before torch 1.6 has no checksums.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

@@ -306,7 +306,8 @@ void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
     to.versions = std::move(value->value);
   }
   if (!others) return;
-  warn(pickle_.place().text() + ": the dict's attributes are ignored: expected none, found some");
+  warn(pickle_.place().text() +
+       ": attributes of the dict are ignored: expected none but \"_metadata\", found others");
 }
 
 void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
@@ -534,7 +535,7 @@ Special device(const Pickle& pickle, const Pickle::Call& call) {
   if (!is_torch_device(name)) {
     throw pickle.corrupt()
         .part("device")
-        .expected("a type and an index of at most 127, as in \"cuda:0\"")
+        .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
         .found(base::quote(name));
   }
   return of_text(Special::Type::device, std::move(name));
@@ -594,7 +595,7 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
   if (node.kind == PickleKind::global) pickle.refuse_global(node.text, node.name);
   throw pickle.unsupported()
       .part("default of a dict")
-      .expected("a class of Python's")
+      .expected("None or a class of Python")
       .found(pickle.describe(id));
 }
 

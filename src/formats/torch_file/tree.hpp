@@ -15,7 +15,8 @@ namespace tenfold::detail::formats::torch_file {
 /// known types become:
 ///
 ///   dict, OrderedDict, list, tuple                 that container; without tensors, a JSON value
-///   defaultdict, Counter with tensors              dicts
+///   defaultdict                                    as a dict
+///   Counter with tensors                           a dict
 ///   tensors, nested tensors, parameters, numpy     leaves
 ///   scalars and arrays
 ///   quantized tensors                              dicts of their parts
@@ -25,10 +26,12 @@ namespace tenfold::detail::formats::torch_file {
 ///   other Counter, torch.Size, torch.dtype,
 ///   torch.device, torch.layout, torch.qscheme
 ///
-/// A root that is a tensor or a JSON value becomes a bare root. `where` names the file. All other
-/// objects, dict items whose keys are not str, numbers, None or tuples of these, and values that a
-/// tree does not support become nodes of kind opaque. Throws Error(unsupported) for excessive
-/// nesting or repetition, Error(corrupt) for tensors that do not fit their storages.
+/// A root container becomes a node even without tensors; a tensor or another value at the root
+/// becomes a bare root. `where` names the file. All other objects, dict items whose keys are not
+/// str, numbers, bools, None or tuples of these, and values that a tree does not support become
+/// nodes of kind opaque. Throws Error(unsupported) for excessive nesting or repetition, and
+/// Error(corrupt) for invalid arguments of known calls, such as a tensor that does not fit its
+/// storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 

@@ -252,10 +252,10 @@ class Planner {
   FileLayout plan_;
 };
 
-/// Assigns tensors to storages as torch.save does. Tensors with overlapping memory share one
-/// storage and keep their strides, so that aliases and views are preserved. A single tensor is
-/// stored unchanged, or contiguously if that takes less space. Leaves on disk share a storage if
-/// they have the same bytes. Reads no tensor.
+/// Assigns tensors to storages. As in torch.save, tensors with overlapping memory share one storage
+/// and keep their strides, so that aliases and views are preserved. A single tensor is stored
+/// unchanged, or contiguously if that takes less space. Leaves on disk share a storage if they have
+/// the same bytes. Reads no tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -410,7 +410,7 @@ class Pickler {
     }
   }
 
-  /// `of`: a NodeInfo or a Value::Object.
+  /// Writes the key `name` of a dict. `of`: a NodeInfo or a Value::Object.
   template <class Dict>
   void key(const std::string& name, const Dict& of) {
     if (of.int_keys) return integer(name);
@@ -440,7 +440,7 @@ class Pickler {
   }
 
   void text(const std::string& text) {
-    // A pickle could contain lone surrogates, but the reader refuses them.
+    // A pickle could contain lone surrogates, but the reader does not convert them to a string.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
       throw refuse()
           .problem("a string cannot be stored")

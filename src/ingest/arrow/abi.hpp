@@ -7,7 +7,7 @@
 
 extern "C" {
 
-/// The type of an array. `release` is null after it was released.
+/// The type of an array. In each struct, `release` is null after the struct was released.
 struct ArrowSchema {
   const char* format;
   const char* name;
@@ -34,7 +34,8 @@ struct ArrowArray {
   void* private_data;
 };
 
-/// A sequence of arrays of one type. Functions return 0 or an errno.
+/// A sequence of arrays of one type. get_schema() and get_next() return 0 or an errno. At the end,
+/// get_next() returns a released array.
 struct ArrowArrayStream {
   int (*get_schema)(ArrowArrayStream*, ArrowSchema* out);
   int (*get_next)(ArrowArrayStream*, ArrowArray* out);

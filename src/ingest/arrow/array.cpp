@@ -16,10 +16,9 @@
 namespace tenfold {
 namespace {
 
-/// Maximum nesting of types. No program nests them deeper.
+/// Maximum nesting of types, which limits the recursion.
 constexpr std::size_t kMaxDepth = 64;
-/// Maximum number of children. No table has more columns, and a damaged count must not cause a
-/// large allocation.
+/// Maximum number of children of a type. A greater count is considered damaged.
 constexpr std::int64_t kMaxChildren = std::int64_t{1} << 20;
 
 class TypeParser {
@@ -140,7 +139,7 @@ class TypeParser {
       case 't':
         return format.size() == 3 &&
                count(letter == 's' || letter == 'm' ? DType::int32 : DType::int64, unit_of(letter));
-      case 's':  // a time zone may follow; the values are in UTC regardless
+      case 's':  // a time zone may follow; then the values are in UTC
         return format.size() >= 4 && format[3] == ':' && count(DType::int64, unit_of(letter));
       case 'D':
         return format.size() == 3 && count(DType::int64, unit_of(letter));
@@ -195,7 +194,7 @@ class TypeParser {
               "numbers, dates and times, text, bytes, decimals, lists, structs, maps or "
               "dictionaries")
           .found("the Arrow format ", base::quote(format))
-          .remedy("cast or drop the column before");
+          .remedy("cast or drop the column in the source");
     }
   }
 
@@ -298,7 +297,7 @@ std::int64_t integer_at(const void* buffer, DType dtype, std::int64_t at) {
       return read(std::int32_t{});
     case DType::uint32:
       return read(std::uint32_t{});
-    default:  // uint64: values from 2^63 on become negative, which is out of range
+    default:  // int64, and uint64, whose values from 2^63 on become negative: out of range
       return read(std::int64_t{});
   }
 }
@@ -495,7 +494,7 @@ class Checker {
       if (index >= 0 && index < limit) continue;
       throw corrupt()
           .part("index ", i)
-          .expected("one below ", limit, ", the size of the dictionary")
+          .expected("an index in [0, ", limit, ") of the dictionary")
           .found(index);
     }
   }

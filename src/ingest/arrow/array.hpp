@@ -37,10 +37,11 @@ struct ArrowType {
   std::string name;  ///< name of the field
   std::string format;
   DType stored = DType::float64;  ///< kind number: dtype in Arrow's buffer
-  DType dtype = DType::float64;   ///< kind number: dtype of our column; int64 for dates and times
+  DType dtype = DType::float64;   ///< kinds number, boolean: dtype of the column; int64 if there
+                                  ///< is a unit
   std::string unit;               ///< unit of dates, times, durations and intervals: "months",
                                   ///< "days", "s", "ms", "us", "ns"
-  bool is_binary = false;         ///< kinds of text and bytes: bytes instead of UTF-8
+  bool is_binary = false;         ///< kinds text, text_view, fixed_bytes: bytes instead of UTF-8
   bool is_large = false;          ///< kinds text, list, list_view: 64-bit offsets
   std::int64_t width = 0;
   std::int32_t scale = 0;
@@ -56,7 +57,8 @@ struct ArrowType {
 };
 
 /// Parses a schema. Throws Error(corrupt) if it is invalid. Throws Error(unsupported), naming the
-/// field, for types that no column can store: unions, intervals of several units, run-end encoding.
+/// field, for unknown formats and for types that no column can store: unions, intervals of several
+/// units, run-end encoding.
 ArrowType parse_arrow_type(const ArrowSchema& schema, const std::string& where);
 
 /// Values [begin, begin + size) of an array, counted from the start of its buffers: `begin`
@@ -106,26 +108,27 @@ struct ArrowSlice {
     return type->kind == ArrowKind::null ||
            (array->null_count != 0 && array->n_buffers > 0 && array->buffers[0] != nullptr);
   }
-  /// Ignores nulls inside the dictionary; the caller must check the entry.
+  /// False if value `i` is null. Ignores nulls inside the dictionary; the caller must check the
+  /// entry.
   bool is_valid(std::int64_t i) const {
     if (type->kind == ArrowKind::null) return false;
     return !may_have_nulls() || bit_at(0, i);
   }
 
-  /// Begin and end of a list's items in the child.
+  /// Begin and end of a list's items in the child, or of a string's bytes.
   std::pair<std::int64_t, std::int64_t> range_at(std::int64_t i) const;
   /// A value of a string, view or fixed-size binary array.
   std::string_view text_at(std::int64_t i) const;
-  /// An index of a dictionary-encoded array.
+  /// Value `i` of a dictionary-encoded array: an index in the dictionary.
   std::int64_t index_at(std::int64_t i) const;
-  /// The decimal digits of a decimal.
+  /// A decimal as text: sign, digits and decimal point.
   std::string decimal_at(std::int64_t i) const;
 };
 
 /// Checks everything that the interface allows a consumer to check: counts and pointers of buffers
-/// and children, that offsets ascend and stay inside the child, and that indices stay inside the
-/// dictionary. The interface does not provide the sizes of buffers. Throws Error(corrupt) naming
-/// the column.
+/// and children, that offsets do not decrease and stay inside the child, that views stay inside
+/// their buffers, and that indices stay inside the dictionary. The interface does not provide the
+/// sizes of other buffers. Throws Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

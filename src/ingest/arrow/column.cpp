@@ -168,7 +168,8 @@ class RowsReader {
            column_.dtype == DType::float64;
   }
 
-  /// Copies numbers to `into`, nulls as NaN. Returns an error message, or "".
+  /// Copies numbers to `into`, nulls as NaN. Returns an error message if there is a null and the
+  /// dtype has no NaN, else "".
   std::string copy_items(const ArrowSlice& numbers, std::byte* into) const {
     copy_numbers(numbers, into);
     const bool dictionary = numbers.type->dictionary != nullptr;
@@ -222,7 +223,8 @@ class RowsReader {
 
   // --- ragged rows ---
 
-  /// Calls `add` for the items of each row. `add` appends them and returns "", or an error message.
+  /// Uses lists of numbers in place if possible. Otherwise calls `add` for the items of each row
+  /// that is not null. `add` appends them and returns "", or an error message.
   void read_lists(const std::function<std::string(const ArrowSlice&)>& add) {
     if (!column_.is_text() && !is_nested_ && read_lists_in_place()) return;
     auto& ends = owned().ends;

@@ -103,7 +103,7 @@ std::string metadata_of(std::string_view key, std::string_view value) {
 }
 
 /// Initialises `out` with the type of an element at dimension `dim` of a row's shape: a fixed-size
-/// list, or a number at the last dimension.
+/// list, or beyond the last dimension a number, string or bytes.
 void element_schema(const Column& column, std::size_t dim, std::string name, std::int64_t flags,
                     std::string metadata, ArrowSchema* out) {
   if (dim < column.shape.size()) {

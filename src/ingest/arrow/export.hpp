@@ -19,8 +19,10 @@ namespace tenfold {
 /// The rows of one column that become one Arrow array.
 struct ExportedRows {
   std::int64_t size = 0;
-  Tensor values;  ///< contiguous: [size, *shape]; if ragged, the elements (or bytes) of all rows
-  /// Ragged rows: offsets [size + 1], starting at 0, in elements (for ragged strings, in items).
+  Tensor values;  ///< contiguous: [size, *shape]; the elements of all ragged rows, or the bytes of
+                  ///< all strings
+  /// Ragged rows and strings: offsets [size + 1], starting at 0, in elements (for strings in bytes,
+  /// for ragged strings in items).
   std::vector<std::int64_t> offsets;
   std::vector<std::int64_t> item_offsets;  ///< ragged strings: offsets [items + 1], starting at 0,
                                            ///< in bytes

@@ -24,8 +24,8 @@ struct Span {
   std::int64_t last = 0;
 };
 
-/// The span of rows [begin, end). Throws Error(corrupt) unless its end offsets are nondecreasing
-/// and at most `limit`.
+/// The span of rows, or of items of ragged strings, [begin, end). Throws Error(corrupt) unless its
+/// offsets are nondecreasing and within [0, limit].
 Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int64_t limit,
              const Column& column) {
   const std::span<const std::int64_t> all = ends.span<std::int64_t>();
@@ -38,7 +38,7 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
     const std::int64_t next = all[static_cast<std::size_t>(row)];
     if (found.first < 0 || next < found.last || next > limit) {
       throw base::corrupt()
-          .part("data set: column ", base::quote(column.name()), ": row ", row, ": offsets")
+          .part("data set: column ", base::quote(column.name()), ": end offset ", row)
           .expected("nondecreasing offsets within [0, ", limit, "]")
           .found(next, " after ", found.last);
     }

@@ -18,13 +18,13 @@ namespace tenfold {
 ///   intervals of months                      int64 with a unit
 ///   text, decimals                           string
 ///   binary of any width                      bytes
-///   dictionary                               as its values
+///   dictionary of numbers, text, binary ...  as its values
 ///   null                                     float64, nullable
 ///   fixed_size_list of numbers (nested, too) rows of that shape
 ///   list of numbers or of such lists         ragged
 ///   list of text, binary, decimals           ragged strings or bytes
 ///   list of lists of numbers                 ragged, as long as the inner lists are of one shape
-///   any other list, map                      string: JSON
+///   any other list or dictionary, map        string: JSON
 ///   struct                                   a nested record
 struct ArrowColumn {
   Column column;
@@ -40,9 +40,9 @@ struct ArrowColumn {
 /// Throws Error(unsupported) if the batch is not a struct.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Determines the inner shape of a nested column from its lists. If the lists have no common shape,
-/// or another shape than in earlier batches, the column becomes JSON. Returns true if the column
-/// changed.
+/// Determines the inner shape of a nested column from its lists. The column becomes JSON if the
+/// inner lists have no common shape, or another one than in earlier batches, or one is null or
+/// empty. Returns true if the column changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

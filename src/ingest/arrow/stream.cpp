@@ -299,7 +299,7 @@ class ArrowIngest {
       if (source == found.end()) {
         throw base::invalid_argument(options_.where)
             .part("column ", base::quote(wanted.name()))
-            .problem("the schema names it, but the source does not have it")
+            .problem("the schema names it, but it is not among the columns to read")
             .expected("a column of the source");
       }
       Column target = wanted;
@@ -379,8 +379,8 @@ class ArrowIngest {
            (!targets_[i].nullable && !read.chunk.valid.empty());
   }
 
-  /// Marks null rows of the batch as bad. Record batches have no nulls of their own, although the
-  /// interface allows them.
+  /// Marks null rows of the batch as bad. A record batch has no null rows, although the interface
+  /// allows them.
   void bad_batch_rows(const ArrowSlice& batch, std::vector<Bad>& bad) const {
     for (std::int64_t i = 0; batch.may_have_nulls() && i < batch.size; ++i) {
       if (!batch.is_valid(i)) bad.push_back({i, columns_[0], "expected a row, found null"});

@@ -26,11 +26,14 @@ struct ArrowIngestOptions {
 };
 
 /// Writes the record batches of an Arrow stream as a data set at `path`; without a path, only
-/// reports the resulting schema. A column becomes nullable with its first null. Releases the
-/// stream. Throws Error(corrupt) if the stream violates the interface, as far as that can be
-/// checked, Error(io) with the producer's message if the producer fails, Error(unsupported) for
-/// types that no column can store, Error(invalid_argument) for a row that does not fit the schema
-/// if on_error is `raise`.
+/// reports the resulting schema. Unless options.schema is set, a column becomes nullable with its
+/// first null. Releases the stream.
+///
+/// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
+/// Error(io) with the producer's message if the producer fails, Error(unsupported) for types that
+/// no column can store, Error(key_not_found) for an unknown name in options.columns,
+/// Error(invalid_argument) for a column of the schema that the stream lacks and, if on_error is
+/// `raise`, for a bad row.
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);
 
@@ -38,8 +41,9 @@ SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& p
 /// columns have to be in memory: row i of the data set is row i of each stream. Streams are read
 /// sequentially, and only those with a requested column. `again`: the same streams for a second
 /// pass, or none. A second pass is necessary to omit bad rows, because they are known only after
-/// the last stream. Also throws Error(corrupt) if the streams differ in length,
-/// Error(invalid_argument) if rows must be omitted from several streams without `again`.
+/// the last stream. Also throws Error(corrupt) if the streams differ in length, and
+/// Error(invalid_argument) if on_error is not `raise`, several streams have requested columns, and
+/// `again` does not have as many streams.
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
                           std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);

@@ -19,14 +19,16 @@ namespace tenfold {
 /// One column of a row-by-row source: the rows of the current block, and the type of all rows so
 /// far.
 ///
-/// The functions that add a value return false, and add nothing, if the column cannot hold the
-/// value without promotion: call promote() first. Lists are opened, filled and closed; truncate()
-/// undoes an unfinished list.
+/// The functions that add a value return false if the column cannot hold the value without
+/// promotion: call promote() first. By then add_array() and add_arrays() may have added a part,
+/// which truncate() removes. The elements of a list are added one by one, then end_list() closes
+/// it; truncate() removes an unfinished list.
 class RowColumn {
  public:
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
   /// with nulls even if their current type cannot represent nulls, because later rows may promote
-  /// it to float. At the end, first_null_not_fitting() returns whether the nulls fit.
+  /// the type to float. At the end, first_null_not_fitting() returns the first row whose nulls do
+  /// not fit.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
   /// A column of a schema given by the user: its type never changes. `keeps_kinds`: strings accept
   /// only strings, and numbers only those of keeps_kind().
@@ -127,7 +129,8 @@ class RowColumn {
 
   /// Removes the rows from `num_rows` on, and an unfinished list.
   void truncate(std::int64_t num_rows);
-  /// The column as stored: rows of fixed size if all lists so far have the same length.
+  /// The column as stored. Unless it is fixed by a schema, lists of numbers become rows of fixed
+  /// size if all lists so far have the same length, which is not 0.
   Column stored();
   /// The rows of the block in the layout of stored(); valid until the next value is added.
   ColumnChunk block();
@@ -194,7 +197,7 @@ class RowColumn {
   bool is_nullable_ = false;
 
   ColumnBuilder rows_;    ///< the rows of the block, with lists as ragged rows
-  ColumnBuilder padded_;  ///< the result of block() if lists of one length include nulls
+  ColumnBuilder padded_;  ///< the result of block() for lists of one length and null rows
 
   std::int64_t length_ = -1;               ///< common length of all lists so far; -1: none yet
   bool has_lengths_ = false;               ///< lists have different lengths

@@ -49,8 +49,8 @@ class RowTable {
   }
   /// The first column that requires a value in every row and has none in the current row, or null.
   RowColumn* missing_column() const;
-  /// Sets the expected total number of rows. Before the first rows are written, checks that all fit
-  /// on the disk.
+  /// Sets the expected total number of rows. When the first rows are written, the writer checks
+  /// that all fit on the disk.
   void expect_rows(std::int64_t count) noexcept { options_.expected_rows = count; }
   /// Adds a column, with nulls in the rows so far.
   RowColumn& add_column(KeyPath path);
@@ -71,7 +71,7 @@ class RowTable {
   /// Removes the values of an unfinished row.
   void undo_row();
   std::int64_t block_rows() const noexcept { return block_rows_; }
-  /// Size of the block, including nulls that are still to be added.
+  /// Estimated size of the block, including nulls that are still to be added.
   std::size_t block_bytes() const noexcept;
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 

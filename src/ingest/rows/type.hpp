@@ -55,7 +55,7 @@ struct RowType {
   bool has_items() const noexcept { return has_elements || has_null; }
   /// True if a list may contain nulls, as NaN or in JSON.
   bool takes_nulls() const noexcept;
-  /// "int64", "list of float64[3]", "a list": for messages and reports.
+  /// "int64", "a list of float64[3]", "an empty list": for messages and reports.
   std::string text() const;
 };
 
@@ -63,8 +63,8 @@ struct RowType {
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count);
 
 /// The narrowest type for the values of both types, to which later values may be added. Empty if
-/// there is none: a number and a list, a string and bytes, counts of two units, arrays of two
-/// dtypes.
+/// there is none, as for a number and a list, a string and bytes, counts of two units, or numbers
+/// of two dtypes of which one is not promoted.
 std::optional<RowType> join(const RowType& a, const RowType& b);
 
 /// The final type once all values are known, by type_of().

@@ -15,8 +15,8 @@
 namespace tenfold {
 
 /// The values of one column in some consecutive rows, in memory, in the stored layout. A row
-/// without a value is NaN in a float column, zeros in another column of fixed rows, and empty in a
-/// ragged column. The spans need to be valid only during the call that takes them.
+/// without a value is empty in a ragged or string column; in other columns it is NaN (floats) or
+/// zeros. The spans need to be valid only during the call that takes them.
 struct ColumnChunk {
   std::int64_t num_rows = 0;
   std::span<const std::byte> values{};  ///< values of all rows, contiguous in row-major order

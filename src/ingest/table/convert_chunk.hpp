@@ -23,8 +23,8 @@ class Origins {
     null,  ///< in a list
   };
 
-  /// Starts recording: elements [0, count) have kind `kind`. Call before the first element of
-  /// another kind is added.
+  /// Starts recording: elements [0, count) have kind `kind`. Does nothing if is_kept(). Call before
+  /// the first element of another kind is added.
   void begin(std::int64_t count, Kind kind);
   bool is_kept() const noexcept { return kept_; }
   void push(Kind kind);
@@ -49,13 +49,16 @@ std::string number_text(DType dtype, const std::byte* element,
 /// promotions:
 ///
 ///   numbers      to numbers of another dtype (as cast_elements), to strings
-///   fixed rows   to ragged rows of numbers or of strings
-///   lists        to JSON strings, one per row
-///   rows that are all null to anything
+///   fixed rows   to ragged rows
+///   lists        to lists of numbers of another dtype, to JSON strings (one per row)
+///   lists of one dimension   to lists of strings
+///   rows that are all null   to anything
+///
+/// Lists are ragged rows, and fixed rows with a shape.
 ///
 /// `origins`: the origins of the elements of `from`. `position`: the index in `origins` of the
-/// chunk's first element, which is advanced past the last one if origins are needed; elements of a
-/// null list are not counted. Throws Error(invalid_argument) for any other promotion.
+/// chunk's first element; a conversion that reads origins advances it past the last element.
+/// Elements of a null list are not counted. Throws Error(invalid_argument) for any other promotion.
 ColumnBuilder convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                             const Origins* origins = nullptr, std::int64_t* position = nullptr);
 

@@ -9,8 +9,8 @@
 namespace tenfold {
 
 /// Turns a complete table into a dictionary: adds the index of its column "key". `where` starts
-/// messages. Throws Error(invalid_argument) naming a duplicate key, or if the column cannot be a
-/// key.
+/// messages. Throws Error(invalid_argument) if that column is missing or cannot be a key, and, if
+/// `duplicates` is `error`, naming a duplicate key.
 void add_dict_index(TableWriter& table, const std::string& where, DictValueForm form,
                     DuplicateKeys duplicates, Monitor* monitor);
 

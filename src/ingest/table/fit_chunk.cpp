@@ -214,7 +214,8 @@ class ChunkConverter {
     return true;
   }
 
-  /// Converts all rows at once if they have the same layout and fit.
+  /// Converts all rows at once if both columns have the same layout and all rows have values that
+  /// fit. Otherwise returns false.
   bool convert_all() {
     const bool alike = from_.ragged == to_.ragged && from_.shape == to_.shape;
     if (!alike || !chunk_.valid.empty()) return false;

@@ -28,7 +28,7 @@ void PartFile::append(std::span<const std::byte> bytes) {
     const std::size_t room = piece_bytes - at % piece_bytes;
     std::size_t count = std::min(bytes.size(), room);
     if (gathered_.empty() && count == room) {
-      // Write up to the last multiple directly from the caller's memory.
+      // Write up to the last multiple of the buffer size directly from the caller's memory.
       count += (bytes.size() - room) / piece_bytes * piece_bytes;
       write(bytes.first(count));
     } else {

@@ -24,7 +24,7 @@ class PartFile {
   struct Options {
     /// Size of the write buffer, and alignment of writes in the file; 0, or a power of two.
     std::size_t buffer_bytes = 0;
-    bool stays_open = true;  ///< false: reopen it for each write, because there are very many files
+    bool stays_open = true;  ///< false: reopen the file for each write; for very many files
     /// True if sync() will follow finish(): starts writeback early.
     bool will_sync = false;
   };
@@ -39,7 +39,7 @@ class PartFile {
   /// unless sync() follows.
   void finish();
   /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,
-  /// uses the descriptor that wrote, which reports write errors since then.
+  /// uses the descriptor that wrote, which also reports errors of earlier writebacks.
   void sync();
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }

@@ -87,7 +87,7 @@ class ColumnWriter {
   std::vector<std::int64_t> scratch_;
 };
 
-/// Greatest size of a block of rows that is read back or filled.
+/// Greatest size of a block of several rows that is read back or filled.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -287,11 +287,11 @@ namespace {
 
 using formats::folder::Plan;
 
-/// Total memory of the write buffers of all columns.
+/// Memory that the write buffers of all files share, within the limits of each buffer below.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
-/// Maximum number of files that stay open. With more columns, the others are opened for each write.
+/// Maximum number of files that stay open. Further files are opened for each write.
 constexpr std::size_t kOpenFiles = 256;
 
 /// The source of the tree's leaves while metadata is planned. The position of a leaf is the index
@@ -395,7 +395,7 @@ struct TableWriter::State {
       replacement.folder().create_directory(name);
       values = os::Directory::open_at(replacement.folder(), name);
     }
-    // No encoded key and no name of a clash has this form.
+    // No encoded key and no clash_name() has this form.
     return create(unbatched ? values : replacement.folder(),
                   "%part-" + std::to_string(num_created));
   }
@@ -759,7 +759,7 @@ void TableWriter::commit() {
   if (state.options.before_commit) state.options.before_commit(*this);
   state.finish_files();
   const Plan plan = state.plan();
-  // A ragged column may have been changed to another type, so check whether the folder has content.
+  // `%values/` may exist without content: a ragged column may have been changed to another type.
   const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
     return folder.name == detail::formats::folder::kValuesName;
   });

@@ -22,9 +22,10 @@ class TableWriter;
 struct TableWriterOptions {
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if `path` exists
   bool durable = true;             ///< durable when commit() returns
-  int num_threads = 0;             ///< threads that sync files in commit(); 0: min(8, cores)
-  Monitor* monitor = nullptr;      ///< can cancel commit(); bytes are reported by the reader of the
-                                   ///< source
+  int num_threads = 0;             ///< threads that sync files in commit(); 0: TENFOLD_NUM_THREADS,
+                                   ///< or min(8, cores)
+  Monitor* monitor = nullptr;      ///< can cancel a durable commit(); the reader of the source
+                                   ///< reports the bytes
   std::int64_t expected_rows = 0;  ///< lower bound of the rows to come, which must fit on the disk
   /// Called by commit() after all rows were appended and before anything is published, to check
   /// them or derive data from them.
@@ -40,16 +41,17 @@ struct TableWriterOptions {
 class TableWriter {
  public:
   /// Leaves of `schema` get new names, derived from the columns. Throws Error(io) with errno EEXIST
-  /// if `path` exists and is not a tree that tenfold may replace, with ENOSPC if the expected rows
-  /// cannot fit; Error(invalid_argument) for a column name that cannot be a file name.
+  /// if `path` exists and `overwrite` is false or it is not a tree that tenfold may replace, with
+  /// ENOSPC if the expected rows cannot fit; Error(invalid_argument) for a column name that cannot
+  /// be a file name.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
   TableWriter(const TableWriter&) = delete;
   TableWriter& operator=(const TableWriter&) = delete;
   ~TableWriter();
 
   /// Appends one chunk for each column of schema(), all with the same num_rows. Throws
-  /// Error(invalid_argument) for a chunk whose parts contradict each other, and appends nothing
-  /// then.
+  /// Error(invalid_argument), and appends nothing, if the parts of a chunk contradict each other or
+  /// the column.
   void append(std::span<const ColumnChunk> chunks);
 
   /// Appends to one column only, for a source that provides columns sequentially. commit() throws
@@ -66,12 +68,13 @@ class TableWriter {
   /// Adds columns. If there are rows already, the columns must be nullable, and are null in them.
   void add_columns(std::vector<Column> columns);
 
-  /// Reorders the columns: `order[i]` is the index of the i-th one.
+  /// Reorders the columns: `order[i]` is the present index of the column that becomes the i-th.
   void reorder(std::span<const std::size_t> order);
 
   /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
-  /// the stored rows block by block, and returns them in the layout of the new column. It may be
-  /// empty if the only change is that the column becomes nullable, which costs a byte per row.
+  /// the stored rows block by block, and returns them in the layout of the new column. `convert`
+  /// may be empty if the only change is that the column becomes nullable, which costs a byte per
+  /// row.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 
@@ -81,8 +84,8 @@ class TableWriter {
   /// Maps the rows of a column that were appended so far.
   StoredColumn map_column(std::size_t index);
 
-  /// Starts an unbatched tensor [0, *inner] that is not a column. It is called `name`, or similar
-  /// if that is taken. Returns its index.
+  /// Starts an unbatched tensor [0, *inner] that is not a column. It is called `name`, or `name~2`,
+  /// `name~3`, ... if that is taken. Returns its index.
   std::size_t begin_extra(std::string_view name, DType dtype, Shape inner);
   void restart_extra(std::size_t number);
   void append_extra(std::size_t number, std::span<const std::byte> bytes);

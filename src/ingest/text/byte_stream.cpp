@@ -166,7 +166,7 @@ std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {
   input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
     zip->file.read_at(offset, into);
   };
-  // Entries are streamed, so no size is too large.
+  // Entries are streamed, so the default limits suffice: the total size is not limited.
   zip->directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   return zip;
 }

@@ -23,8 +23,8 @@ class ByteStream {
   virtual std::uint64_t num_read() const = 0;
 };
 
-/// The suffix of a compressed file, in any case: ".gz", ".zst", ".bz2" or ".xz"; empty if there is
-/// none.
+/// The suffix of a compressed file, compared case-insensitively: ".gz", ".zst", ".bz2" or ".xz";
+/// empty if there is none.
 std::string_view packed_suffix(std::string_view name) noexcept;
 
 /// Opens a file, and decompresses it according to the last suffix of its name. Reading throws
@@ -39,7 +39,7 @@ struct ZipFile {
 /// Throws Error(corrupt), Error(unsupported) as codecs::read_zip_directory() does.
 std::shared_ptr<const ZipFile> open_zip_file(const Path& path);
 
-/// Streams the entry with that index; checks its CRC-32 at the end.
+/// Streams the entry with the index `number`. Checks its size and CRC-32 at the end.
 std::unique_ptr<ByteStream> open_zip_entry(std::shared_ptr<const ZipFile> zip, std::size_t number);
 
 }  // namespace tenfold

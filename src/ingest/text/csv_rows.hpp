@@ -22,7 +22,8 @@ struct CsvValue {
   bool is_special = false;
   bool is_true = false;
 };
-/// Parses a field. `text` must be followed by a character that cannot be part of a number.
+/// Parses a field. `text` must be followed by a character that cannot be part of a number, and
+/// kNumberSlackBytes must be readable after it.
 CsvValue csv_value(std::string_view text, bool is_quoted);
 
 /// Parses CSV records into rows.

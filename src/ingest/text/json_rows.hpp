@@ -25,7 +25,8 @@ class JsonRows {
   Outcome add(const char* begin, const char* end, bool lines);
   const RowFault& fault() const noexcept { return fault_; }
 
-  /// Marks the targets whose names occurred in a record, and adds names that are not in the plan.
+  /// Marks in `seen` the targets whose names occurred in a record, and adds names that are not in
+  /// the plan to `ignored`.
   void note_names(std::vector<bool>& seen, std::set<std::string>& ignored);
 
  private:

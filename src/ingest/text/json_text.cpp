@@ -269,7 +269,7 @@ bool JsonText::skip_value(std::size_t depth) {
 std::string JsonText::fault() const {
   if (fault_ == nullptr) return {};
   constexpr std::size_t kShown = 20;
-  std::string found = "its end";
+  std::string found = "the end of the record";
   if (fault_at_ < end_) {
     const std::string_view rest(fault_at_, static_cast<std::size_t>(end_ - fault_at_));
     found = base::quote(rest, kShown);

@@ -11,7 +11,8 @@ namespace tenfold {
 
 /// Reads consecutive JSON values from a text, and reports errors without throwing. Accepts what
 /// Python's json accepts (including NaN, Infinity and -Infinity), except duplicate keys in skipped
-/// objects, and lone surrogates, which UTF-8 cannot encode.
+/// objects, nesting deeper than codecs::kMaxJsonDepth, and lone surrogates, which UTF-8 cannot
+/// encode.
 ///
 /// The text must be followed by a character that cannot continue a token (',', ']', a line feed or
 /// NUL), and kSlackBytes must be readable after the text.
@@ -74,7 +75,7 @@ class JsonText {
   std::string fault() const;
 
  private:
-  /// One past the last character of the string at `at_`, or null. Sets `has_escapes`.
+  /// One past the closing quote of the string at `at_`, or null after an error. Sets `has_escapes`.
   const char* end_of_string(bool& has_escapes) noexcept;
   bool decode(const char* from, const char* to, std::string& into);
   bool skip_key();

@@ -319,7 +319,8 @@ void BlockReader::use_separator(char named) {
   file_->has_known_delimiter = true;
 }
 
-/// Returns false if the header does not end before `end`.
+/// Parses the header, after an optional line that names the separator. Returns false if the header
+/// does not end before `end`.
 bool BlockReader::take_header(const char*& begin, const char* end) {
   if (!skip_blank_lines(begin, end)) return false;
   if (!find_line_end(begin, end) && !at_end_) return false;

@@ -48,8 +48,8 @@ struct TextFile {
 /// Consecutive whole records of one file, followed by JsonText::kSlackBytes NULs.
 struct Block {
   std::shared_ptr<const TextFile> file;
-  std::uint64_t number = 0;      ///< index of the block in all files
-  std::uint64_t first_line = 1;  ///< in the first block of a file: the line of its first record
+  std::uint64_t number = 0;      ///< index among the blocks of all files
+  std::uint64_t first_line = 1;  ///< line at which the first block of a file begins
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -89,14 +89,15 @@ class RecordCursor {
 /// enlarges the block.
 class BlockReader {
  public:
-  /// Maximum size of a record. A larger one means that the file has another format.
+  /// Maximum size of a record. A file with a larger one probably has another format.
   static constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 30;
 
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
   /// Reads the next block into reused memory; returns false after the last one. Throws
-  /// Error(corrupt) for a file that is truncated or is not text, Error(invalid_argument) for
-  /// duplicate names in a header, and for a header with another separator.
+  /// Error(corrupt) for a damaged or truncated file and for a record above kMaxRecordBytes,
+  /// Error(invalid_argument) for duplicate names in a header, and for a header with another
+  /// separator.
   bool next(Block& block);
 
   /// Number of bytes read from files.
@@ -122,7 +123,7 @@ class BlockReader {
   std::size_t next_file_ = 0;
   std::unique_ptr<ByteStream> stream_;
   std::shared_ptr<TextFile> file_;
-  bool begins_ = false;  ///< no record of the file was returned yet
+  bool begins_ = false;  ///< no block of the file was returned yet
   bool at_end_ = true;   ///< the stream has no more bytes
   bool array_ended_ = false;
   std::vector<char> rest_;  ///< start of the next record, already read

@@ -41,7 +41,8 @@ class TextColumn {
 
   /// Memory of the current row's value; fixed-size rows only.
   std::byte* row_value() { return rows_.row(); }
-  /// Values appended to the current row; ragged columns only.
+  /// The values of all rows, to which the caller appends those of the current row; ragged and
+  /// string columns only.
   GrowingBytes& values() noexcept { return rows_.values; }
   /// Call before the value or null of a row: adds nulls for the rows since the last value.
   void begin_value() {

@@ -16,7 +16,7 @@ namespace tenfold {
 enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool
   list,       ///< numbers or bools, nested according to the shape and `ragged`
-  text,       ///< a string, or the source text of any other value
+  text,       ///< a string, or the source text of another scalar (any value if takes_json)
   text_list,  ///< a list of strings
   json,       ///< the source text of a list or object
 };
@@ -47,7 +47,7 @@ struct Field {
 
   std::string name;
   std::string quoted;                 ///< the key as JSON usually writes it, in quotes
-  std::uint64_t head = 0;             ///< its first eight bytes, in memory order
+  std::uint64_t head = 0;             ///< the first eight bytes of `quoted`, in memory order
   std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that exist
   std::size_t target = kRecord;       ///< index in RowPlan::targets
   std::size_t number = 0;             ///< index among all fields of the plan

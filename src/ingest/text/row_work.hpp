@@ -24,8 +24,8 @@ struct RowSink {
   std::uint64_t num_bad_rows = 0;
   std::uint64_t num_kept = 0;     ///< number of records that became rows
   bool needs_promotion = false;   ///< the plan is too narrow: everything written is discarded
-  std::uint64_t num_records = 0;  ///< records of the file before the block to deliver
-  std::uint64_t first_line = 1;   ///< line of the file at which that block starts
+  std::uint64_t num_records = 0;  ///< records of the file that were delivered
+  std::uint64_t first_line = 1;   ///< line of the file at which the block to deliver starts
   std::vector<bool> seen{};       ///< for each target: its name occurred in some row
   std::set<std::string> ignored{};
 };

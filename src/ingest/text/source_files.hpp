@@ -47,12 +47,14 @@ std::vector<Path> find_files(const std::vector<Path>& sources);
 /// The text sources that `sources` expand to, in order; the matches of a glob and the entries of an
 /// archive are sorted by name. With a `format`, files and entries may have any name. Throws
 /// Error(file_not_found) for missing files and for globs without a match, Error(unsupported) for
-/// files of another kind, Error(invalid_argument) for a `separator` without a CSV or TSV file.
+/// files of another kind, folders, and archives without a text file, Error(invalid_argument) for a
+/// `separator` without a CSV or TSV file.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
                                      SourceFormat format = SourceFormat::by_name,
                                      char separator = '\0');
 
-/// Throws Error(invalid_argument), which names `option`, if none of `files` is CSV or TSV.
+/// Throws Error(invalid_argument), which names `option`, if there are `files` and none is CSV or
+/// TSV.
 void require_csv(const std::vector<SourceFile>& files, std::string_view option);
 
 /// Total size of all files that `sources` expand to.

@@ -48,7 +48,7 @@ class TextStream {
 
   /// Advances to the next `count` records, or to all records of the next block of text, and drops
   /// the previous ones. Returns their number: fewer than `count` at the end of the last file, and 0
-  /// after it. Throws Error(corrupt) for text that is truncated or damaged.
+  /// after it. Throws as BlockReader::next().
   std::int64_t hold(std::optional<std::int64_t> count = {});
 
   /// Parses `records`, indices of the held records, in that order. `stops_at_bad`: stop at the

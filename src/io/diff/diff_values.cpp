@@ -43,7 +43,7 @@ struct Sums {
   long double squares_b = 0;
   long double squares_difference = 0;
   long double product = 0;
-  bool infinite = false;  ///< NaN or infinity in only one of the tensors
+  bool infinite = false;  ///< NaN or infinity where the other tensor has another value
 
   void merge(const Sums& other) {
     num_different += other.num_different;

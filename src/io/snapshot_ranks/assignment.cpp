@@ -20,7 +20,7 @@ using namespace formats::snapshot;
 
 namespace {
 
-/// Assigns each shared entry to the rank with the fewest bytes so far.
+/// Implements share_work().
 class Assigner {
  public:
   Assigner(std::string where, const std::vector<Outline>& outlines)

@@ -34,7 +34,7 @@ class MessageReader {
   const std::string& text(std::string_view name) const { return as<std::string>(at(name)); }
   std::int64_t number(std::string_view name) const { return as<std::int64_t>(at(name)); }
   const std::vector<Value>& items(const Value& value, std::optional<std::size_t> count = {}) const;
-  /// A list of integers from 0 on.
+  /// Returns the integers of a list. Throws like refuse_message() if one is negative.
   Shape numbers(const Value& value) const;
   DType dtype(const Value& value) const;
 
@@ -43,7 +43,7 @@ class MessageReader {
   Value document_;
 };
 
-/// An object that begins with its kind.
+/// Returns an object whose first member "kind" is `kind`.
 Value::Object message(std::string_view kind);
 
 template <class Numbers>

@@ -21,12 +21,14 @@ struct Candidate {
   std::vector<std::uint64_t> sizes;  ///< bytes of each chunk; one number if there are no chunks
 };
 
+/// A part of a sharded tensor.
 struct Box {
   Shape offsets;
   Shape sizes;
   auto operator<=>(const Box&) const = default;
 };
 
+/// A sharded tensor, as one rank has it.
 struct ShardedCandidate {
   std::string path;
   std::string description;
@@ -37,10 +39,11 @@ struct ShardedCandidate {
   std::uint64_t bytes_of(const Box& box) const { return nbytes_of(dtype, box.sizes); }
 };
 
+/// The entries of one rank: its message to the coordinator, which assigns the shared ones.
 struct Outline {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  std::uint64_t own_bytes = 0;  ///< bytes of the entries that only this rank has
+  std::uint64_t own_bytes = 0;  ///< bytes of the entries that are neither replicated nor sharded
   std::vector<Candidate> replicated;
   std::vector<ShardedCandidate> sharded;
 
@@ -49,7 +52,7 @@ struct Outline {
   static Outline parse(std::string_view text);
 };
 
-/// Describes `rank`. `plan` includes what other ranks will write.
+/// Returns the outline of `rank`. `plan` includes the entries that other ranks will write.
 Outline outline_of(const formats::snapshot::Plan& plan, const TensorDict& tree,
                    const formats::snapshot::PlannedRank& rank);
 

@@ -30,7 +30,7 @@ struct Change {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::string name;                   ///< the entry, for calls on a directory
-  std::string other;                  ///< rename, exchange, link: the other entry
+  std::string other;                  ///< rename, exchange, link: the other entry; symlink: target
   std::uint64_t other_directory = 0;  ///< link: inode of the directory of `other`
   std::uint64_t offset_bytes = 0;     ///< write; truncate: the new size
   std::span<const std::byte> bytes;   ///< write

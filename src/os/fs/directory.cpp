@@ -166,7 +166,8 @@ void Directory::remove_tree(const std::string& name) {
     try {
       remove_file(name);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::file_not_found) throw;  // another process removed it first
+      // file_not_found: another process removed it first.
+      if (error.code() != ErrorCode::file_not_found) throw;
     }
     return;
   }

@@ -19,8 +19,8 @@ class Directory {
   /// Opens a path given by the user: symlinks are followed. Throws Error(file_not_found), Error(io)
   /// (ENOTDIR).
   static Directory open(const Path& path);
-  /// Opens an entry of a folder: one component. Throws Error(corrupt) if it is a symlink or not a
-  /// folder.
+  /// Opens an entry of a folder: one component. Throws Error(file_not_found), Error(corrupt) if it
+  /// is a symlink or not a folder, Error(io) otherwise.
   static Directory open_at(const Directory& parent, const std::string& name);
   /// Like open_at, but returns an invalid Directory if there is no such entry or it is not a
   /// folder.
@@ -59,20 +59,21 @@ class Directory {
   void create_directory(const std::string& name, std::uint32_t mode = 0777);
   void remove_file(const std::string& name);
   /// Removes an entry of any kind, including a whole tree. Symlinks are removed, not followed. A
-  /// missing entry is not an error. A folder of this user that lacks write permission is made
-  /// writable first.
+  /// missing entry is not an error. If its owner may not read, write or search a folder, and it is
+  /// of this user, these permissions are added first.
   void remove_tree(const std::string& name);
   /// Renames atomically; replaces a file or an empty folder. Both names are in this folder.
   void rename(const std::string& from, const std::string& to);
-  /// RENAME_NOREPLACE: returns false if `to` exists.
+  /// RENAME_NOREPLACE: returns false if `to` exists. Without support by the file system, checks and
+  /// renames in two steps.
   bool rename_if_absent(const std::string& from, const std::string& to);
   /// RENAME_EXCHANGE: returns false if the file system does not support it.
   bool exchange(const std::string& a, const std::string& b);
   /// Creates the symbolic link `name` with target `text`. Returns false if `name` exists. Throws
   /// Error(io): EPERM, EOPNOTSUPP or ENOSYS if the file system has no symbolic links.
   bool create_symlink(const std::string& text, const std::string& name);
-  /// Hard-links `name` to the entry `existing` of `from`. Returns false if the file systems do not
-  /// allow the link.
+  /// Hard-links `name` to the entry `existing` of `from`. Returns false if the link is not allowed:
+  /// other file system, no support, no permission, or too many links. Other failures are Error(io).
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
   void sync();
   void copy_permissions(const FileInfo& like);
@@ -92,7 +93,8 @@ struct Parent {
   Directory directory;
   std::string name;
 };
-/// Opens the parent of `path`. If `create_missing`, creates missing folders.
+/// Opens the parent of `path`. If `create_missing`, creates missing folders. Throws
+/// Error(invalid_argument) if `path` does not end with a name.
 Parent open_parent(const Path& path, bool create_missing);
 
 }  // namespace tenfold::os

@@ -100,8 +100,8 @@ class File {
   void sync();
   /// Starts writeback without waiting (sync_file_range). A hint.
   void start_writeback();
-  /// Copies permission bits and owner of `like`. Failing to change the owner is not an error, but
-  /// may reduce the permissions.
+  /// Copies permission bits, owner and group of `like`. Failing to change owner or group is not an
+  /// error, but may reduce the permissions.
   void copy_permissions(const FileInfo& like);
 
   /// Prefetches the range into the page cache and returns at once. A hint.

@@ -195,7 +195,8 @@ class Holder {
 
 Holder& holder() { return ProcessWide<Holder>::get(); }
 
-/// The text of the lease `name`; "?" if the entry is not a lease, empty if there is no entry.
+/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is of
+/// another kind, empty if there is no entry.
 std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
   if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);

@@ -32,7 +32,8 @@ void expect_random_access(std::span<const std::byte> bytes, bool random) noexcep
 std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
-/// false if some pages stay, because they are mapped or dirty, or the file system is in memory.
+/// false if one of three sampled pages stays, because it is mapped or dirty, or the file system is
+/// in memory.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

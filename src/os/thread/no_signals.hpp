@@ -5,8 +5,8 @@
 
 namespace tenfold::os {
 
-/// Blocks all signals in this thread during its lifetime. Threads that it starts concurrently keep
-/// all signals blocked, so that the program's own threads handle them.
+/// Blocks all signals in this thread during the lifetime of the object. A thread that this thread
+/// starts then inherits the mask, so that the program's own threads handle signals.
 class NoSignals {
  public:
   NoSignals() noexcept {

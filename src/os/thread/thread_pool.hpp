@@ -6,16 +6,16 @@
 
 namespace tenfold::os {
 
-/// Number of threads that a call may use: `requested` if positive, else TENFOLD_NUM_THREADS, else
-/// min(8, cores available to this process).
+/// Number of threads that a call may use: `requested` if positive, else TENFOLD_NUM_THREADS (at
+/// most 256) if positive, else min(8, cores available to this process).
 int num_threads_for(int requested) noexcept;
 
 /// Calls `work(i)` once for each i in [0, count), on the calling thread and on up to `num_threads -
 /// 1` threads of the process-wide pool (created at first use, parked when idle, created again in a
-/// forked child). Items are handed out in order. `between` is called by the calling thread only,
-/// between its items and at least every 50 ms while it waits; if it throws, no further item starts.
-/// The first exception of an item or of `between` is rethrown when all threads have stopped. A call
-/// from inside an item runs serially.
+/// forked child), on at most 256 threads in all. Items are handed out in order. `between` is called
+/// by the calling thread only, after each of its items and every 50 ms while it waits; if it
+/// throws, no further item starts. The first exception of an item or of `between` is rethrown when
+/// all threads have stopped. A call from inside an item runs serially.
 void parallel_for(std::size_t count, int num_threads, const std::function<void(std::size_t)>& work,
                   const std::function<void()>& between = {});
 

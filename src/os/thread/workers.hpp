@@ -10,7 +10,7 @@ namespace tenfold::os {
 /// A forked child has no such threads: is_here() is false there, and the destructor does not wait.
 class Workers {
  public:
-  /// Calls `work` once on each of `count` threads.
+  /// Calls `work` once on each of `count` threads, or of fewer if the system starts no more.
   Workers(int count, const std::function<void()>& work);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;

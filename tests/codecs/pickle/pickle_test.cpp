@@ -48,7 +48,7 @@ std::string hex(std::string_view text) {
   return out;
 }
 
-/// Python's float.hex().
+/// Python's float.hex(), for normal numbers and the smallest subnormal one.
 std::string float_text(double value) {
   if (value != value || value - value != 0) return fmt::format("{}", value);
   if (value == 0) return std::signbit(value) ? "-0x0.0p+0" : "0x0.0p+0";

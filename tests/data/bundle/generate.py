@@ -1,8 +1,7 @@
 """Writes the folders beside this file: python tests/data/bundle/generate.py FOLDER
 
-They are what transformers 5.24 (Trainer), accelerate 1.15 (save_state) and torch_checkpointing
-0.1.1 leave, with torch 2.13 on one CPU. They stay as they are: newer versions get folders of their
-own.
+transformers 5.24 (Trainer), accelerate 1.15 (save_state) and torch_checkpointing 0.1.1 write them,
+with torch 2.13 on one CPU. They are never changed: newer versions get separate folders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes tests/data/checkpoint/python, a run of three steps of a training in Python.
+"""Writes tests/data/checkpoint/python, a run of three steps of a training in Python.
 
 Usage: python tests/data/checkpoint/generate.py
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).with_name("python")
 
 
 def main() -> None:
-    """Saves after each step; the losses of two more steps go into `extra` of the last one."""
+    """Saves after each step. `extra` of the last save has the losses of the next two steps."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     torch.manual_seed(5)
     random.seed(5)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 class _Frozen:
-    """The state of the optimizer as step 3 has it already."""
+    """The state of the optimizer that step 3 already contains."""
 
     def __init__(self, manager: tenfold.CheckpointManager, step: int) -> None:
         state = {"optimizer": None}

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes the folders of this folder with torch.distributed.checkpoint (torch 2.13.0, zstandard).
 
-golden.txt has what torch itself loads from each, in the words of `text_of` in
-safetensors_support.hpp. bad/<name>.metadata are to stand as `.metadata` beside the data of
-`sharded`; expected.txt has a line for each: its name, the kind of error, and part of the message.
+golden.txt describes what torch itself loads from each folder, in the notation of `text_of` in
+tests/formats/safetensors/support.hpp. The tests use each bad/<name>.metadata as `.metadata` with
+the data of `sharded`. expected.txt has a line for each: its name, the kind of error, and a part of
+the message.
 
 Usage: generate.py
 """
@@ -103,7 +104,7 @@ def save_plain(folder):
 
 
 def save_zstd(folder):
-    """Each item a Zstandard stream."""
+    """Saves each item as a Zstandard stream."""
     from torch.distributed.checkpoint._extension import ZStandard
 
     state = plain_state()
@@ -113,7 +114,7 @@ def save_zstd(folder):
 
 
 def save_flat(folder):
-    """Without nesting: no planner_data. One file a tensor."""
+    """Saves without nesting, that is without planner_data, and one file for each tensor."""
     dcp.save(
         {"a.b": torch.arange(40.0), "c": torch.ones(3)},
         storage_writer=dcp.FileSystemWriter(folder, single_file_per_rank=False),
@@ -180,7 +181,7 @@ class Evil:
 
 
 def stored(metadata, name=WEIGHT):
-    """(index, where it lies) of the first chunk of a tensor."""
+    """Returns index and storage location of the first chunk of a tensor."""
     return next(item for item in metadata.storage_data.items() if item[0].fqn == name)
 
 
@@ -191,7 +192,7 @@ def store(metadata, name=WEIGHT, **changes):
 
 
 def bad_metadata(good) -> dict:
-    """Name to (metadata or bytes, kind of error, part of the message)."""
+    """Returns a dict: name -> (metadata or bytes, kind of error, part of the message)."""
     cases = {}
 
     def case(name, kind, message):
@@ -226,7 +227,7 @@ def bad_metadata(good) -> dict:
     case("negative", CORRUPT, "offsets of a chunk: expected an integer from 0, found -1")(
         lambda m: entry(m).chunks.append(ChunkStorageMetadata((-1, 0), (1, 3)))
     )
-    case("sizes-text", CORRUPT, "size: expected a torch.Size, found text")(
+    case("sizes-text", CORRUPT, "size: expected a torch.Size, tuple or list, found text")(
         lambda m: setattr(entry(m), "size", "5, 3")
     )
     case("unstored", CORRUPT, "it is stored nowhere")(

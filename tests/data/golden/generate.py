@@ -1,16 +1,18 @@
 """Writes the golden files of this version: python tests/data/golden/generate.py [FOLDER]
 
-FOLDER (default: the version's folder beside this file) must not exist: golden files are never
-written anew. Only public calls write. It runs as root in namespaces of its own, with a boot ID and
-process IDs that are always the same, because the commit pages of data sets contain both. Two runs
-give equal bytes, except for the index of a MappedDict and for what contains it or its checksum:
-`key.index.memmap` and `%checksums` of dictionaries and of sparse and hierarchical state mappers, and
-their `.tdz` and `.safetensors` files. The seed of an index is random, so that nobody can prepare keys
-that collide. `--compare A B` lists the files of two folders that differ.
+FOLDER (default: the version's folder beside this file) must not exist, because golden files are
+never replaced. The program writes by public calls only. It runs as root in its own namespaces, with
+a fixed boot ID and fixed process IDs, because the commit pages of data sets contain both.
 
-expected.json describes what was in memory before it was written; golden.py explains the words. What
-no program could know beforehand (orders, states of loaders, row by row answers of state mappers) is
-what this version gave.
+Two runs write equal bytes, except for the index of a MappedDict and for files with the index or its
+checksum: `key.index.memmap` and `%checksums` of dictionaries and of sparse and hierarchical state
+mappers, and their `.tdz` and `.safetensors` files. The seed of an index is random, so that an
+attacker cannot prepare colliding keys. `--compare A B` lists the files that differ between two
+folders.
+
+expected.json describes the objects in memory before they were written, in the notation of
+golden.py. For orders, states of loaders and the rows of state mappers it has the results of this
+version.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ _filled = 0
 
 
 def fill(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor unlike every other one: multiples of 1/8 that every wide dtype holds exactly."""
+    """Returns a tensor that differs from earlier ones: multiples of 1/8, exact in wide dtypes."""
     global _filled
     _filled += 1
     count = int(np.prod(shape))
@@ -116,7 +118,7 @@ def fill(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def raw(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """Arbitrary bytes as that dtype; bool of 0 and 1."""
+    """Returns arbitrary bytes as a tensor of that dtype. The bytes of bool are 0 and 1."""
     global _filled
     _filled += 1
     size = int(np.prod(shape)) * dtype.itemsize
@@ -336,7 +338,7 @@ RECORD_COLUMNS = ["id", "x", "word", "blob", "ragged", "tags", "at.lat", "at.nam
 
 
 def stacked(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows as one batch to append."""
+    """Returns the rows as one batch to append."""
     columns: dict[str, Any] = {}
     for name in records[0]:
         values = [row[name] for row in records]
@@ -350,7 +352,7 @@ def stacked(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def killed(write: Any) -> None:
-    """Runs `write` in a child that ends as if it were killed."""
+    """Runs `write` in a child process that exits without cleanup, as after a SIGKILL."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -571,7 +573,7 @@ def write_sparse(root: Path) -> list[dict[str, Any]]:
 
 
 def mapper_class(mapper: tenfold.StateMapper) -> str:
-    """A cache is not saved: what is behind it is."""
+    """Returns the class of the mapper that is saved: for a cached mapper, that of the original."""
     return type(mapper.saved_as()).__name__
 
 
@@ -625,7 +627,7 @@ def write_mappers(root: Path) -> list[dict[str, Any]]:
 
 
 def described_order(order: Any) -> list[Any]:
-    """How many, the first ones, and a digest of all as little-endian int64."""
+    """Returns the count, the first 12 items, and a digest of all items as little-endian int64."""
     order = [int(i) for i in order]
     return [len(order), order[:12], digest(np.asarray(order, "<i8").tobytes())]
 
@@ -671,7 +673,7 @@ def orders() -> dict[str, Any]:
 
 
 def seed_as_text(options: dict[str, Any]) -> dict[str, Any]:
-    """JSON's readers in C++ know no integer beyond 64 bits."""
+    """Replaces the seed by a string, because JSON readers in C++ lack integers beyond 64 bits."""
     return {key: str(value) if key == "seed" else value for key, value in options.items()}
 
 
@@ -680,7 +682,7 @@ def counted(n: int, start: int = 0) -> tenfold.Dataset:
 
 
 def handed_out(loader: tenfold.BatchLoader, steps: int) -> list[Any]:
-    """Steps before the state is taken, the state, both epochs."""
+    """Returns the number of steps before the state, the state, and the order of both epochs."""
     order: list[int] = []
     state = None
     for step, batch in enumerate(loader, 1):
@@ -721,7 +723,7 @@ def streams(root: Path) -> list[dict[str, Any]]:
 
 
 def by_ranks(function: Callable[[int], None], size: int = 2) -> None:
-    """Runs `function(rank)` in processes of one group."""
+    """Runs `function(rank)` in `size` processes of one group."""
     children = []
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(size):
@@ -744,7 +746,7 @@ def by_ranks(function: Callable[[int], None], size: int = 2) -> None:
 
 
 def spread(tensor: torch.Tensor, dim: int | None = 0) -> Any:
-    """The part of this rank, along a dimension; None: each rank has all."""
+    """Returns the part of this rank along a dimension. If `dim` is None, each rank has all."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     placement: Any = Replicate() if dim is None else Shard(dim)
     local = tensor

@@ -1,4 +1,4 @@
-"""What golden files hold, in words that can be made from memory, from a file, in Python and in C++.
+"""A notation for the content of golden files, which Python and C++ derive from memory or a file.
 
     null, true, "text"                     themselves
     ["int", "5"], ["float", bits]          bits: those of a double, 16 hexadecimal digits
@@ -16,7 +16,7 @@
     ["lazy_stack", dimension, its name, items]
 
 Members are [key, item] pairs in order. The items of a set are sorted. The classes below are those
-of the tensorclass and the state mappers that lie in the files.
+of the tensorclass and of the state mappers in the files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def net(size: int) -> torch.nn.Module:
 
 @tenfold.register_mapper("golden.tiles")
 class Tiles(tenfold.StateMapper):
-    """Each point of the plane to the tile that contains it, one-hot."""
+    """Maps each point of a grid to a one-hot vector of its index."""
 
     def __init__(self, side: int) -> None:
         self.side = side
@@ -70,7 +70,7 @@ def digest(data: bytes) -> str:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    """The bytes of a contiguous copy, also for dtypes that torch cannot copy by element."""
+    """Returns the bytes of a contiguous copy, also for dtypes that torch cannot copy by element."""
     if tensor.numel() == 0:
         return b""
     plain = tensor.detach().as_subclass(torch.Tensor)
@@ -146,7 +146,7 @@ _PLAIN = {
 
 
 def describe(item: Any) -> Any:
-    """Describes what a program holds: plain values, torch's tensors, tenfold's trees."""
+    """Describes an object in memory: a plain value, a tensor of torch, or a tree of tenfold."""
     if type(item) in _PLAIN:
         return _PLAIN[type(item)](item)
     if isinstance(item, torch.Tensor):
@@ -171,7 +171,7 @@ def describe(item: Any) -> Any:
 
 
 def tensors_in(item: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], list[Any]]]:
-    """The dense tensors of a description, with their keys as text, as other tools see them."""
+    """Returns path and description of each dense tensor. Keys are strings, as in other tools."""
     kind = item[0] if isinstance(item, list) else None
     if kind == "tensor":
         return [(path, item)]
@@ -190,7 +190,7 @@ def tensors_in(item: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, .
 
 
 def text_of(key: Any) -> str:
-    """`str(key)` of a described key."""
+    """Returns `str(key)` of a described key."""
     if isinstance(key, str) or key is None or isinstance(key, bool):
         return str(key)
     if key[0] == "int":
@@ -202,7 +202,7 @@ def text_of(key: Any) -> str:
 
 
 def at(tree: Any, path: Any) -> torch.Tensor:
-    """The tensor of a path of text keys in a tree that was loaded, by tenfold or another tool."""
+    """Returns the tensor at a path of string keys in a tree that tenfold or another tool loaded."""
     for key in path:
         if isinstance(tree, dict):
             tree = next(value for found, value in tree.items() if str(found) == key)
@@ -219,7 +219,7 @@ def at(tree: Any, path: Any) -> torch.Tensor:
 
 
 def describe_rows(rows: Any, columns: list[str]) -> list[Any]:
-    """Columns of dense numbers as one tensor [N, ...], the others row by row.
+    """Describes columns of dense numbers as one tensor [N, ...], others row by row.
 
     Args:
         rows: Dicts, as a data set gives them; nested records are nested dicts.

@@ -1,11 +1,11 @@
-"""Writes golden.tsv and the bad-* files beside this script. Python's json module is the judge.
+"""Writes golden.tsv and the bad-* files beside this script. Python's json module is the reference.
 
-golden.tsv, one document a line, five columns separated by tabs:
+golden.tsv has one document per line, in five columns separated by tabs:
   text     a JSON document, all ASCII
   value    what json.loads gives: "float <hex>", "int <decimal>", "str <hex of WTF-8>" or "other"
   python, compact, utf8
-           what json.dumps gives: by default; separators=(",", ":"); that with ensure_ascii=False,
-           "-" where a lone surrogate makes it unwritable
+           what json.dumps gives: by default; with separators=(",", ":"); with these separators and
+           ensure_ascii=False, or "-" if a lone surrogate cannot be written as UTF-8
 """
 
 import json

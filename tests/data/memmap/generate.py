@@ -3,9 +3,9 @@
     python generate.py                     # 0.15.3: every tree of TREES
     python generate.py --old 0.14          # a run under tensordict 0.14 or 0.11: trees of OLD_TREES
 
-Each ok-<name> holds `tree`, the folder that tensordict wrote, and `expected.json`, which says what
-was in memory: it is made from the objects, never from the files. The files are committed; a run
-gives the same bytes again.
+Each ok-<name> has `tree`, the folder that tensordict wrote, and `expected.json`, which describes
+the objects in memory: it is made from them, not from the files. The files are committed; a run
+writes the same bytes again.
 """
 
 import argparse
@@ -158,11 +158,11 @@ TREES = {
     "parameter": lambda: TensorDict({"w": torch.nn.Parameter(torch.ones(2, 2))}, []),
 }  # fmt: skip
 
-# float8 and float4 are written but not read by tensordict.
+# tensordict writes float8 and float4, but cannot read them.
 for d in UNLOADABLE:
     TREES[f"dtype-{str(d)[6:]}"] = lambda d=d: TensorDict({"x": counting(d, 4)}, [])
 
-# memmap_like: the same files, sparse zeros in them; JSON values are copied.
+# memmap_like writes the same files, in which the tensors are holes; JSON values are copied.
 LIKE_TREES = {
     "like": lambda: TensorDict({"a": torch.ones(2, 3), "n": {"b": torch.ones(2)}, "s": "text"}, [2]),
     "like-nested-tensor": lambda: TensorDict({"j": nested_tensor((2, 3), (1, 4))}, []),
@@ -238,7 +238,7 @@ def write(name, tree, *, like=False, rewrite=True, **arguments):
     folder.mkdir()
     expected = {
         "version": tensordict.__version__,
-        # True: tenfold, saving the same tree, writes the same bytes.
+        # True: a save of the same tree by tenfold writes the same bytes.
         "rewrite": rewrite,
         "like": like,
         "tree": describe(tree, like),
@@ -262,7 +262,7 @@ def main():
         write(name, make())
     for name, make in LIKE_TREES.items():
         write(name, make(), like=True)
-    # File names of versions before 0.14: unencoded keys.
+    # Versions before 0.14 use keys as file names without encoding them.
     raw = {key: torch.tensor(i) for i, key in enumerate(["a b", "100%", "", ".", "a%20c", "q?"])}
     raw["n o"] = TensorDict({"x": torch.ones(2)}, [])
     write("raw-names", TensorDict(raw, []), rewrite=False, robust_key=False)

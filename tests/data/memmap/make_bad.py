@@ -1,8 +1,8 @@
-"""Writes the damaged folders bad-*: each holds `tree`, and `expected.json` with the error.
+"""Writes the damaged folders bad-*, each with `tree` and with `expected.json`, which has the error.
 
     python make_bad.py
 
-Needs nothing but Python. What git cannot hold (FIFOs, symbolic links) is made by the test itself.
+Needs only Python. Files that git cannot store (FIFOs, symbolic links) are created by the tests.
 """
 
 import json
@@ -78,10 +78,10 @@ CASES = {
                                             'which shapes begin, as [2] of "a", found [2, 2]',
                                  {"meta.json": td(n=NODE), "n/meta.json": {**td(a=leaf()), "shape": [2, 2]},
                                   "n/a.memmap": GOOD}),
-    "device-index": ("corrupt", "/meta.json: device: expected a type and an index of at most 127, as in "
+    "device-index": ("corrupt", "/meta.json: device: expected a type and optionally an index of at most 127, as in "
                                 '"cuda:0", found "nonsense:99999999999"',
                      {"meta.json": {**td(), "device": "nonsense:99999999999"}}),
-    "device-command": ("corrupt", "/meta.json: device: expected a type and an index of at most 127, as in "
+    "device-command": ("corrupt", "/meta.json: device: expected a type and optionally an index of at most 127, as in "
                                   '"cuda:0", found "os.system"',
                        {"meta.json": {**td(), "device": "os.system"}}),
     "names-too-few": ("corrupt", "/meta.json: _names: expected one for each of 2 batch dimensions, found 1",

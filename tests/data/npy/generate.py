@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the files of this folder.
 
-    ok-*    by NumPy, and by hand what NumPy writes no more but reads: the header in a second
+    ok-*    by NumPy, and by hand the headers that NumPy reads but no longer writes: with another
             spelling, without padding, of Python 2
-    bad-*   by NumPy where the array is one that cannot be a tensor, else by hand: each breaks one
-            promise of the format; the messages they give are asserted in tests/formats/npy_test.cpp
+    bad-*   by NumPy if the array cannot be a tensor, otherwise by hand: each violates one rule of
+            the format; tests/formats/numpy/npy_test.cpp has the expected messages
 
 Usage: generate.py [folder]
 """

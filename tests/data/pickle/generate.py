@@ -1,8 +1,8 @@
 """Writes the ok-*.pkl and bad-*.pkl files beside this script, and golden.txt.
 
-ok files are what Python's pickle makes of plain values in every protocol; golden.txt has a line for
-each, what tests/codecs/pickle_test.cpp must make of it. expected.txt says what is wrong with each
-bad file.
+The ok files are pickles of plain values in every protocol, by Python. golden.txt has a line for
+each: the result that tests/codecs/pickle/pickle_test.cpp expects. expected.txt describes the
+problem of each bad file.
 """
 
 import pathlib
@@ -67,7 +67,7 @@ def text(value):
 
 
 def describe(value, protocol):
-    """The graph of the pickle of `value` in that protocol, as text."""
+    """Returns the graph of the pickle of `value` in that protocol, as text."""
 
     def inner(x):
         return describe(x, protocol)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the files of this folder.
 
-    ok-*    by safetensors 0.8.0 and tensordict 0.15.3 (torch 2.13.0), and by hand what those cannot
-            write but must read
-    bad-*   by hand: each breaks one promise of the format; the messages they give are asserted in
-            tests/formats/safetensors_hostile_test.cpp
+    ok-*    by safetensors 0.8.0 and tensordict 0.15.3 (torch 2.13.0), and by hand valid files that
+            these cannot write
+    bad-*   by hand: each violates one rule of the format; the expected messages are in
+            tests/formats/safetensors/hostile_test.cpp
 
 Usage: generate.py [folder]
 """
@@ -162,7 +162,7 @@ def bad_files() -> dict[str, bytes]:
 
 
 def hand_made_files() -> dict[str, bytes]:
-    """Files that other writers made, or that are legal though no writer at hand makes them."""
+    """Returns valid files of older or other writers, or that no available writer makes."""
     shuffled = {"b": entry(offsets=(8, 16)), "a": entry(offsets=(0, 8))}
     zero = {
         "z": entry(shape=(0,), offsets=(0, 0)),
@@ -189,7 +189,7 @@ def hand_made_files() -> dict[str, bytes]:
         },
     }
     return {
-        # 0.2 and before: no padding, so that the data starts at an unaligned offset.
+        # As safetensors 0.2 and before: without padding, so the data has an unaligned offset.
         "ok-unpadded.safetensors": container(
             compact(PLAIN | {"e": entry("U8", (0,), (8, 8))}), F32_PAIR
         ),

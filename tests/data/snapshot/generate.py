@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the snapshots of this folder with torchsnapshot itself (0.1.0, torch 2.13).
+"""Writes the snapshots of this folder with torchsnapshot (0.1.0, torch 2.13).
 
 Usage: pip install torchsnapshot==0.1.0, then: python generate.py [NAME ...], without names all.
-Names of slabs are random, so that each run makes other files.
+Names of slabs are random, so each run writes other files.
 
-"dtensors" is made by the last version of torchsnapshot's repository (pytorch/torchsnapshot, commit
-df45917, which calls itself 0.1.0 too): the package of that number has no DTensors.
+"dtensors" is written by the last commit of torchsnapshot's repository (pytorch/torchsnapshot,
+df45917, also called 0.1.0), because the package 0.1.0 does not support DTensors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def values():
-    """What tests/formats/snapshot_golden_test.cpp expects."""
+    """Returns the values that tests/formats/snapshot/golden_test.cpp expects."""
     import torch
 
     return {
@@ -54,7 +54,7 @@ def single(folder: Path) -> None:
 
 
 def files(folder: Path) -> None:
-    """Without slabs, and in chunks of 32 bytes."""
+    """Takes a snapshot without slabs, and in chunks of 32 bytes."""
     import torch
     from torchsnapshot import Snapshot, StateDict
     from torchsnapshot.knobs import override_max_chunk_size_bytes, override_is_batching_disabled
@@ -65,7 +65,7 @@ def files(folder: Path) -> None:
 
 
 def yaml(folder: Path) -> None:
-    """As versions before 0.1 wrote the metadata."""
+    """Takes a snapshot with YAML metadata, as versions before 0.1 wrote it."""
     import json
 
     from yaml import dump

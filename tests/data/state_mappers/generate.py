@@ -1,4 +1,4 @@
-"""Writes the mappers of this folder and what they answer, expected.json.
+"""Writes the state mappers of this folder, and expected.json with their rows.
 
 Run with the Python package: python tests/data/state_mappers/generate.py. The C++ tests and the
 Python tests open the same files and compare every row.
@@ -60,7 +60,7 @@ def mappers() -> dict[str, tenfold.StateMapper]:
 
 
 def answers(name: str, mapper: tenfold.StateMapper) -> list[dict[str, object]]:
-    """Each state alone, and the row that it gives; None for a KeyError."""
+    """Returns for each state its row, looked up alone; None for a KeyError."""
     states = STATES.get(name, PATHS if name.startswith("levels") else ["a/x", "x", "deep/y"])
     made = []
     for state in states:

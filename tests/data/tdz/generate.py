@@ -1,9 +1,9 @@
-"""Writes the golden archives with tensordict itself: what pack_memmap makes of ../memmap/ok-*.
+"""Writes the golden archives with tensordict: pack_memmap of the folders ../memmap/ok-*.
 
     python generate.py
 
-<name>.tdz is stored, <name>-deflate.tdz deflated; what they hold is said by expected.json beside the
-folder. Two more are of compressions that are refused by name. A run gives the same bytes again.
+<name>.tdz is stored, <name>-deflate.tdz is deflated. expected.json next to the folder describes
+their content. bad-*.tdz have compressions that tenfold refuses. A run writes the same bytes again.
 """
 
 import time

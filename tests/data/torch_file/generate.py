@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes the files of this folder, golden.txt and expected.txt (torch 2.13.0).
 
-golden.txt has what each ok file holds, in the words of `text_of` in safetensors_support.hpp.
-expected.txt has a line for each bad file: its name, the kind of error, and part of the message.
-The opaque files name what is not read; special-values.pt holds what JSON lacks.
+golden.txt describes each ok file, in the notation of `text_of` in
+tests/formats/safetensors/support.hpp. expected.txt has a line for each bad file: its name, the kind
+of error, and a part of the message. The opaque files name classes and functions that are not read;
+special-values.pt has values that JSON lacks.
 
 Usage: generate.py
 """
@@ -133,7 +134,7 @@ def lazy_views() -> dict:
 
 
 def as_read(obj):
-    """What is read of a quantized tensor: its parts. Of a lazy view: its values."""
+    """Returns what tenfold reads: the parts of a quantized tensor, the values of a lazy view."""
     if isinstance(obj, dict):
         return type(obj)((key, as_read(value)) for key, value in obj.items())
     if not isinstance(obj, torch.Tensor):
@@ -205,7 +206,7 @@ def saved(obj, **options) -> bytes:
 
 
 def rezipped(data: bytes, root="archive", method=zipfile.ZIP_STORED, last="", **records) -> bytes:
-    """The same records by another writer: under another root, `last` last, some replaced."""
+    """Returns an archive of the same records: under `root`, `last` at the end, some replaced."""
     source = zipfile.ZipFile(io.BytesIO(data))
     file = io.BytesIO()
     names = [name.partition("/")[2] for name in source.namelist()]
@@ -220,7 +221,7 @@ def rezipped(data: bytes, root="archive", method=zipfile.ZIP_STORED, last="", **
 
 
 def with_pickle(data: bytes, old: bytes, new: bytes) -> bytes:
-    """A file whose pickle has other bytes in one place."""
+    """Returns the file with `old` replaced by `new` in its pickle."""
     content = zipfile.ZipFile(io.BytesIO(data)).read("archive/data.pkl")
     assert content.count(old) == 1, (old, content)
     return rezipped(data, **{"data.pkl": content.replace(old, new)})
@@ -259,7 +260,7 @@ def tar() -> bytes:
 
 
 def opaque_files() -> dict[str, bytes]:
-    """What names classes and functions that are not read, each under the key "x"."""
+    """Returns files that name classes and functions that are not read, each under the key "x"."""
     Own.__module__ = "my_net"  # which is missing for a reader
     sys.modules["my_net"] = sys.modules["__main__"]
     return {
@@ -270,7 +271,7 @@ def opaque_files() -> dict[str, bytes]:
 
 
 def unreadable_files() -> dict[str, bytes]:
-    """One entry of each cannot be read."""
+    """Returns files of which one entry cannot be read."""
     good = saved({"w": torch.arange(6.0).reshape(2, 3)})
     cycle: list = []
     cycle.append(cycle)

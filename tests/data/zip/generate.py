@@ -1,7 +1,7 @@
 """Writes the ok-*.zip and bad-*.zip files beside this script, and golden.tsv.
 
-golden.tsv, one entry of an ok file a line: file, entry, method, size, CRC-32 and content in
-hexadecimal, as Python's zipfile reads them. expected.txt says what is wrong with each bad file.
+golden.tsv has one entry of an ok file per line: file, entry, method, size, CRC-32 and content in
+hexadecimal, as Python's zipfile reads them. expected.txt describes the problem of each bad file.
 """
 
 import io
@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 class Entry:
-    """One entry, every field of which can be made to lie."""
+    """One entry of an archive. The caller can give any field a wrong value."""
 
     def __init__(self, name, data=b"", **fields):
         self.name, self.data = name.encode() if isinstance(name, str) else name, data

@@ -264,7 +264,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
        R"(node "": "stack_dim": expected at most 1, the number of batch dimensions of entry "0", found 2)"},
       {R"({"cls": "TensorDict", "non_tensors": {}, "leaves": {}, "cls_metadata": {"device": "os.system", "names": [], "batch_size": [], "is_locked": false}})",
        corrupt,
-       R"(node "": "device": expected a type and an index of at most 127, as in "cuda:0", found "os.system")"},
+       R"(node "": "device": expected a type and optionally an index of at most 127, as in "cuda:0", found "os.system")"},
       {stack("<class 'm.C'>", R"(, "0": )" + node("")), unsupported,
        R"(node "": a tensorclass around a lazy stack cannot be opened: expected "batch_size", found "stack_dim")"},
       {stack("NonTensorStack", ""), unsupported,

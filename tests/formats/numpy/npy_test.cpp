@@ -246,8 +246,7 @@ const std::vector<BadFile> kBadFiles = {
     {"descr-missing", ErrorCode::corrupt,
      "header: a key is missing: expected \"descr\", found none"},
     {"descr-number", ErrorCode::corrupt,
-     "header: not a valid literal: expected a string or a list of fields, found \"4\" at byte "
-     "20"},
+     "header: not a valid literal: expected a string, list or tuple, found \"4\" at byte 20"},
     {"descr-twice", ErrorCode::corrupt,
      "header: \"descr\" is duplicated: expected it once, found two"},
     {"descr-unclosed", ErrorCode::corrupt,

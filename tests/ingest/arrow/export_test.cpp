@@ -220,7 +220,7 @@ TEST(ArrowExport, DamagedOffsetsAreAnErrorOfTheBatchThatReadsThem) {
   ArrowOwned<ArrowArray> batch;
   EXPECT_EQ(reader.next(batch), "");
   EXPECT_THAT(reader.next(batch),
-              HasSubstr("column \"name\": row 2: offsets: expected nondecreasing offsets within "
+              HasSubstr("column \"name\": end offset 2: expected nondecreasing offsets within "
                         "[0, 12], found 1000000 after 8"));
 }
 

@@ -213,7 +213,8 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": [1]}\n", ErrorCode::invalid_argument),
             "a.jsonl: line 3 (row 1), column \"x\": expected int64, found [1]");
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": 1", ErrorCode::corrupt),
-            "a.jsonl: line 3 (row 1): expected ',' or '}', found its end at character 8");
+            "a.jsonl: line 3 (row 1): expected ',' or '}', found the end of the record at "
+            "character 8");
   EXPECT_EQ(of.error("a.jsonl", good + "[1]\n", ErrorCode::corrupt),
             "a.jsonl: line 3 (row 1): expected an object, found \"[1]\" at character 1");
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": 1, \"x\": 2}\n", ErrorCode::corrupt),

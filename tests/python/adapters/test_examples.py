@@ -1,4 +1,4 @@
-"""The programs of examples/ that plug tenfold into a training library, each run as a user would."""
+"""The programs of examples/ that use tenfold with a training library, run as by a user."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def workers():
     )
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    context.execution_options.preserve_order = True  # Ray's default is that of completion
+    context.execution_options.preserve_order = True  # Ray's default is the order of completion
     yield
     ray.shutdown()
 

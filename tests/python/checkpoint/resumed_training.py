@@ -17,7 +17,7 @@ def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model
     Args:
         folder: Holds the data set "data", and the checkpoints "run".
         mode: ``"sync"``, ``"async"`` or ``"overlap"``.
-        num_steps: Number of steps, of all starts together.
+        num_steps: Number of steps at which the training ends, including steps of earlier runs.
         rank: Rank of this process, whose file is `losses-<rank>.jsonl`; None for one process.
         size: Number of ranks.
         wrap: Wraps the model, for example in DistributedDataParallel.

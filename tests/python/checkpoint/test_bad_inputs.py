@@ -17,7 +17,7 @@ def state(value=1.0):
 
 
 def assert_steps_and_next_save(manager, steps):
-    """Checks that earlier steps are complete, nothing is left over, and the next save works."""
+    """Asserts that these steps exist and are complete, and that the next save works."""
     assert manager.all_steps() == steps
     assert all(manager.verify(step).ok for step in steps)
     number = max(steps, default=0) + 1
@@ -155,7 +155,7 @@ def test_failed_write_names_the_file_and_keeps_existing_steps(tmp_path, mode):
 
 
 def test_full_disk_error_names_the_file_and_keeps_existing_steps(tmp_path):
-    """A file system of 4 MiB in a mount namespace of its own."""
+    """Uses a file system of 4 MiB in a separate mount namespace."""
     program = f"""
 import os, sys, torch, tenfold
 folder = {str(tmp_path)!r}

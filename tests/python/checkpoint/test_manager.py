@@ -296,7 +296,7 @@ def test_error_names_the_only_step_if_it_is_damaged(tmp_path):
     file.write_bytes(good)
     document = manager.path(1) / "checkpoint.json"
     document.write_bytes(document.read_bytes()[:-20])
-    # A training that begins anew would silently lose what was trained.
+    # Starting from the initial state would silently lose the trained state.
     for options in ({}, {"missing_ok": True}, {"path": tmp_path}, {"step": 1}):
         with pytest.raises(tenfold.CorruptFileError, match=r"step_00000001.checkpoint\.json: "):
             tenfold.CheckpointManager(tmp_path).restore({"w": None}, **options)

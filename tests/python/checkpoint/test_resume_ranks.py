@@ -1,6 +1,7 @@
 """A training of two ranks, one of which is killed at random moments, resumes bit for bit.
 
-TENFOLD_KILLS: kills of each mode of saving; unset: two, of saves in the background.
+TENFOLD_KILLS is the number of kills in each mode of saving. By default, there are two kills, and
+only in mode "async".
 """
 
 import json
@@ -59,10 +60,10 @@ class Job:
         return [rank.returncode for rank in self.ranks]
 
     def kill_delayed(self, rank, num_lines, delay_s):
-        """Kills a rank after it has written that many more lines, and stops the others.
+        """Kills a rank `delay_s` after `num_lines` more lines, and waits until all ranks end.
 
         Returns:
-            True if it was killed, and did not end before.
+            False if the rank ended before.
         """
         before = len(losses(self.folder, rank))
         process = self.ranks[rank]
@@ -73,7 +74,7 @@ class Job:
         time.sleep(delay_s)
         process.kill()
         statuses = self.wait()
-        # The other ranks detect it: they raise; they neither hang nor exit with 0.
+        # The other ranks raise: they neither hang nor exit with 0.
         assert statuses[rank] != -signal.SIGKILL or 0 not in statuses, statuses
         return statuses[rank] == -signal.SIGKILL
 

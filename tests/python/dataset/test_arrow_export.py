@@ -41,7 +41,7 @@ def ds(tmp_path: Path) -> Dataset:
 
 
 def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
-    """Equal, and NaN where NaN is expected."""
+    """Whether rows are equal, where NaN equals NaN."""
     return repr(found) == repr(expected)
 
 

@@ -1,4 +1,4 @@
-"""Views by other names and orders, and views saved as data sets of their own."""
+"""Shuffled, sharded and renamed views, and views saved as data sets."""
 
 from __future__ import annotations
 

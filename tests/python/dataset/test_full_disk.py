@@ -1,4 +1,4 @@
-"""Appends and saves on a disk that is full, and that has space again: a small tmpfs of its own."""
+"""Appends and saves on a full disk, and after it has space again. The disk is a small tmpfs."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
     number = start
     while True:
         source = sources[number % SOURCES]
-        # fsync takes most of the time, in which nothing else happens, and may take longer than this
-        # process lives. So only every fourth ingest, and not the first, is durable.
+        # Only every fourth ingest is durable, and never the first: else most kills would come
+        # during an fsync, which may also take longer than this process runs.
         durable = number > start and number % 4 == 0
         tenfold.ingest(source, target, num_threads=2, durable=durable, progress=False)
         number += 1
@@ -68,7 +68,7 @@ def killed_after(seconds: float, sources: list[Path], target: Path, start: int) 
 
 
 def source_in(target: Path) -> int:
-    """Returns the source that the data set has the rows of. Fails if a row is wrong."""
+    """Returns the source whose rows the data set has. Fails if a row is wrong."""
     assert tenfold.verify(target).ok
     batch = tenfold.Dataset(target)[:]
     source = int(batch["source"][0])

@@ -88,7 +88,7 @@ def test_na_values_are_refused_for_sources_other_than_csv(tmp_path: Path) -> Non
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values=["NA"])
-    with pytest.raises(ValueError, match="na_values: expected it with CSV files only"):
+    with pytest.raises(ValueError, match="na_values: expected it with CSV or TSV files only"):
         tenfold.ingest([{"x": 1}], tmp_path / "d", na_values=["NA"])
     with pytest.raises(TypeError, match="na_values: expected a list of names, found 'NA'"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values="NA")
@@ -135,7 +135,7 @@ def test_separator_is_refused_where_it_separates_nothing(tmp_path: Path) -> None
     (tmp_path / "x.csv").write_text("x\n1\n")
     with pytest.raises(ValueError, match=r"x\.jsonl: separator: expected CSV or TSV files"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", separator=";")
-    with pytest.raises(ValueError, match="ingest: separator: expected it with CSV files only"):
+    with pytest.raises(ValueError, match="separator: expected it with CSV or TSV files only"):
         tenfold.ingest([{"x": 1}], tmp_path / "d", separator=";")
     with pytest.raises(ValueError, match="separator: expected it with text files only"):
         tenfold.IterableDataset(Dataset({"x": torch.zeros(2)}), separator=";")
@@ -193,7 +193,7 @@ def test_infer_schema_accepts_na_values(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
         tenfold.infer_schema(tmp_path / "x.jsonl", na_values=["NA"])
-    with pytest.raises(ValueError, match="infer_schema: na_values: expected it with CSV files"):
+    with pytest.raises(ValueError, match="infer_schema: na_values: expected it with CSV or TSV"):
         tenfold.infer_schema([{"x": 1}], na_values=["NA"])
     with pytest.raises((TypeError, ValueError), match="infer_schema: na_values"):
         tenfold.infer_schema(tmp_path / "x.csv", na_values=[1])

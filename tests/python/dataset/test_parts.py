@@ -294,7 +294,7 @@ KILLS = int(os.environ.get("TENFOLD_KILLS", "20"))
 
 
 def write_forever(path: Path, start: int, report: int) -> None:
-    """Appends, commits and compacts in turn; writes the number of committed rows to `report`."""
+    """Adds parts or appends rows, at random; writes the number of committed rows to `report`."""
     count = start
     while True:
         kind = random.randrange(3)

@@ -1,4 +1,4 @@
-"""Statistics of shuffled orders: they must be those of numpy's permutations.
+"""Statistics of shuffled orders, which must be distributed like those of numpy's permutations.
 
 Each statistic is a number for one order. Its sample over seeds is compared with a sample of numpy's
 orders, in mean and in spread, so that no theory of its distribution is needed. Seeds are fixed: a
@@ -88,7 +88,7 @@ def statistics(order: Order) -> dict[str, float]:
 
 
 def sample(shuffle: Shuffle, size: int, count: int) -> dict[str, NDArray[np.float64]]:
-    """Half of the orders by seed, half by epoch."""
+    """Returns the statistics of `count` orders, half of which vary the seed and half the epoch."""
     orders = [(i, 0) if i % 2 == 0 else (5, i) for i in range(count)]
     found = [statistics(shuffle(size, seed, epoch)) for seed, epoch in orders]
     return {name: np.array([values[name] for values in found]) for name in found[0]}

@@ -37,7 +37,7 @@ LISTS = [
 
 
 def promoted(values: list[Any]) -> tuple[str, list[Any]]:
-    """The type of a column of scalars, by the rules of the documentation, and its values."""
+    """Returns type and values of a column of scalars, by the rules of the documentation."""
     some = [value for value in values if value is not None]
     mark = "?" if len(some) < len(values) or not some else ""
     kinds = {type(value) for value in some}

@@ -1,10 +1,10 @@
-"""The examples of two pages about PyTorch and memory-mapped data, with our names in theirs.
+"""The examples of two pages about PyTorch and memory-mapped data, with classes of tenfold.
 
 "How can PyTorch handle memory-mapped dictionaries or lists of dictionaries from disk?" and "How can
-memmap arrays be used with PyTorch for gradient accumulation?": what the pages build by hand (arrays
-of lists of dicts, a Dataset over np.memmap with transform, start and end, an IterableDataset over a
-file of records, a pool of processes that converts) is one of our classes here; the loops are
-theirs.
+memmap arrays be used with PyTorch for gradient accumulation?". The loops are those of the pages.
+Classes of tenfold replace those that the pages define: arrays of lists of dicts, a Dataset over
+np.memmap with transform, start and end, an IterableDataset over a file of records, and a pool of
+processes that converts.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class SimpleModel(nn.Module):
 
 
 def mapped_rows(path: Path, rows: int, width: int) -> torch.Tensor:
-    """Random float32 rows, written through a memory-mapped tensor."""
+    """Returns random float32 rows, and copies them to a memory-mapped tensor at `path`."""
     mock_data = np.random.default_rng(0).random((rows, width)).astype(np.float32)
     mem_map = tenfold.TensorDict({"data": torch.empty(rows, width)}, batch_size=[rows])
     mem_map = mem_map.memmap_like(path)

@@ -46,7 +46,7 @@ def taken_in_the_background(*args: Any, **kwargs: Any) -> Snapshot:
 
 
 def sharded(whole: torch.Tensor, dim: int, size: int) -> Any:
-    """A ShardedTensor."""
+    """Returns `whole` as a ShardedTensor, split along `dim` among `size` ranks."""
     placements = [f"rank:{rank}/cpu" for rank in range(size)]
     made = sharded_tensor.empty(ChunkShardingSpec(dim, placements), *whole.shape, dtype=whole.dtype)
     for shard in made.local_shards():

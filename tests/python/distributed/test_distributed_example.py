@@ -1,4 +1,4 @@
-"""examples/distributed.py runs: two ranks begin with a plain file, three go on from theirs."""
+"""examples/distributed.py: two ranks may start from a plain file, and three resume their save."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_the_metadata_of_a_save_are_those_of_torch(tmp_path: Path) -> None:
 
 
 class Doubling(SavePlanner):
-    """A planner that a user wrote."""
+    """A custom planner, which doubles all values."""
 
     def lookup_object(self, index: Any) -> Any:
         return 2 * super().lookup_object(index)

@@ -72,12 +72,12 @@ def _rank_main(
 
 
 def in_world(size: int, function: Callable[[int, int], None], dying: int | None = None) -> None:
-    """Runs `function` on all ranks of a new group; raises what a rank raised.
+    """Runs `function` on all ranks of a new group; fails if a rank raises, hangs or dies.
 
     Args:
         size: Number of ranks.
         function: Called with rank and size.
-        dying: A rank that ends without an exception; the others must not.
+        dying: The rank that may die.
     """
     timeout = TIMEOUT if dying is None else SHORT_TIMEOUT
     port_file = f"{sys.argv[1]}/group-{time.monotonic_ns()}"
@@ -500,7 +500,7 @@ def old_and_new(
 
 
 def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
-    """The next save works, and removes the leftover files."""
+    """Checks that the next save works, and removes the leftover files."""
 
     def save(rank: int, size: int) -> None:
         dcp.save(state(size), storage_writer=writer_of(path, layout))
@@ -664,7 +664,7 @@ def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
                 timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
                 timer.start()
             try:
-                for _ in range(1000):  # until it comes
+                for _ in range(1000):  # until the SIGKILL
                     dcp.save(made, storage_writer=writer_of(path, layout))
             except (CheckpointException, RuntimeError, dist.DistError):
                 return

@@ -211,7 +211,7 @@ def test_unhashable_states_are_named():
 
 
 class OfTwoDtypes(tenfold.StateMapper):
-    """float32 rows for even numbers, and float64 rows for batches with an odd number."""
+    """Generates float32 rows for batches of even numbers, else float64 rows."""
 
     def __init__(self):
         self.weight = torch.ones(1, requires_grad=True)
@@ -225,6 +225,6 @@ class OfTwoDtypes(tenfold.StateMapper):
 def test_rows_of_several_dtypes_have_no_gradients_either():
     cached = OfTwoDtypes().cached(1 << 20)
     assert not cached([2]).requires_grad
-    rows = cached([2, 3])  # not of the kind of the cached row: generated as a whole
+    rows = cached([2, 3])  # the dtype differs from that of the cached row: all rows are generated
     assert rows.dtype == torch.float64
     assert not rows.requires_grad

@@ -1,4 +1,4 @@
-"""The mappers of tests/data/state_mappers, which the C++ tests open as well."""
+"""The mappers of tests/data/state_mappers, which the C++ tests also open."""
 
 from __future__ import annotations
 

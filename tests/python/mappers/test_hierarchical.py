@@ -246,7 +246,7 @@ def test_repr_shows_node_counts_and_value_types():
 
 
 def walked(hierarchy, path, default_key):
-    """The value that a walk through nested dicts finds, or None: the reference."""
+    """Returns the value that a walk through nested dicts finds, in a tuple, or None."""
     level, default = hierarchy, hierarchy.get(default_key)
     for part in path:
         if not isinstance(level, dict) or part not in level:

@@ -1,7 +1,7 @@
-"""The examples of a page about large state mappers, with our names in theirs.
+"""The examples of a page about large state mappers, with classes of tenfold.
 
-"How can PyTorch handle large state mappers without pickle issues?": a sparse mapping in a memory
-map, a network of which the parameters are saved, and a hierarchy that is saved as JSON.
+"How can PyTorch handle large state mappers without pickle issues?": a memory-mapped sparse mapping,
+a network whose parameters are saved, and a hierarchy that is saved as JSON.
 """
 
 from __future__ import annotations

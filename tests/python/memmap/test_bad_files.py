@@ -1,4 +1,4 @@
-"""Files changed under a mapped tree cause errors that name the expectation, not crashes."""
+"""Files that change while a tree maps them cause errors that name the expectation, not crashes."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""load_memmap and its relatives: write-through, private, partial, into other trees."""
+"""load_memmap and similar: shared or private mappings, parts of trees, targets of other trees."""
 
 import pickle
 

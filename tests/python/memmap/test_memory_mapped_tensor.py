@@ -1,4 +1,4 @@
-"""MemoryMappedTensor: tensors whose bytes are a file, or memory that processes share."""
+"""MemoryMappedTensor: tensors that map a file or shared memory."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Several processes over one mapped tree: fork, spawn, DataLoader workers, readers and writers."""
+"""Several processes use one mapped tree: fork, spawn, DataLoader workers, readers and writers."""
 
 import multiprocessing
 import time

@@ -1,4 +1,4 @@
-"""Five mistakes: a type checker finds one in each line that is marked, and no other."""
+"""Five mistakes: a type checker reports exactly one error in each marked line, and no other."""
 
 import torch
 

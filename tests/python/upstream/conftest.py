@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))  # trees and describe.py, also imported by old_ver
 
 @pytest.fixture(autouse=True)
 def _no_advice():
-    """Ignores warnings of the other libraries, and tenfold's of float8, which has its own test."""
+    """Ignores warnings of other libraries, and that of tenfold about float8 (tested elsewhere)."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*nested tensors.*")

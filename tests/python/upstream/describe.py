@@ -5,10 +5,10 @@
     ["value", json]                             NonTensorData, MetaData
     ["values", json]                            NonTensorStack
     ["tensordict", batch_size, names, entries]  entries: {key: description}, in order
-    ["tensorclass", class, node]                node: what the class wraps, None fields left out
+    ["tensorclass", class, node]                node: its TensorDict, without fields that are None
     ["lazy_stack", stack_dim, name, [nodes]]
 
-Values are compared as JSON, because that is all a folder knows of them.
+Values are compared as JSON, because a folder stores them as JSON.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ def describe(item) -> list:
         name = item.names[item.stack_dim]
         return ["lazy_stack", item.stack_dim, name, [describe(part) for part in item.tensordicts]]
     inner = getattr(item, "_tensordict", None)
-    if is_tensor_collection(inner):  # of a TensorDict it is a dict
+    if is_tensor_collection(inner):  # in a TensorDict, `_tensordict` is a dict
         return ["tensorclass", str(type(item)), describe(inner)]
     source = (
         item._source if hasattr(item, "_source") and is_tensor_collection(item._source) else item
@@ -72,8 +72,10 @@ def describe(item) -> list:
 
 
 def transform(description: list, change, path: str = ""):
-    """A copy in which `change(path, description)` has replaced each part, innermost first;
-    a part is dropped where it returns None."""
+    """Returns a copy with each part replaced by `change(path, part)`, innermost first.
+
+    Entries for which `change` returns None are omitted.
+    """
 
     def below(key, part):
         return transform(part, change, f"{path}/{key}" if path else key)
@@ -98,7 +100,7 @@ def without(description: list, paths) -> list:
 
 
 def without_names(description: list) -> list:
-    """As versions before 0.15.3 leave it: dim names are not stored."""
+    """Returns the description without dim names, which versions before 0.15.3 do not store."""
 
     def change(path, part):
         if part[0] == "tensordict":
@@ -116,7 +118,7 @@ def without_empty_tensors(description: list) -> list:
 
 
 def order(description: list) -> list:
-    """The keys of every node, in order."""
+    """Returns path and keys of every node, the keys in order."""
     found = []
     transform(
         description,
@@ -128,7 +130,10 @@ def order(description: list) -> list:
 
 
 def assert_same(found: list, expected: list, where: str = "root") -> None:
-    """Demands equal trees, and names where they differ. Ignores the order of keys; see order()."""
+    """Asserts that trees are equal except for the order of keys (see order()).
+
+    The message of the failure names the first difference.
+    """
     assert found[0] == expected[0], f"{where}: expected {expected[:3]}, found {found[:3]}"
     kind = found[0]
     if kind == "tensordict":

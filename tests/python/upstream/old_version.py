@@ -2,8 +2,9 @@
 
     old_version.py WRITTEN FOLDER...
 
-Writes WRITTEN/<tree> for each tree that this version can build, what they hold into
-WRITTEN/held.json, and what it reads from each FOLDER/<tree> into WRITTEN/read.json.
+Writes WRITTEN/<tree> for each tree that this version can build, and the descriptions of these trees
+to WRITTEN/held.json. Reads each FOLDER/<tree>, and writes the descriptions of the results to
+WRITTEN/read.json.
 """
 
 import json

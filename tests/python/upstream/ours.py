@@ -30,8 +30,10 @@ def describe_ours(item) -> list:
 
 
 def describe_stack(stack: list) -> list:
-    """tensordict's stack of tensorclasses is a tensorclass around a stack; ours is a stack of
-    tensorclasses. Both are stored as tensordict has it."""
+    """Describes a stack of tensorclasses as tensordict does: as a tensorclass of a stack.
+
+    tenfold loads the same files as a stack of tensorclasses.
+    """
     classes = {part[1] if part[0] == "tensorclass" else None for part in stack[3]}
     if len(classes) != 1 or None in classes:
         return stack
@@ -40,5 +42,5 @@ def describe_stack(stack: list) -> list:
 
 
 def as_tenfold(td) -> tenfold.TensorDict:
-    """A tree of tensordict as one of tenfold, in memory."""
+    """Converts a tree of tensordict to one of tenfold, in memory."""
     return tenfold.TensorDict({"root": td})["root"]

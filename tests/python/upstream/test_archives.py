@@ -1,4 +1,4 @@
-"""Archives (.tdz), both ways between tensordict and tenfold."""
+"""tensordict and tenfold read each other's archives (.tdz)."""
 
 import gc
 import pickle
@@ -142,7 +142,7 @@ def test_tensors_are_64_byte_aligned_in_one_mapping(tmp_path):
     assert 0 < distance < 4096
 
 
-# --- writing through, and what else the methods mean ---
+# --- mode "r+" and further methods ---
 
 
 def test_mode_r_plus_updates_the_file_and_its_checksums(tmp_path):

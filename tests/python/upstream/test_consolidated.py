@@ -23,9 +23,9 @@ NOT_WRITTEN: dict[str, type[Exception]] = {
     "tensordict_params": RuntimeError,
     "typed_tensordict": RuntimeError,
 }
-# It writes these, but cannot view a tensor whose bytes start at an unaligned offset.
+# tensordict writes these, but cannot view a tensor whose bytes start at an unaligned offset.
 ODD_PLACES = ["scalars", "random_0", "random_2"]
-# It writes these, but cannot read them.
+# tensordict writes these, but cannot read them.
 NOT_READ = ["lazy_stack_of_tensorclasses", "lazy_stack_of_equal_tensorclasses"]
 NAMES = [name for name in TREES if name not in (*NOT_WRITTEN, *ODD_PLACES, *NOT_READ)]
 
@@ -174,7 +174,7 @@ def test_a_file_converts_to_a_folder_that_tensordict_reads(tmp_path):
 
 # --- tensordict reads what tenfold writes ---
 
-# Dtypes below eight bits and strided nested tensors, which tensordict's reader does not support.
+# float8, float4 and strided nested tensors, which tensordict's reader does not support.
 REFUSED = {
     "float8": "tensordict cannot read the dtype",
     "float4": "tensordict cannot read the dtype",
@@ -186,7 +186,7 @@ SAVED = [name for name in TREES if name not in REFUSED]
 
 @pytest.fixture(scope="module")
 def ours_of(tmp_path_factory):
-    """The files that tenfold writes for a tree, by save and by consolidate."""
+    """The files that tenfold writes for a tree: by consolidate if `exact`, else by save."""
     root = tmp_path_factory.mktemp("ours")
 
     @functools.cache
@@ -206,7 +206,7 @@ def ours_of(tmp_path_factory):
 
 
 def expected_of(name: str) -> list:
-    """The expected tree; tensordict reads a stack of tensorclasses as such a stack, too."""
+    """Returns the expected tree. tensordict also reads a stack of tensorclasses as such a stack."""
     return describe_ours(as_tenfold(trees.build(name)))
 
 
@@ -221,7 +221,7 @@ def test_tensordict_reads_consolidated_files_of_tenfold(name, exact, ours_of):
 
 
 def as_stacks(description: list) -> list:
-    """A tensorclass around a stack as a stack of tensorclasses, which is what is stored."""
+    """Replaces each tensorclass of a stack by a stack of tensorclasses, which is what is stored."""
 
     def change(path, part):
         if part[0] == "tensorclass" and part[2][0] == "lazy_stack":

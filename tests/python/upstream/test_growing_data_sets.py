@@ -1,4 +1,4 @@
-"""tensordict reads data sets that grow: the rows of the last flush, while more are appended."""
+"""tensordict reads a data set while rows are appended: it sees the rows of the last flush."""
 
 from __future__ import annotations
 

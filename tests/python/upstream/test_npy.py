@@ -1,4 +1,4 @@
-"""NumPy files, both ways, with NumPy."""
+"""tenfold and NumPy read each other's .npy files."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Archives of NumPy files, both ways, with NumPy."""
+"""tenfold and NumPy read each other's .npz archives."""
 
 import zipfile
 

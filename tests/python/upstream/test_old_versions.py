@@ -1,4 +1,4 @@
-"""Folders of tensordict 0.14 and 0.11 are read here, and those two read what tenfold writes."""
+"""tenfold reads folders of tensordict 0.14 and 0.11, and these versions read folders of tenfold."""
 
 import dataclasses
 import json
@@ -41,14 +41,14 @@ class Old:
     """The results of an old version of tensordict, which runs in another process."""
 
     folder: pathlib.Path  # folder / name: the trees that the old version wrote
-    held: dict[str, list]  # and their content
-    ours: dict[str, list]  # what it read of the trees that tenfold saved
-    theirs: dict[str, list]  # and of those that tensordict 0.15 wrote
+    held: dict[str, list]  # their content
+    ours: dict[str, list]  # the result of reading the trees that tenfold saved
+    theirs: dict[str, list]  # the result of reading those that tensordict 0.15 wrote
 
 
 @pytest.fixture(scope="session")
 def old(tmp_path_factory, save_of, memmap_of):
-    """By version; both run at once."""
+    """The results by version. The processes of both versions run concurrently."""
     sources = [{write(name).parent for name in TREES}.pop() for write in (save_of, memmap_of)]
     started = {}
     for version in VERSIONS:
@@ -84,7 +84,7 @@ def test_tenfold_reads_folders_of_old_tensordict_versions(version, name, old):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_old_versions_build_the_same_trees(version, old):
-    """The tests above compare with these descriptions."""
+    """The tests compare with descriptions by old versions, so these must build the same trees."""
     held = old[version].held
     assert len(held) >= 80
     for name, description in held.items():

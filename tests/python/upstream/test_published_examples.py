@@ -1,6 +1,6 @@
 """The examples of tensordict's page "Saving TensorDict and tensorclass objects".
 
-Line for line what the page shows, under tenfold's name.
+The code is that of the page, with imports from tenfold.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import tenfold
 
 
 def names():
-    """The import lines of the examples."""
+    """Returns the names that the examples import."""
     from tenfold import MemoryMappedTensor, TensorDict, TensorDictBase, tensorclass
     from tenfold.utils import print_directory_tree
 
@@ -22,7 +22,7 @@ def names():
 
 
 def tree(path, indent=""):
-    """The printed tree: folders end in "/", entries by name, four spaces a level."""
+    """Returns the lines of a folder tree: folders end in "/", four spaces for each level."""
     lines = [indent + path.name + ("/" if path.is_dir() else "")]
     if path.is_dir():
         for item in sorted(path.iterdir()):
@@ -167,7 +167,7 @@ ROOT/
 
 
 def test_lazy_stack_writes_the_published_folder_tree():
-    """The page was written when torch.stack was lazy; lazy_stack gives its tree."""
+    """The page is older than the dense torch.stack; lazy_stack gives the tree that it shows."""
     _, TensorDict, TensorDictBase, tensorclass, _ = names()  # noqa: N806
 
     _, _, data = make_data(tensorclass, TensorDict)

@@ -48,7 +48,7 @@ members = st.lists(
 
 
 class Pipe(io.RawIOBase):
-    """Where zipfile cannot go back, it writes descriptors after the members."""
+    """An output that cannot seek: zipfile then writes data descriptors after the members."""
 
     def __init__(self):
         self.bytes = bytearray()
@@ -91,7 +91,7 @@ def contents_of(data):
 
 
 def compare(path, theirs):
-    """Members in order, sizes, CRC-32s and contents."""
+    """Asserts equal members, in order, with equal sizes, CRC-32s and contents."""
     ours = tenfold.load(path, verify=True)
     assert [f"{key}.npy" for key in ours] == list(theirs)
     for key, array in ours.items():
@@ -117,7 +117,7 @@ def test_any_archive_is_read_as_by_zipfile(tmp_path, listed, comment, through_pi
 def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comment, data):
     raw = bytearray(archive_of(listed, comment, data.draw(st.booleans())))
     where = st.integers(0, len(raw) - 1)
-    # Mostly among the records at the end, where one byte can make two readers disagree.
+    # Half of the changes are near the end: a changed byte there affects how readers parse records.
     late = st.integers(max(0, len(raw) - 200), len(raw) - 1)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.one_of(late, where))] = data.draw(st.integers(0, 255))
@@ -130,10 +130,10 @@ def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comm
     try:
         theirs = contents_of(bytes(raw))
     except NotImplementedError:
-        assume(False)  # the version of zip that a member requires, which zipfile checks
+        assume(False)  # zipfile checks which version of zip a member requires
     except zipfile.BadZipFile as error:
-        # zipfile compares the directory's version and disk numbers, which do not affect the
-        # contents.
+        # tenfold must also check the fields of the directory that zipfile checks and that do not
+        # affect the contents, such as versions and disk numbers.
         pytest.fail(f"zipfile refuses what tenfold reads: {error}")
     assume(all(name.endswith(".npy") for name in theirs))
     assert [f"{key}.npy" for key in ours] == list(theirs)

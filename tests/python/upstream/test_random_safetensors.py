@@ -1,4 +1,4 @@
-"""safetensors files of any content, both ways, with the reference implementation."""
+"""Random safetensors files: tenfold and the reference implementation read each other's."""
 
 import json
 
@@ -27,7 +27,7 @@ tensors = st.builds(
     st.integers(0, 1000),
 )
 files = st.dictionaries(names, tensors, max_size=6)
-# An entry whose value is the name of a tensor is a tie, as save_model writes it.
+# No value is the name of a tensor, because such an entry is a tie, as save_model writes it.
 metadata = st.dictionaries(
     texts, texts.map("no name of a tensor {}".format), min_size=1, max_size=3
 )
@@ -73,7 +73,7 @@ def test_mutated_header_is_refused_or_read_as_by_the_reference(tmp_path, file, d
     try:
         theirs = safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
-        # The reference is stricter about members that no tensor's bytes depend on.
+        # tenfold must also check the members that the reference checks and that no tensor uses.
         header = json.loads(bytes(raw[8 : 8 + int.from_bytes(raw[:8], "little")]))
         pytest.fail(f"the reference refuses what tenfold reads: {error}: {header}")
     assert_same({key: ours[key] for key in theirs}, theirs)

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as st_numpy
 import tenfold
 from helpers import DTYPES, make_tensor
 
-ELEMENTS = 24  # per storage
+ELEMENTS = 24  # of each storage
 NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 NUMPY_DTYPES += ["f2", "f4", "f8", "c8", "c16"]
 # torch also writes other dtypes in the layout before 1.6, but cannot load them.
@@ -54,7 +54,7 @@ values = st.one_of(
 
 @st.composite
 def views(draw, storages):
-    """Any shape, strides and offset over one of the storages; zero strides and lengths too."""
+    """Draws a view of a storage, of any shape, strides (0, too) and offset."""
     whole = draw(st.sampled_from(storages))
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
     strides = [draw(st.integers(0, 6)) for _ in shape]
@@ -94,7 +94,7 @@ trees = trees_over(DTYPES)
 
 
 def assert_same(ours, theirs, where="root"):
-    """Classes, order, dtypes, shapes, strides and every bit."""
+    """Asserts equal classes, order, dtypes, shapes, strides and bits."""
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, torch.Tensor), where
         assert (ours.layout, ours.dtype, ours.shape) == (theirs.layout, theirs.dtype, theirs.shape)
@@ -225,7 +225,7 @@ def test_sparse_tensors_are_read_as_by_torch(tmp_path, tree, old):
 
 
 def of_numpy(tree):
-    """Arrays and scalars of NumPy as the tensors that tenfold makes of them."""
+    """Converts arrays and scalars of NumPy to tensors, as tenfold does."""
     if isinstance(tree, (numpy.ndarray, numpy.generic)):
         return torch.from_numpy(numpy.array(tree))
     if isinstance(tree, dict):
@@ -273,7 +273,7 @@ def test_numpy_arrays_are_read_with_equal_values(tmp_path, tree, protocol, old):
 @SETTINGS
 @given(tree=trees, data=st.data())
 def test_changed_byte_is_detected_or_does_not_change_the_result(tmp_path, tree, data):
-    """verify detects the change, or the loaded values equal the saved ones."""
+    """load with verify=True raises, or returns the saved values."""
     path = tmp_path / "m.pt"
     torch.save(tree, path)
     theirs = torch_load(path)
@@ -289,7 +289,6 @@ def test_changed_byte_is_detected_or_does_not_change_the_result(tmp_path, tree, 
 
 
 def test_strategies_generate_strides_offsets_and_aliases():
-    """The strategies generate strides, offsets and aliases."""
     whole = make_tensor((ELEMENTS,), torch.float32)
     found = collections.Counter()
 

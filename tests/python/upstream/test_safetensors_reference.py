@@ -1,4 +1,4 @@
-"""safetensors files, both ways, with the reference implementation and with tensordict over it."""
+"""tenfold, the reference implementation and tensordict read each other's safetensors files."""
 
 import json
 
@@ -14,7 +14,7 @@ from trees import TREES
 
 import tenfold
 
-# Dtypes that the reference has no name for.
+# Dtypes for which the reference has no name.
 NAMELESS = (torch.complex32, torch.complex128)
 DTYPES = [d for d in (*trees.LOADABLE, *trees.FLOAT8) if d not in NAMELESS]
 
@@ -79,7 +79,7 @@ def test_reference_loads_files_of_tenfold(tmp_path):
 
 
 def test_data_order_equals_that_of_the_reference(tmp_path):
-    """Widest dtype first, then by name: what needs more alignment comes before what needs less."""
+    """The order is by itemsize, the largest first, then by name."""
     tensors = tensors_of_every_dtype()
     tenfold.save(tensors, tmp_path / "ours.safetensors")
     safetensors.torch.save_file(tensors, tmp_path / "theirs.safetensors")
@@ -96,7 +96,7 @@ def by_offset(path) -> list[tuple[str, list[int]]]:
 
 
 def test_the_reference_accepts_our_metadata(tmp_path):
-    """transformers, for one, refuses a file whose metadata does not say "format": "pt"."""
+    """transformers refuses a file whose metadata does not contain "format": "pt"."""
     tree = {"a": {"b": trees.numbers(2)}, "n": 3, "tied": (trees.numbers(2),)}
     tenfold.save(tree, tmp_path / "m.safetensors")
     with safetensors.safe_open(tmp_path / "m.safetensors", framework="pt") as file:

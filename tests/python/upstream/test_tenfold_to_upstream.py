@@ -1,4 +1,4 @@
-"""tenfold writes a folder, tensordict reads it; and there and back again."""
+"""tensordict reads folders that tenfold writes, and trees survive saves by both libraries."""
 
 import pathlib
 import pickle
@@ -19,7 +19,7 @@ LOADABLE_BY_TENSORDICT = [name for name in NAMES if not TREES[name].upstream_loa
 
 
 def files(folder: pathlib.Path) -> dict[str, bytes]:
-    """Every file and folder below, by its path; a folder has no bytes."""
+    """Returns the bytes of each file below a folder by its path; b"" for a folder."""
     found = sorted(folder.rglob("*"))
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in found}
 
@@ -69,7 +69,7 @@ def theirs_as_we_keep_it(name: str, memmap_of) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_folders_round_trip(name, save_of):
-    """Includes what tensordict loses: float8 leaves, keys called shape, device and _type."""
+    """Includes entries that tensordict loses: float8, and keys called shape, device and _type."""
     found = describe_ours(tenfold.load(save_of(name), verify=True))
     assert_same(found, describe(trees.build(name)))
     assert order(found) == order(describe(trees.build(name)))
@@ -90,7 +90,7 @@ def test_save_warns_of_dtypes_that_tensordict_cannot_load(name, tmp_path):
         TensorDict.load_memmap(tmp_path / "t")
 
 
-# --- and what tenfold's memmap writes, byte for byte ---
+# --- tenfold's memmap writes the bytes of tensordict ---
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not TREES[name].not_described])
@@ -105,12 +105,12 @@ def test_memmap_of_an_opened_folder_writes_equal_files(name, tmp_path, memmap_of
     assert_same_files(files(tmp_path / "t"), theirs_as_we_keep_it(name, memmap_of))
 
 
-# --- there and back again ---
+# --- saves by both libraries ---
 
 
 @pytest.mark.parametrize("name", LOADABLE_BY_TENSORDICT)
 def test_tree_survives_alternating_saves_by_both_libraries(name, tmp_path, memmap_of):
-    """tensordict, tenfold, tensordict, tenfold."""
+    """The tree is saved by tensordict, tenfold and tensordict, and loaded by tenfold."""
     tenfold.save(tenfold.load(memmap_of(name)), tmp_path / "second", durable=False)
     again = TensorDict.load_memmap(tmp_path / "second")
     again.memmap(tmp_path / "third", copy_existing=True)
@@ -139,7 +139,7 @@ def test_convert_copies_a_folder_of_tensordict(name, tmp_path, memmap_of):
             assert ours[path] == data, path
 
 
-# --- tensordict works on in a folder that tenfold saved ---
+# --- tensordict modifies a folder that tenfold saved ---
 
 
 def test_in_place_writes_by_tensordict_are_visible_and_fail_verify(tmp_path):
@@ -182,7 +182,7 @@ def test_tensordict_packs_and_unpacks_saved_folders(name, tmp_path, save_of):
 
 
 def test_shorter_stack_saved_over_a_longer_one_leaves_no_old_member(tmp_path):
-    """tensordict leaves the old folders, and reads them as elements."""
+    """A save by tensordict would leave the old folders, and read them as elements."""
     long, short = (
         trees.build("lazy_stack_of_twelve"),
         trees.build("lazy_stack_along_the_first_dimension"),
@@ -192,7 +192,7 @@ def test_shorter_stack_saved_over_a_longer_one_leaves_no_old_member(tmp_path):
     assert_same(describe(TensorDict.load_memmap(tmp_path / "t")), describe(short))
 
 
-# --- what tensordict itself does not save ---
+# --- values that tensordict does not save ---
 
 
 def test_unbatched_leaves_are_stored_outside_the_table_of_tensordict(tmp_path):
@@ -253,7 +253,7 @@ def test_keys_that_are_not_str_are_str_in_tensordict(tmp_path):
 
 
 def test_jagged_tensor_is_stored_as_a_node_of_its_components(tmp_path):
-    """tensordict itself writes none into a folder."""
+    """tensordict cannot write jagged tensors to a folder."""
     jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     td = TensorDict({"x": trees.numbers(2), "rows": jagged}, batch_size=[2])
     with pytest.raises(NotImplementedError, match="rows"):
@@ -275,7 +275,7 @@ def test_jagged_tensor_is_stored_as_a_node_of_its_components(tmp_path):
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc", "jagged"])
 @pytest.mark.parametrize("name", ["t", "t.tdz"])
 def test_components_in_a_batched_node_are_stored_as_unbatched_leaves(layout, name, tmp_path):
-    """tensordict gives every node the batch size of its parent, which parts do not have."""
+    """tensordict gives every node the batch size of its parent, which components do not have."""
     if layout == "jagged":
         made = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     elif layout == "sparse_coo":
@@ -301,7 +301,7 @@ def test_components_in_a_batched_node_are_stored_as_unbatched_leaves(layout, nam
 
 
 def test_a_transposed_nested_tensor_keeps_its_values(tmp_path):
-    """tensordict copies storage to storage, and so saves other values."""
+    """tensordict copies the storage, and so saves other values."""
     parts = [trees.numbers(2, 3), trees.numbers(4, 3)]
     turned = torch.nested.nested_tensor(parts).transpose(1, 2)
     tenfold.save(TensorDict({"r": turned}), tmp_path / "t")

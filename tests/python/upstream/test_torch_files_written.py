@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimen
 
 
 def both_ways(path):
-    """The same file mapped and read, by the unpickler that runs nothing."""
+    """Loads the file mapped and read, without executing code; asserts that both are equal."""
     mapped = torch.load(path, weights_only=True, mmap=True)
     assert_same(torch.load(path, weights_only=True), mapped)
     return mapped
@@ -90,8 +90,7 @@ def test_views_of_one_storage_share_it_after_loading(tmp_path, data):
     tenfold.save(pieces, path, durable=False)
     for loaded in (both_ways(path), torch.load(path), tenfold.load(path)):
         assert_same(loaded, pieces)
-        # Tensors that share memory in one do so in the other: a change of one is visible in the
-        # same others.
+        # Tensors that overlap when saved overlap equally when loaded.
         for i, piece in enumerate(loaded):
             for j, other in enumerate(loaded):
                 ours = pieces[i].data_ptr() - pieces[j].data_ptr()

@@ -1,4 +1,4 @@
-"""Tensors in hand-made files of torch.save whose pickles contradict themselves: clear errors."""
+"""Crafted files of torch.save whose pickles contradict themselves raise clear errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_HOOKS: Any = collections.OrderedDict()
 
 
 class Call:
-    """Pickled as a call of `function`, with a state if there is one."""
+    """An object that is pickled as a call of `function`, with a state if there is one."""
 
     def __init__(self, function: Any, *arguments: Any, state: Any = None) -> None:
         self.reduced = (function, arguments, *(() if state is None else (state,)))
@@ -29,23 +29,23 @@ class Call:
 
 
 class Named:
-    """Pickled as the global `name`, which need not exist."""
+    """An object that is pickled as the global `name`, which need not exist."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __call__(self) -> None:
-        """pickle asks whether it can be called."""
+        """pickle requires a callable."""
 
 
 class Stored:
-    """A storage of the file: a persistent ID with these parts."""
+    """An object that is pickled as a storage: a persistent ID with these parts."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
 
 
-class Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one that can be extended
+class Pickler(pickle._Pickler):  # type: ignore[name-defined]  # only this one has `save`
     def persistent_id(self, obj: Any) -> Any:
         return obj.parts if isinstance(obj, Stored) else None
 

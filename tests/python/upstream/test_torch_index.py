@@ -11,7 +11,7 @@ from helpers import assert_same
 
 @pytest.fixture
 def index(tmp_path):
-    """A module in two shards, each an OrderedDict with torch's metadata, as of a state_dict."""
+    """A module in two shards, each an OrderedDict with torch's metadata, like a state_dict."""
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     state = module.state_dict()
     names = list(state)

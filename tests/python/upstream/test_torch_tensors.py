@@ -1,4 +1,4 @@
-"""Tensors of every kind in files of torch.save: parameters, sparse, jagged, of the meta device."""
+"""Tensors in files of torch.save: parameters, sparse and jagged ones, those of the meta device."""
 
 import collections
 import warnings
@@ -219,7 +219,7 @@ def test_integer_tensor_with_requires_grad_is_refused(tmp_path):
 
 
 class Jagged:
-    """Pickled as a jagged tensor of these parts, which need not fit each other."""
+    """An object that is pickled as a jagged tensor of these parts, which may be inconsistent."""
 
     def __init__(self, *parts):
         self.parts = parts

@@ -1,4 +1,4 @@
-"""torchsnapshot itself, both ways, and the examples of tensordict's page about saving."""
+"""tenfold and torchsnapshot read each other's snapshots; examples of tensordict's saving page."""
 
 import glob
 import pathlib
@@ -20,7 +20,7 @@ ENVIRONMENT = HERE.parents[2] / ".venvs" / "torchsnapshot"
 
 @pytest.fixture(scope="module")
 def torchsnapshot():
-    """The package, from an environment of its own whose packages come after ours."""
+    """The package, from a separate environment whose packages are searched last."""
     packages = glob.glob(str(ENVIRONMENT / "lib" / "python*" / "site-packages"))
     sys.path.extend(packages)
     try:
@@ -127,7 +127,7 @@ def test_snapshots_of_torchsnapshot_are_restored(torchsnapshot, tmp_path):
 
 
 def test_torchsnapshot_reads_our_chunks_and_files(torchsnapshot, tmp_path):
-    """The limits are made small through the engine's own interface, by a program of its own."""
+    """Small limits of chunks and files, which only the internal interface of the engine allows."""
     source = {"state": {"big": torch.arange(40.0).reshape(10, 4), "w": torch.ones(3)}}
     from tenfold import _core
 
@@ -139,7 +139,7 @@ def test_torchsnapshot_reads_our_chunks_and_files(torchsnapshot, tmp_path):
     assert same(dict(found), source["state"])
 
 
-# --- published examples: the same text, run with either package under torchsnapshot's name ---
+# --- published examples: the same code with torchsnapshot, and with tenfold under its name ---
 
 IN_MEMORY = """
 tensordict_source = TensorDict({"a": torch.randn(3), "b": {"c": torch.randn(3)}}, [])
@@ -227,8 +227,7 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
     }
     text = EXAMPLES[example]
     if collections == "tensordict":
-        # tensordict 0.15.3 cannot load a state into an empty TensorDict, also not through
-        # torchsnapshot.
+        # tensordict 0.15.3 cannot load a state into an empty TensorDict, even by torchsnapshot.
         text = text.replace("= TensorDict()", "= tensordict_source.clone().zero_()")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -236,12 +235,12 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
 
 
 def test_restore_into_a_mapped_file_uses_bounded_memory(tmp_path):
-    """Restores 256 MiB into a mapped file, in a process whose own memory grows by far less."""
+    """Restores 256 MiB into a mapped file with less than 32 MiB of anonymous memory."""
     program = f"""
         import resource, torch, tenfold
         path = {str(tmp_path)!r}
         size = 64 << 20
-        # Written from a mapped file, too: nothing of this size is ever in the process's memory.
+        # The source is a mapped file too, so the process never needs memory of this size.
         source = tenfold.MemoryMappedTensor.empty(size, filename=path + "/a", dtype=torch.float32)
         target = tenfold.MemoryMappedTensor.empty(size, filename=path + "/b", dtype=torch.float32)
         source[::4096] = 3

@@ -1,4 +1,4 @@
-"""torchsnapshot itself on several ranks, both ways; torchsnapshot_worlds.py runs them."""
+"""tenfold and torchsnapshot on several ranks read each other's snapshots."""
 
 from __future__ import annotations
 

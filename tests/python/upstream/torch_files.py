@@ -1,4 +1,4 @@
-"""What files of torch.save hold, compared with what torch loads."""
+"""Compares the content of files of torch.save with what torch loads."""
 
 import torch
 
@@ -6,7 +6,7 @@ import tenfold
 
 
 def assert_same(ours, theirs, where="root"):
-    """The same types, nesting, key order, dtypes, shapes and bytes."""
+    """Asserts equal types, nesting, key order, dtypes, shapes and bytes."""
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, torch.Tensor), where
         assert ours.layout == theirs.layout, where

@@ -1,4 +1,4 @@
-"""Process groups in which torchsnapshot restores tenfold's snapshots, and the other way round.
+"""Process groups in which tenfold and torchsnapshot restore each other's snapshots.
 
 Usage: torchsnapshot_worlds.py FOLDER [PART OF A CHECK'S NAME]
 
@@ -32,7 +32,7 @@ from worlds import FOLDER, in_world, main, make_model, numbered, spread, train  
 
 import tenfold  # noqa: E402
 
-# The package 0.1.0 has none, the last version of the repository has.
+# torchsnapshot 0.1.0 has no DTensorEntry, unlike the last version in its repository.
 HAS_DTENSORS = hasattr(torchsnapshot.manifest, "DTensorEntry")
 
 TABLE = numbered(torch.float32, 7, 6)

@@ -57,7 +57,7 @@ def _is_contiguous(tensor: Any) -> bool:
 class StateReader:
     """Rebuilds the state below one node, and reads into the tensors of `target` if they fit.
 
-    While the containers are built, tensors are only collected; `read` fills all of them at once.
+    While the containers are built, tensors are only collected; `read` fills them afterwards.
     """
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:

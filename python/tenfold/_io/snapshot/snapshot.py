@@ -97,7 +97,8 @@ class Snapshot:
         ShardedTensor.
 
         Args:
-            path: The folder, that of rank 0. An existing snapshot is replaced.
+            path: The folder. An existing snapshot is replaced. If the ranks pass different paths,
+                that of rank 0 is used, and the others warn.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
             pg: The process group of all ranks that call this. None: the default one.
             replicated: Globs over paths (``"model/**"``) of entries that are the same on all ranks,
@@ -111,7 +112,8 @@ class Snapshot:
             Snapshot: The one at `path`.
 
         Raises:
-            TypeError: If an object in `app_state` has no ``state_dict()`` or ``load_state_dict()``.
+            TypeError: If `app_state` is not a dict with str keys, or an object in it has no
+                ``state_dict()`` or ``load_state_dict()``.
             RuntimeError: If there is more than one `RNGState`, or a rank has ended or does not
                 answer.
             ValueError: If a replicated entry has another dtype, shape or value on some ranks, or

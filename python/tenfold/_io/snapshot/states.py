@@ -131,7 +131,7 @@ def _plain(state: Any) -> Any:
         for key, value in state.items()
     )
     if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
-        # Versions of the module's layers.
+        # The versions of a module's layers, which load_state_dict() uses.
         made._metadata = state._metadata  # type: ignore[attr-defined]
     return made
 

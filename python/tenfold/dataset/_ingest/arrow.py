@@ -101,7 +101,7 @@ def kind_of(file: str) -> str:
 
 
 def is_ingestible(file: str) -> bool:
-    """True for suffixes of files that this module reads."""
+    """True for the suffixes of Parquet, Arrow, npy and npz files."""
     return os.path.splitext(file)[1].lower() in _SUFFIXES
 
 
@@ -130,7 +130,7 @@ def is_read_once(source: object) -> bool:
 
 
 def stream_of(source: Any, num_threads: int | None) -> Stream | None:
-    """The record batches of a table, frame, reader or data set; None if it has none."""
+    """The record batches of a table, frame, reader or data set; None for other objects."""
     module = type(source).__module__.partition(".")[0]
     if module == "pandas" and hasattr(source, "columns"):
         return _pandas_stream(source)
@@ -200,7 +200,7 @@ def _hugging_face_stream(source: Any) -> Stream | None:
 def streams_of_files(
     files: list[str], kind: str, options: IngestOptions, num_threads: int | None
 ) -> list[Stream]:
-    """The record batches of files of one kind, in sequence.
+    """One stream of record batches per group of columns; each reads all files, in sequence.
 
     Raises:
         ValueError: For a file whose columns differ from those of the first.

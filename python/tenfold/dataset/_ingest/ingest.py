@@ -53,20 +53,20 @@ def ingest(
 ) -> Dataset:
     """Writes rows as a data set, in bounded memory, and replaces `path` atomically.
 
-    Types are inferred from the whole source: the first of null, bool, int64, float64, string that
-    holds all values of a column without loss. Lists of equal length become rows of a fixed shape,
-    others ragged rows; nested objects become nested records; a missing value makes a column
-    nullable.
+    Types are inferred from the whole source: the first of bool, int64, uint64, float64, string that
+    holds all values of a column without loss, and float64 for nulls only. Lists of equal length
+    become rows of a fixed shape, others ragged rows; nested objects become nested records; a
+    missing value makes a column nullable.
 
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
             ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst``,
-            ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow and npy files. Or an iterable of
+            ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow, npy and npz files. Or an iterable of
             dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a
             tensor or array (the column ``"value"``) or a tuple of them (the columns ``"0"``,
             ``"1"``, ...), a TensorDict, a table of pandas, polars or pyarrow, or a Hugging Face
             data set. A bool tensor ``"<column>.valid"`` is the validity of a column.
-        path: Target folder. An existing data set is replaced when the new one is complete.
+        path: Target folder. An existing saved tree is replaced when the new data set is complete.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict from
             column to ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
             Other columns of the data are omitted and listed in the report.
@@ -84,7 +84,9 @@ def ingest(
             ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. With the last
             two, a Python row is bad if it conflicts with the types of the rows before it.
         batch_rows: Greatest number of rows in memory per thread. None: some MiB of rows.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+        num_threads: Threads that parse text files. None: ``TENFOLD_NUM_THREADS``, or the number of
+            cores, at most 8. For Parquet files, 1 turns off pyarrow's threads. Other sources ignore
+            it.
         progress: As for `tenfold.save`.
         overwrite: If false, an existing `path` is an error.
         durable: fsync before returning. If false, a power failure soon afterwards may lose the data
@@ -105,8 +107,8 @@ def ingest(
             any key.
         KeyError: For one of `columns` that the data does not have.
         FileNotFoundError: For a missing source, or a glob without a match.
-        FileExistsError: If `path` exists and is not a data set or `overwrite` is false, or if the
-            data set has this part already.
+        FileExistsError: If `path` exists and `overwrite` is false, if it is a file or a folder with
+            files that are not part of a saved tree, or if the data set has this part already.
         UnsupportedError: For sources of another kind.
 
     Example:
@@ -186,7 +188,7 @@ def infer_schema(
     Args:
         source: As for `ingest`. An iterator, which can be read only once, raises a ValueError.
         format: As for `ingest`.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+        num_threads: As for `ingest`.
         na_values: As for `ingest`.
         separator: As for `ingest`.
 
@@ -217,11 +219,12 @@ def infer_schema(
 
 
 def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator: str) -> None:
-    """Raises ValueError if an option of CSV was passed with another source."""
+    """Raises ValueError if an option of CSV and TSV files was passed with another source."""
     for name, value in (("na_values", na_values), ("separator", separator)):
         if value:
             raise ValueError(
-                f"{where}: {name}: expected it with CSV files only, found {type(source).__name__}"
+                f"{where}: {name}: expected it with CSV or TSV files only, found "
+                f"{type(source).__name__}"
             )
 
 

@@ -56,7 +56,7 @@ class _Size(NamedTuple):
     Attributes:
         stored: Uncompressed size in the file.
         decoding: Memory that decoding needs.
-        is_shared: Strings of a dictionary-encoded column, which stores repeated strings once.
+        is_shared: True if the strings are dictionary-encoded: repeated strings are stored once.
     """
 
     stored: int = 0
@@ -80,9 +80,10 @@ class ParquetFooter:
         self._sizes = _sizes(self._metadata)
 
     def groups(self, options: IngestOptions) -> list[list[str] | None]:
-        """Groups of columns to decode together, in the order of the file; [None] for all columns.
+        """Groups of columns to decode together; [None] if columns cannot be selected by name.
 
-        No group has both requested and other columns, so that the others are not decoded.
+        Requested columns come first, then the others, each in the order of the file. No group has
+        both, so that the others are not decoded.
         """
         names = self._schema.names
         # pyarrow interprets a name with dots as a path, so such names cannot be selected; nor can

@@ -2,7 +2,7 @@
 
 A source is passed to the engine in one of two forms: as a stream of Arrow's record batches
 (`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). pyarrow reads Parquet
-and Arrow files; it is imported only for them.
+and Arrow files, and converts tables of pandas and Hugging Face; it is imported only for these.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ def ingest_source(
             tuple of them; a TensorDict; a table, record batch reader or data set with
             ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB, Hugging Face); Parquet, Arrow,
             npy or npz files (a path, a glob, a list).
-        path: Target folder. An existing one is replaced if tenfold wrote it.
+        path: Target folder. An existing saved tree is replaced.
         schema: A `Schema`: the requested columns and their types. None: inferred.
         columns: Names of columns or records; only these.
         format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content,
             else by suffix.
         on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
         batch_rows: Maximum number of rows in memory.
-        num_threads: Threads of pyarrow's decoding; None: its default.
+        num_threads: 1: Parquet files are decoded without further threads. Other values: with
+            pyarrow's threads.
         progress: As for `tenfold.save`.
         overwrite: If false, an existing `path` is a FileExistsError.
         durable: fsync before returning.

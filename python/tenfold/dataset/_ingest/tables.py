@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of the columns that are passed to the engine at a time.
 _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
-# Rows of a list sampled to estimate the size of rows.
+# Minimum number of items of a list, if it has as many, that are sampled to estimate their size.
 _SAMPLE_ROWS = 256
 
 

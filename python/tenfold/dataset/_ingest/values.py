@@ -102,7 +102,10 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
     unit, step = np.datetime_data(value.dtype)
     target = unit if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit)
     if target is None or (value.dtype.kind == "m" and unit in ("Y", "M")):
-        raise ValueError(f"expected a time in weeks to nanoseconds, found {value!r}")
+        raise ValueError(
+            "expected a time stamp in years to nanoseconds, or a duration in weeks to nanoseconds, "
+            f"found {value!r}"
+        )
     if unit != target or step != 1:
         value = value.astype(f"{value.dtype.kind}8[{target}]")
     return int(value.view("i8")), _NUMPY_UNITS[target], False

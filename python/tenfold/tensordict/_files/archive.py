@@ -51,8 +51,8 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
 
     tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
     with mode ``"r+"`` is released. Call this function after tensordict has written to the archive,
-    or a program was killed before. If the archive has the checksum of its structure as its comment,
-    that is recomputed, too.
+    or if a program was killed before tenfold did so. If the comment of the archive is the checksum
+    of its structure, that is recomputed, too.
 
     Args:
         path: The archive, which is changed in place.
@@ -64,7 +64,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     Raises:
         FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not an archive.
-        OSError: If it cannot be written.
+        OSError: If the archive cannot be written.
 
     Example:
         >>> tenfold.refresh_archive_checksums("run/ckpt.tdz")
@@ -103,7 +103,7 @@ def pack_memmap(
 
     Raises:
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, or if the
-            compression is unknown.
+            compression or its level is unknown.
         UnsupportedError: If the compression is bzip2 or lzma, or the folder contains links.
 
     Example:
@@ -173,7 +173,10 @@ def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
 
 
 def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> bool:
-    """Returns whether to write an archive, from `archive=` and the suffix; checks both."""
+    """Returns whether to write an archive, by `archive=` or else the suffix.
+
+    Raises ValueError for a compression without an archive, and for an archive without a prefix.
+    """
     wanted = archive
     if wanted is None:
         wanted = prefix is not None and os.fsdecode(prefix).endswith(SUFFIX)

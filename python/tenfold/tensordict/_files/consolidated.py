@@ -357,7 +357,7 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
 
 
 def _set_device(made: Any, device: Any, options: Options) -> None:
-    """Sets the device of the tree to the CPU, where files are mapped, if it differs."""
+    """Sets the device of the result: the CPU with a file, otherwise that of the options, if any."""
     was = None if made._device is None else str(made._device)
     if options.filename is not None:
         if not options.inplace or (was is not None and was != "cpu"):

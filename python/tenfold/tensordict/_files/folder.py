@@ -214,7 +214,7 @@ def reopened(
 
 
 def check_pickle(allow_pickle: Any) -> None:
-    """Raises an error for options that would unpickle data."""
+    """Raises UnsupportedError for True, TypeError for another value than None and False."""
     if allow_pickle is None or allow_pickle is False:
         return
     if allow_pickle is True:

@@ -114,7 +114,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 
 
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
-    """Checks the arguments before a file is created."""
+    """Raises RuntimeError if a shape does not begin with the batch size."""
     torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         lengths: tuple[int, ...] = (len(shape),)
@@ -195,8 +195,8 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
     """Adds rows at the end of every tensor of a saved folder.
 
     Files grow first, then each meta.json is replaced, so that concurrent readers see complete
-    rows. Trees that are open keep their length until they are refreshed. One process may append
-    at a time.
+    rows. Open trees keep their length until they are refreshed. The folder's checksums are removed.
+    One call may append at a time.
 
     Args:
         prefix: The folder.
@@ -204,10 +204,11 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
-        ValueError: If the rows do not fit, or `prefix` is an archive; nothing has been written.
+        ValueError: If the rows do not fit, a node is a stack, or `prefix` is an archive; nothing
+            has been written.
         FileNotFoundError: If there is no saved tree at `prefix`.
-        CorruptFileError: If one of its files is too short.
-        OSError: If another process is appending.
+        CorruptFileError: If a file of the saved tree is too short.
+        OSError: If another call is appending.
 
     Example:
         >>> TensorDict({"x": torch.zeros(4, 2)}, [4]).memmap("rows")

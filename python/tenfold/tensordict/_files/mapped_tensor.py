@@ -26,8 +26,8 @@ _SHARED_MEMORY = "/dev/shm"
 class AnonymousFile:
     """An unnamed temporary file, freed when the last process closes it.
 
-    It is in memory if there is enough, otherwise in the folder for temporary files. It takes no
-    space until it is written.
+    It is in /dev/shm if there is enough space, otherwise in the folder for temporary files. It
+    takes no space until it is written.
 
     Args:
         size_bytes: Number of bytes that will be written.
@@ -173,10 +173,10 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
 class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
 
-    Writing into the tensor writes into the file. Without a file name, the bytes are in memory that
-    processes share. Indexing with integers and slices, `unbind`, `split`, `chunk` and `detach`
-    return MemoryMappedTensors over the same bytes; all other operations return plain tensors, at no
-    extra cost.
+    Writing into the tensor writes into the file, unless the file was opened with mode "r". Without
+    a file name, the bytes are in memory that processes share. Indexing that returns a view,
+    `unbind`, `split`, `chunk` and `detach` return MemoryMappedTensors over the same bytes; all
+    other operations return plain tensors, at no extra cost.
 
     The tensor pickles as the file's path, so that no data is sent to another process. A tensor
     without a file name can be sent by `multiprocessing` only.
@@ -191,10 +191,13 @@ class MemoryMappedTensor(torch.Tensor):
         shape: Shape of the tensor in the file.
         index: Applied to the result.
         device: None or the CPU.
-        filename: A file that a tensor is copied to.
+        filename: A file that a tensor is copied to, or from which a storage is mapped. None: a
+            tensor is wrapped without a copy or a file.
 
     Raises:
         ValueError: If `device` is another device.
+        TypeError: If a file name as source comes with a `filename`, or without `dtype` or `shape`;
+            if a tensor as source comes with a `filename` and a `dtype`.
 
     Example:
         >>> x = MemoryMappedTensor.from_tensor(torch.zeros(2, 3), filename="x.memmap")
@@ -267,11 +270,11 @@ class MemoryMappedTensor(torch.Tensor):
             `filename` is None and it is mapped from a file without a name.
 
         Raises:
-            RuntimeError: If the file exists and `existsok` is false, if it is a symlink, if `input`
-                requires grad, or if `input` is mapped from another file and `copy_existing` is
-                false.
+            RuntimeError: If the file exists and `existsok` is false, if the path is a symlink or
+                its folder is missing, if `input` requires grad, or if `input` is mapped from
+                another file and `copy_existing` is false.
             TypeError: If `input` is not a tensor.
-            NotImplementedError: If it is a jagged nested tensor.
+            NotImplementedError: If `input` is a jagged nested tensor.
 
         Example:
             >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap")
@@ -398,7 +401,7 @@ class MemoryMappedTensor(torch.Tensor):
             storage: A storage, preferably one that torch mapped from a file, so that it has a path.
             shape: Shape of the tensor; None: one dimension.
             dtype: Element type. None: that of a typed storage, int64 for an untyped one.
-            device: None or the CPU.
+            device: Accepted and ignored.
             index: Applied to the result.
             filename: The file from which the storage is mapped, if the storage has no path.
 

@@ -52,7 +52,7 @@ def save(
     compression: str | None,
     options: dict[str, Any],
 ) -> Any:
-    """Implements `TensorDictBase.save`. `common`: options for `write_tree`."""
+    """Implements `TensorDictBase.save`. `common`: as for `write_tree`."""
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     if as_archive:
         options.setdefault("format", archives.FORMAT)
@@ -160,7 +160,8 @@ def flush(td: Any) -> None:
     disk = folders.disk_of(td)
     mode = "r" if disk is None else disk.mode
     if mode != "r+" and not folders.is_marked(td):
-        raise ValueError(f'flush: not a shared mapping: expected mode "r+", found "{mode}"')
+        found = "a tree in memory" if disk is None else f'"{mode}"'
+        raise ValueError(f'flush: not a shared mapping: expected mode "r+", found {found}')
     if disk is not None:
         disk.node.flush()
     for node in folders.nodes_of(td):

@@ -1,4 +1,4 @@
-"""Writes a tree as memory-mapped files, for `memmap`, `memmap_` and `memmap_like`."""
+"""Writes a tree as memory-mapped files, for `memmap`, `memmap_`, `memmap_like` and `save`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: Options for writing a tree; the fields are arguments of `TensorDict.memmap_`.
+#: Options for writing a tree: arguments of `TensorDict.memmap_`; whether to write zeros instead of
+#: the values; whether to change the tree itself.
 Options = namedtuple(
     "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
 )
@@ -328,7 +329,7 @@ def save(
     durable: bool,
     options: dict[str, Any],
 ) -> Any:
-    """Saves `tree`, opens it and returns it."""
+    """Implements `TensorDict.save`, except for deflated archives; returns the opened tree."""
     path = os.path.abspath(os.fsdecode(prefix))
     if not options and (atomic is False or robust_key is False or _is_mapped_from(tree, path)):
         written = Options(

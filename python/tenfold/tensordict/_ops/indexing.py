@@ -51,7 +51,7 @@ def assign(td: Any, key: Any, value: Any) -> None:
 
 
 def _put_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> None:
-    """A new entry: `rows` at an index, zeros elsewhere."""
+    """Adds an entry: `rows` at an index; elsewhere zeros, or None for plain values."""
     check_unlocked(td)
     if class_kind(type(rows)) == LEAF:
         whole = rows.new_zeros((*td._batch_size, *rows.shape[row_ndim:]))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class ShapesDiffer(RuntimeError):  # noqa: N818 - caught internally; users see RuntimeError
-    """Raised if members of a dense stack differ in keys or shapes."""
+    """Raised if members of a stack differ in keys, batch sizes, shapes or kinds of entries."""
 
 
 @set_module("tenfold")
@@ -53,7 +53,8 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Stacks TensorDicts of equal batch size along a new batch dimension, like ``torch.stack``.
 
     Args:
-        input: TensorDicts with the same keys and shapes; or tensors.
+        input: TensorDicts with the same keys and shapes, or tensors. If one is a lazy stack, so is
+            the result.
         dim: The new dimension.
         out: A TensorDict to write the result into.
 
@@ -62,6 +63,7 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ.
+        IndexError: If `dim` is out of range.
 
     Example:
         >>> tenfold.stack([TensorDict({"a": 1}), TensorDict({"a": 2})])["a"]
@@ -193,14 +195,16 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
         input: TensorDicts with the same number of batch dimensions. If the length of a dimension
             differs, it is -1 in the batch size of the stack. Or tensors, which are stacked.
         dim: The new dimension.
-        out: A stack to write the members into.
+        out: A stack to write the members into; ignored for tensors.
         **kwargs: ``stack_dim_name``, a name for the new dimension.
 
     Returns:
-        LazyStackedTensorDict: The stack.
+        LazyStackedTensorDict: The stack; for tensorclasses, an object of the class over the stack;
+            for tensors, a tensor.
 
     Raises:
-        RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
+        RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is out
+            of range.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -236,6 +240,7 @@ def maybe_dense_stack(
 
     Raises:
         RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
+        IndexError: If `dim` is out of range.
 
     Example:
         >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
@@ -289,7 +294,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         A TensorDict, or tensor, with the rows of all inputs; `out` if it is given.
 
     Raises:
-        RuntimeError: If `input` is empty, or there is no such batch dimension.
+        RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
         KeyError: If keys differ.
 
     Example:
@@ -401,6 +406,8 @@ def pad_sequence(
 ) -> Any:
     """Pads and stacks TensorDicts whose tensors differ in length along one dimension.
 
+    Values that are not tensors are omitted.
+
     Args:
         list_of_tensordicts: TensorDicts with the same keys.
         pad_dim: The dimension that is padded at its end to the greatest length.
@@ -474,8 +481,9 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
     Args:
         *tensordicts: At least two.
-        callback_exist: If several TensorDicts have a key, called with the key and its entries;
-            returns the entry of the result. None: the entry of the earliest one.
+        callback_exist: Called with the key and the tensors if several TensorDicts have a tensor
+            under that key; returns the entry of the result. None, also as the result: take the
+            entry of the earliest one.
 
     Returns:
         A new TensorDict, which shares the tensors.
@@ -507,7 +515,7 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
 @set_module("tenfold")
 def is_tensor_collection(datatype: Any) -> bool:
-    """True for TensorDicts, stacks, tensorclasses, values other than tensors, and their classes.
+    """True for TensorDicts, stacks, tensorclasses, NonTensorData, NonTensorStack and their classes.
 
     Args:
         datatype: Any object or class.
@@ -688,7 +696,8 @@ def unravel_key_list(keys: Any) -> list[Any]:
         ['a', ('b', 'c')]
     """
     if not isinstance(keys, (list, tuple)):
-        raise TypeError(f"unravel_key_list: expected a list, found {type(keys).__name__}")
+        found = type(keys).__name__
+        raise TypeError(f"unravel_key_list: expected a list or a tuple, found {found}")
     return [unravel_key(key) for key in keys]
 
 

@@ -59,7 +59,7 @@ def unlock_(td: T) -> T:
 
 
 def _check_below(td: Any) -> None:
-    """Raises if another locked TensorDict contains the node or a node below it."""
+    """Raises RuntimeError if a locked TensorDict outside of this one contains a node below."""
     for node in _held_nodes(td):
         if node._locked:
             _check_parents(node, td)
@@ -147,7 +147,7 @@ def _close_opened(td: Any) -> None:
 
 
 def _drop_native(td: Any) -> None:
-    """Releases the engine's nodes, so that it can close the file."""
+    """Releases the nodes of the engine, so that the engine can close the file."""
     disk = getattr(td, "_disk", None)
     if disk is not None:
         disk.node = None

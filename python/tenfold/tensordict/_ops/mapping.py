@@ -48,7 +48,10 @@ def walk(td: Any, path: tuple[str, ...]) -> Any:
 
 
 def node_above(td: Any, path: tuple[str, ...]) -> Any:
-    """The node that the last key of a path belongs to. Raises KeyThroughLeafError at a tensor."""
+    """The node that the last key of a path belongs to.
+
+    Raises KeyThroughLeafError if the path leads through a tensor or a plain value.
+    """
     node = node_of(walk(td, path[:-1]))
     return walk(td, path) if node is None else node
 
@@ -273,7 +276,7 @@ def depth(td: Any) -> int:
 
 @set_module("tenfold")
 class KeyThroughLeafError(KeyNotFoundError, ValueError):
-    """Raised if a path of keys continues below a tensor."""
+    """Raised if a path of keys continues below a tensor or a plain value."""
 
 
 def is_tensor_class(cls: type) -> bool:
@@ -373,7 +376,7 @@ def update(
 
 
 def _check_rows_of(td: Any, other: Any) -> None:
-    """Raises an error for a TensorDict of another batch size, even if it is empty."""
+    """Raises RuntimeError if the batch size of a TensorDict, even an empty one, does not fit."""
     node = node_of(other)
     if node is None:
         return
@@ -493,7 +496,7 @@ class InplaceWriteError(RuntimeError, ValueError):
 
 
 def _expanded_right(mask: Any, tensor: Any) -> Any:
-    """Adds dimensions of length 1 to the right of `mask`, up to those of `tensor`."""
+    """Adds dimensions to the right of `mask`, and expands it to the shape of `tensor`."""
     return mask.reshape((*mask.shape, *[1] * (tensor.ndim - mask.ndim))).expand(tensor.shape)
 
 
@@ -647,7 +650,7 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
             f'rename_key_: "{".".join(new)}" is there: expected a new key, found an entry'
         )
     entry = walk(td, old)
-    # Process a node first if it moves into itself, or replaces an ancestor.
+    # Delete the old entry first if a node moves below itself or replaces a node above.
     shorter = min(len(old), len(new))
     one_contains_other = old[:shorter] == new[:shorter]
     if one_contains_other:

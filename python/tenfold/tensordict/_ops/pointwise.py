@@ -269,7 +269,7 @@ def _combined(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ..
         return entry
     node, other_node = node_of(entry), node_of(other)
     if other_node is None:
-        raise KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found a tensor')
+        raise KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
     return rewrapped(entry, node._merged(op, other_node, default, path))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _reduced(td: Any, op: Callable[..., Any], dim: Any, keepdim: Any, reduce: bool | None) -> Any:
-    """`op(tensor, dim=..., keepdim=...)` of every tensor; see `sum` for the arguments."""
+    """`op(tensor, dim, keepdim)` of every tensor; see `TensorLike.sum` for the arguments."""
     torch = need_torch("reduction")
     if reduce:
         flat = [op(tensor.reshape(-1), 0, False) if dim is NOTHING else tensor

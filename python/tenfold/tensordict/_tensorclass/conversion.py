@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     PathLike = str | os.PathLike[str]
 
 
-# Methods whose results are returned unchanged, even if they are TensorDicts.
+# Methods and properties whose results are returned unchanged, even if they are TensorDicts.
 _UNWRAPPED = frozenset(
     [
         "batch_dims", "batch_size", "bytes", "cat_tensors", "depth", "dim", "dtype", "entry_class",
@@ -244,7 +244,7 @@ class MakingMethods:
             input_dict: The fields; a nested dict becomes a TensorDict, or an object of the class
                 with which the field is annotated.
             auto_batch_size: Infer the longest batch size that all tensors share.
-            batch_size: The batch size.
+            batch_size: The batch size. Unless it is [], numbers remain plain values.
             device: Move tensors to this device.
             batch_dims: Determine the batch size, with at most this many dimensions.
 
@@ -460,11 +460,11 @@ class FileMethods:
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder as an object of this class, if it was saved by a class of this name.
 
-        The saved class may have been defined in another module, or in the main program. Other
-        entries of the folder are returned with their own types.
+        Unless `prefix` is an archive, the saved class may have been defined in another module.
+        Other entries are returned with their own types.
 
         Args:
-            prefix: The folder.
+            prefix: The folder, or a ``.tdz`` archive.
             *args: As for `TensorDict.load_memmap`.
             **options: As for `TensorDict.load_memmap`.
 
@@ -489,9 +489,9 @@ class FileMethods:
 
 
 def _claim(cls: Any, prefix: str) -> None:
-    """Registers `cls` for objects that another module saved under its class name."""
+    """Registers `cls` for a folder saved by a class of the same name in another module."""
     if not os.path.isdir(prefix):
-        return  # the loader reports the error
+        return  # an archive; or the loader reports the error
     name = str(_core.open_memmap(os.path.abspath(prefix), "r").info()[4])
     if not name or registered_class(name) is not None:
         return

@@ -108,9 +108,9 @@ def tensorclass(
 
     The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
     and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.
-    Indexing, ``torch.stack``, ``to`` and every other method of TensorDict return objects of the
-    class. Objects are saved with the name of their class. If a class of that name is defined when
-    they are loaded, they become objects of that class.
+    Indexing, ``torch.stack``, ``to`` and most other methods that return a TensorDict return objects
+    of the class. Objects are saved with the name of their class. If a class of that name is defined
+    when they are loaded, they become objects of that class.
 
     A type checker treats the class as a dataclass with these fields, without the methods of
     TensorDict, which a decorator cannot declare. Derive from `TensorClass` if types are checked.
@@ -121,7 +121,7 @@ def tensorclass(
         frozen: Fields cannot be assigned, and objects are locked.
         nocast: Do not convert numbers and arrays to tensors.
         shadow: Allow fields that hide members of TensorDict, for example ``batch_size``.
-        tensor_only: All annotations must be tensors or trees of them.
+        tensor_only: All annotations must be tensors, trees of them, or None.
         skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for the results of
             indexing, ``clone`` and other methods.
         cast_filter: A function of path and tensor that returns whether ``to``, ``float()``, ...
@@ -232,7 +232,7 @@ def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
 
 
 def _annotated_fields(cls: Any) -> list[str]:
-    """The fields annotated in the body, without the class's own attributes."""
+    """The fields annotated in the body, without those annotated as ClassVar."""
     own = fields.own_annotations(cls)
     return [name for name, hint in own.items() if "ClassVar" not in str(hint)]
 
@@ -255,7 +255,7 @@ _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 
 def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
-    """The local variables of the function in which a class is defined."""
+    """The local variables of the calling functions, for a class that is defined in a function."""
     if "<locals>" not in cls.__qualname__:
         return {}
     found: dict[str, Any] = {}

@@ -121,7 +121,7 @@ def check_names(cls: type, names: Iterable[str], members: Iterable[str]) -> None
         if name in reserved:
             raise AttributeError(
                 f'{cls.__name__}: field "{name}": expected a name that no member of a tensorclass '
-                "has, found one; pass shadow=True to hide the member"
+                "has, found the name of one; pass shadow=True to hide the member"
             )
 
 
@@ -196,7 +196,7 @@ def class_of(hint: Any) -> Any:
 
 
 def is_tensor_type(cls: type, torch: Any) -> bool:
-    """True for classes of tensors and of trees of them."""
+    """True for classes of tensors and of trees of them, and for the class of None."""
     is_tree = issubclass(cls, TensorDictBase) or class_kind(cls) == TENSORCLASS
     return is_tree or issubclass(cls, (torch.Tensor, type(None)))
 

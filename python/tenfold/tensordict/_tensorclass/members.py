@@ -68,9 +68,9 @@ class FieldMethods:
 
         Args:
             key: A str or a tuple of str.
-            value: The value; None deletes the entry.
+            value: The value; None deletes the entry of a field.
             inplace: Write into the existing tensor.
-            non_blocking: For copies between devices.
+            non_blocking: With `inplace`, for a field: passed to ``Tensor.copy_``.
 
         Raises:
             AttributeError: If there is no such field.
@@ -180,7 +180,8 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError for a value that is not a tree, number or tensor, and for other fields.
+    Raises ValueError for a value that is not a tree, number or tensor, and for a tensorclass of
+    other fields; AttributeError for a TensorDict with other keys.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:

@@ -146,8 +146,8 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
   leaves_.push_back({folder / file, rows, entry.size_bytes});
 }
 
-/// True if these rows are already appended under another key. Aliases share one file, so appending
-/// to one appends to all.
+/// True if these rows are to be appended under another key as well. Aliases share one file, so
+/// appending to one appends to all.
 bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
                                     const base::Where& where) {
   for (const LinkedLeaf& other : linked_) {

@@ -29,7 +29,7 @@ std::string file_of(const Leaf& leaf);
 /// Thread safety: none; one thread at a time.
 class AppendableFolder {
  public:
-  /// `content` is what the path holds, for messages: "a data set".
+  /// `content` is what the path holds, for messages: "a data set". It must outlive this object.
   AppendableFolder(const Path& path, Mode mode, std::string_view content);
 
   const Path& path() const noexcept { return path_; }  ///< absolute
@@ -42,7 +42,7 @@ class AppendableFolder {
   /// The folder; invalid before lock() and after release().
   const os::Directory& directory() const noexcept { return lock_.folder; }
 
-  /// Throws Error(unsupported) naming `call`, unless it is open in mode write_through.
+  /// Throws Error(unsupported) naming `call`, unless the path is open in mode write_through.
   void require_writable(const char* call) const;
   /// Throws Error(unsupported) if lock() was not called, because the path is of another format.
   void require_folder() const;

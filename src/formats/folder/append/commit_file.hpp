@@ -13,14 +13,15 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The commit page of a data set to which this process adds rows. Locked against other writers for
-/// its lifetime, and changed by single writes of 64 bytes.
+/// The commit page of a data set to which this process adds rows. Locked against other writers from
+/// the constructor to release(). Each record is changed by a single write of 64 bytes.
 class CommitFile {
  public:
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
   /// number of rows is then that of meta.json, or of a circular buffer's durable state. Throws
-  /// Error(io) (EBUSY) naming the process that holds the lock.
+  /// Error(io) (EBUSY) naming the process that holds the lock, and Error(invalid_argument) if
+  /// meta.json counts no rows.
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }
@@ -35,7 +36,7 @@ class CommitFile {
   void rest();
   /// Circular buffers: makes `next` the state after a power failure.
   void publish_durable(CommitState next);
-  /// True once a process has written to rows in place.
+  /// True once a process has written to rows in place since the page was created.
   bool was_written_in_place() const;
   /// Releases the lock. The object cannot be used afterwards.
   void release() noexcept {

@@ -69,7 +69,7 @@ void check_state(const CommitState& state, std::uint64_t capacity, const std::st
     throw fail(where)
         .part("rows")
         .expected("fewer than 2^63")
-        .found(state.num_rows, " of which ", state.written, " were written");
+        .found(state.num_rows, ", and ", state.written, " written in all");
   }
   if (capacity == 0) {
     if (state.busy_rows == 0) return;

@@ -13,8 +13,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The commit page of a growing data set: the current number of rows. meta.json has the number at
-/// the last flush, which is the valid one after a power failure.
+/// The commit page of a growing data set: the current number of rows. After a power failure, the
+/// number at the last flush is valid: that of meta.json, or of a circular buffer's durable record.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:
@@ -38,7 +38,7 @@ inline constexpr std::size_t kInPlaceOffset = 520;
 /// A commit record.
 struct CommitState {
   /// Circular buffers: a seqlock, odd during a write. Busy rows with an even sequence number are
-  /// lost: their write failed, or their writer crashed.
+  /// lost: their write failed, or their writer crashed. In durable records, a counter.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;
@@ -46,7 +46,8 @@ struct CommitState {
   /// capacity`.
   std::uint64_t written = 0;
   /// Circular buffers: slots [busy_begin, busy_begin + busy_rows), modulo capacity, that are being
-  /// overwritten, or were when the write failed or its process crashed. Readers skip them.
+  /// overwritten, or were when the write failed or its process crashed. Readers skip them. In
+  /// durable records: slots that may have been overwritten since.
   std::uint64_t busy_begin = 0;
   std::uint64_t busy_rows = 0;
   bool operator==(const CommitState&) const = default;
@@ -66,7 +67,7 @@ CommitBytes encode_page(const CommitPage& page);
 
 /// Parses and validates a page. In the result, a circular buffer has num_rows == min(written,
 /// capacity) and a busy range inside it. Throws Error(corrupt), naming `where`, for an invalid
-/// header or state, or if neither commit record is valid.
+/// size, header or state, or if neither of two alternating records is valid.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
 /// Reads the page of a folder. Returns nullopt if it has none. Throws like parse_commit_page().

@@ -24,7 +24,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// When a circular buffer overwrites rows, 1/16 of its slots are durably marked as busy at a time,
+/// A circular buffer that overwrites rows durably marks 1/16 of its slots in advance as busy,
 /// because each mark costs a sync.
 constexpr std::uint64_t kReservedParts = 16;
 
@@ -262,8 +262,8 @@ void GrowingFolder::begin_checksums() {
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
-    // The checksums cover rows that were lost, because the meta.json of their flush was not
-    // written. Remove these checksums before the bytes are overwritten.
+    // If so, the checksums cover rows that were lost, because the meta.json of their flush was not
+    // written. These checksums are removed below, before the bytes are overwritten.
     exceeds_file |= *covered > leaf.size_bytes;
   }
   edit.close();

@@ -62,14 +62,16 @@ class GrowingFolder {
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Throws
-  /// Error(io) and appends nothing on failure; writes nothing if the rows cannot fit on the disk.
+  /// Error(io) and appends nothing on failure. Rows of more than os::kUncheckedBytes are not
+  /// written at all if they cannot fit on the disk.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Writes to the next slots of a circular buffer. Of more than capacity() rows, writes only the
   /// last capacity(). If an error occurs, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   void flush();
-  /// Calls flush(), then brings the folder into the state of a saved tree: removes `%commit`
-  /// (except for a circular buffer), and restores the checksums of metadata.
+  /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
+  /// saved tree: restores the checksums of metadata and removes `%commit`. A circular buffer keeps
+  /// its `%commit`.
   void close();
 
  private:

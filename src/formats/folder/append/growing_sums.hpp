@@ -16,8 +16,8 @@ namespace tenfold::detail::formats::folder {
 /// of the last block is continued.
 class LeafSums {
  public:
-  /// `%checksums` covers `covered_bytes` of the first `size_bytes` of `file`. Blocks that are not
-  /// covered, or only partially, are read.
+  /// `%checksums` covers the first `covered_bytes` of `file`, whose committed size is `size_bytes`.
+  /// Committed blocks that are not covered, or only partially, are read.
   LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file);
 
   /// Adds bytes that were appended to the file.

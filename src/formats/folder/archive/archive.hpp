@@ -37,7 +37,9 @@ struct RefreshOptions {
 /// updates them.
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
-  /// Reads the directory. Throws Error(corrupt), Error(unsupported) like read_zip_directory().
+  /// Reads the directory. In mode write_through, also disables the checksums of tensors in the
+  /// entry `%checksums`. Throws like read_zip_directory(), and in that mode like
+  /// open_write_through() and drop_leaf_checksums().
   static std::shared_ptr<Archive> open(const Path& path, Mode mode);
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;

@@ -153,7 +153,8 @@ std::set<std::string> folders_of(const Archive& archive) {
   return folders;
 }
 
-/// Opens the folder that contains `path`, component by component, and returns the last component.
+/// Opens the folder that contains `path`, component by component. Returns the folder and the last
+/// component.
 std::pair<os::Directory, std::string> parent_of(const os::Directory& root, std::string_view path) {
   os::Directory folder = root.duplicate();
   for (std::size_t slash = path.find('/'); slash != std::string_view::npos;

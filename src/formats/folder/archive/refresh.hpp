@@ -21,7 +21,8 @@ void refresh_structure_checksum(os::File& file, const Archive& archive);
 
 /// Disables the lines of all tensors in the entry `%checksums`, if there is one, because the
 /// tensors are about to be written through a mapping. The entry keeps its length: a `#` at the
-/// start of a line disables it. Throws Error(unsupported) if the entry is not stored.
+/// start of a line disables it. Throws Error(unsupported) if the entry is deflated, has a data
+/// descriptor or is too large.
 void drop_leaf_checksums(os::File& file, const Archive& archive);
 
 }  // namespace tenfold::detail::formats::folder

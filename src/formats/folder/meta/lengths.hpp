@@ -18,7 +18,7 @@ struct LeafLength {
 
 /// Returns the text of a meta.json with these lengths of tensors. `batch`, if given, becomes the
 /// first length of the batch size. `where` names the file. Throws Error(corrupt) if a tensor has no
-/// entry, because another tool has written the file since.
+/// entry or no first length, because another tool has written the file since.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

@@ -40,10 +40,11 @@ enum class MetaKind : std::uint8_t {
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A parsed meta.json. All members but `device` are validated, so users need no further checks.
+/// A parsed meta.json. All members but `device` are validated. Not checked: whether shapes begin
+/// with the batch size.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
-  std::string type;  ///< `_type`, as str(cls)
+  std::string type;  ///< `_type`, as str(cls); `_class` if there is none
   bool has_shape = false;
   Shape batch_size;
   DimNames names;              ///< empty, or one per batch dimension

@@ -1,4 +1,4 @@
-"""Runs one call on tenfold's TensorDict and on tensordict's, and demands the same outcome.
+"""Runs one call on tenfold's TensorDict and on tensordict's, and asserts the same outcome.
 
 Both results are described by values that do not depend on the library:
 
@@ -9,7 +9,7 @@ Both results are described by values that do not depend on the library:
     list, tuple, str, ...    themselves, lists and tuples of the above
     dict                     a list of its class and its items
 
-Only what both libraries promise is asked for: no attribute that starts with an underscore.
+The descriptions use only public members, none that starts with an underscore.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_A_CONTRACT = (AttributeError, NameError, SyntaxError, NotImplementedError)
 
 @dataclasses.dataclass(eq=False)
 class Leaf:
-    """A tensor. Floats are equal when they differ by rounding: sums may run in another order."""
+    """A tensor. Floats may differ by rounding, because sums may be computed in another order."""
 
     values: torch.Tensor
 
@@ -97,7 +97,7 @@ class Raised:
 
 
 def describe(item):
-    """`item` in words of the above."""
+    """Returns the description of a value, as in the table at the top."""
     kind = kind_of(item)
     if kind == "UnbatchedTensor":
         return Leaf(plain(item.data))
@@ -167,7 +167,7 @@ def describe_node(node, kind):
 
 
 def described_entry(value):
-    """As an entry, a value and the object that wraps it are the same."""
+    """Describes an entry. A value and the object that wraps it have the same description."""
     is_plain = kind_of(value) is None and not isinstance(value, torch.Tensor)
     return Value(without_subclasses(value)) if is_plain else describe(value)
 
@@ -188,7 +188,7 @@ def without_subclasses(value):
 
 
 def tensors_of(item):
-    """The tensors in what a call returned, in order."""
+    """Returns the tensors in an argument or a result, in order."""
     kind = kind_of(item)
     if kind == "UnbatchedTensor" or isinstance(item, torch.Tensor):
         return [item]
@@ -224,7 +224,12 @@ def text(description):
 
 @dataclasses.dataclass
 class Outcome:
-    """The effects of a call: its result or exception, changed arguments, and memory use."""
+    """The outcome of a call.
+
+    result: describes its result or exception; after: its argument after the call
+    is_first_argument: whether it returned its argument
+    shares_memory: whether each tensor of the result has a storage of the argument; None: not tested
+    """
 
     result: object
     after: object = None
@@ -254,12 +259,12 @@ def address(tensor):
 
 
 def assert_same_outcome(build, call, *, memory=False, may_raise=()):
-    """Demands of tenfold what tensordict does.
+    """Asserts that a call has the same outcome in tenfold as in tensordict.
 
-    build: takes the library (tensordict or tenfold) and returns what the call is about
-    call: takes that and the library
-    memory: also, which tensors of the result share memory with the argument
-    may_raise: exceptions of NOT_A_CONTRACT that are meant here
+    build: takes the library (tensordict or tenfold) and returns the argument
+    call: takes the argument and the library
+    memory: whether to compare which tensors of the result share memory with the argument
+    may_raise: exceptions of NOT_A_CONTRACT that are expected here
     """
     expected = outcome(upstream, build, call, memory=memory)
     if isinstance(expected.result, Raised):
@@ -290,7 +295,7 @@ def assert_equal(found, expected, *, in_order=True):
 
 
 def assert_same_kind(found, expected):
-    """Requires an exception that handlers of tensordict's exception also catch."""
+    """Asserts that handlers of tensordict's exception also catch that of tenfold."""
     kind = type(found.error)
     for wanted in public_classes(type(expected.error)):
         assert issubclass(kind, wanted), (
@@ -300,14 +305,14 @@ def assert_same_kind(found, expected):
 
 
 def public_classes(kind):
-    """The class, or those above it that users can name."""
+    """Returns the class if it is public, else its nearest public base classes."""
     if not kind.__name__.startswith("_"):
         return [kind]
     return [public for base in kind.__bases__ for public in public_classes(base)]
 
 
 def unordered(description):
-    """Without the order of keys: tensordict loads tensors first, tenfold in the order saved."""
+    """Sorts keys: tensordict loads tensors first, tenfold loads entries in the order saved."""
     if isinstance(description, Node):
         entries = [(key, unordered(part)) for key, part in description.entries]
         return dataclasses.replace(description, entries=sorted(entries, key=lambda e: e[0]))

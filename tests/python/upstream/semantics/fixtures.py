@@ -1,6 +1,6 @@
 """The TensorDicts of the tests: one builder for each kind, for both libraries.
 
-The argument of a builder is the library, tensordict or tenfold; both have the same names.
+The argument of a builder is the library, tensordict or tenfold; both have the same classes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _numbers = itertools.count()
 
 
 def new_folder():
-    """A path that does not exist, below a folder that is removed when the process ends."""
+    """Returns a new path below a folder that is removed when the process ends."""
     return f"{_folder.name}/{next(_numbers)}"
 
 
@@ -212,7 +212,8 @@ VARIED = (
     "td_with_non_tensor", "td_with_unbatched", "td_without_batch_size", "nested_stacked_td",
     "memmap_td",
 )  # fmt: skip
-# Fixtures for calls on batch dimensions: no lazy stack; four dimensions, deeper_nested_td has one.
+# Fixtures for calls on batch dimensions: no lazy stacks. All have four dimensions, except
+# deeper_nested_td, which has one.
 DENSE = tuple(
     name for name in ALL if "stacked" not in name and name not in ("td_without_batch_size",)
 )
@@ -220,8 +221,10 @@ STACKS = ("stacked_td", "nested_stacked_td")
 
 
 def over(names, calls, *, skip=()):
-    """Parametrises `build` and `call` over fixtures x calls; `skip` holds (fixture, call) names
-    that tensordict itself only half supports."""
+    """Parametrizes `build` and `call` by all pairs of a fixture and a call.
+
+    `skip` contains pairs of names for which tensordict is wrong or inconsistent.
+    """
     known = {(name, call) for name in names for call in calls}
     assert set(skip) <= known, f"no such case: {set(skip) - known}"
     return pytest.mark.parametrize(

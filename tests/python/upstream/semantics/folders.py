@@ -1,4 +1,4 @@
-"""Sequences of calls on folders, made by both libraries, each in a folder of its own."""
+"""Runs sequences of calls on folders with both libraries, each in a separate folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import tenfold
 
 
 def tree_of(folder):
-    """The names below a folder, and the bytes of its files."""
+    """Returns the bytes of each file below a folder by its path; "folder" for a folder."""
     found = {}
     for path in sorted(pathlib.Path(folder).rglob("*")):
         found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else "folder"
@@ -29,12 +29,12 @@ def tree_of(folder):
 
 
 def without(tree, name):
-    """A tree without the files of a name."""
+    """Returns the tree without files called `name`."""
     return {path: data for path, data in tree.items() if pathlib.PurePath(path).name != name}
 
 
 def mapped(td, folder):
-    """Which leaves are memory-mapped, and their files relative to `folder`."""
+    """Returns key, whether it is memory-mapped, and file relative to `folder` of each leaf."""
     found = []
     for key, leaf in td.items(True, True):
         # Values are in the metadata, and empty tensors need no mapping.
@@ -50,11 +50,11 @@ def relative(path, folder):
 
 
 def assert_same_story(build, story, tmp_path, *, files="bytes", may_raise=()):
-    """Runs `story(td, library, folder)` for both libraries, and demands the same result and files.
+    """Runs `story(td, library, folder)` for both libraries; asserts the same outcome and files.
 
-    files: what is compared if the story does not raise: "bytes"; "json": as bytes, but in
-        meta.json the order of members does not count; None: nothing
-    may_raise: exceptions that are meant here
+    files: the comparison of files if the story does not raise. "bytes": equal bytes; "json": equal
+        bytes, except for the order of members in meta.json; None: no comparison
+    may_raise: exceptions that are expected here
     """
     outcomes, trees = [], []
     for name, library in (("tensordict", upstream), ("tenfold", tenfold)):
@@ -91,7 +91,7 @@ def assert_same_tree(found, expected, *, in_order=True):
 
 
 def assert_same_values(found, expected, what="values"):
-    """Compares trees that different libraries read, except for key order, device and flags."""
+    """Asserts that trees of both libraries are equal, except for key order, device and flags."""
     both = [unordered(stripped(describe(td))) for td in (found, expected)]
     assert_described(what, *both)
 

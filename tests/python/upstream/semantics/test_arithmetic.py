@@ -159,8 +159,8 @@ def test_unary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# Most results are never locked, or are locked for every locked argument. For these it depends on
-# how they are computed.
+# Most results are never locked, or always locked for a locked argument. For these kinds, some
+# results are locked only because of how tensordict computes them.
 BY_CHANCE = ("locked_td", "memmap_td")
 
 
@@ -169,7 +169,7 @@ def test_binary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# If a value is compared to a number, tensordict leaves an empty node or nothing.
+# If a value is compared to a number, the result of tensordict is an empty node or has no entry.
 OF_VALUES = [
     (kind, name)
     for kind in ("td_with_non_tensor", "nested_tensorclass")
@@ -182,7 +182,7 @@ def test_comparisons_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# Only here tensordict loses the batch size and the names of nested nodes.
+# In these reductions only, tensordict loses the batch size and the names of nested nodes.
 EXTREMES = [
     (kind, name) for kind in ("deeper_nested_td", "td_with_names") for name in ("amax", "amin")
 ]
@@ -193,11 +193,11 @@ def test_reductions_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# The requested batch size is that of the parts, not of the stack.
+# tensordict gives the requested batch size to the parts of a stack, not to the stack.
 NEW_DIMENSION = [("nested_stacked_td", "apply_names")]
 
 
-# A function that gets nodes and returns them: a dense stack, names lost.
+# If the function takes and returns nodes, tensordict returns a dense stack and loses names.
 NODES = [(kind, "apply_call_on_nested") for kind in ("nested_stacked_td", "td_with_names")]
 UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
 

@@ -217,7 +217,8 @@ NESTED = {
 
 
 NESTING = ["nested_td", "nested_stacked_td", "td_with_names", "locked_td", "nested_tensorclass"]
-# select() of a child and its descendants leaves the child unlocked; of the child alone, locked.
+# In tensordict, select() of a child and its descendants returns the child unlocked; select() of
+# the child alone returns it locked.
 UNLOCKED = [("locked_td", "select_twice")]
 
 

@@ -1,4 +1,4 @@
-"""What is refused, and by which exception. Calls that name the wrong thing."""
+"""Calls that raise, such as those with wrong keys or types, and their exceptions."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Functions of the packages: keys, batches of samples, comparison, and methods about tensors."""
+"""Functions of the packages (keys, batches of samples, comparison), and methods for tensors."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def test_indexed_reads_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# For these, tensordict raises another exception than for all others, and returns a lazy stack where
-# every other pair of index tensors returns a dense TensorDict.
+# For these, tensordict raises another exception than for all other indices, or returns a lazy stack
+# although all other pairs of index tensors return a dense TensorDict.
 INCONSISTENT = [
     ("nested_stacked_td", name)
     for name in ("tensors_that_do_not_broadcast", "list_slice_list", "tensor_slice_tensor")
@@ -200,7 +200,7 @@ ROWS = {
 }
 
 
-# The mask has more dimensions than the tensor that has no batch dimensions.
+# tensordict raises: the mask has more dimensions than the tensor without batch dimensions.
 NO_MASKS = [("td_with_unbatched", "masked_fill"), ("td_with_unbatched", "masked_fill_")]
 
 

@@ -97,7 +97,7 @@ def test_mapped_tensordict_is_locked(build, call):
     assert_same_outcome(build, call)
 
 
-# Whether these are locked depends on the dimension, for a stack.
+# For a stack, whether the results of these are locked depends on the dimension.
 BY_CHANCE = ("unbind", "cat")
 
 

@@ -1,6 +1,6 @@
 """Intended differences of tenfold's memory-mapped folders from tensordict's.
 
-Nothing is pickled, a folder is replaced whole, damaged files are errors, no value is lost.
+tenfold never pickles, replaces folders atomically, reports damaged files, and loses no value.
 """
 
 import json

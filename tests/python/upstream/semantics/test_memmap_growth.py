@@ -1,6 +1,6 @@
-"""Growing and refreshing a memory-mapped TensorDict: make_memmap and its kin, append_memmap.
+"""Growing and refreshing a memory-mapped TensorDict: make_memmap and similar, append_memmap.
 
-The stories are as in test_memmap_life.py: the same in both libraries, file for file.
+As in test_memmap_life.py, every story runs in both libraries with the same results and files.
 """
 
 import json
@@ -56,8 +56,8 @@ def test_make_memmap_matches_tensordict(tmp_path, make):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
-# Without files, tensordict does not map empty tensors, makes copies although it was told not to,
-# and leaves the new nodes unlocked.
+# Without files, tensordict differs for the excluded ones: it does not map empty tensors, copies
+# data although the call forbids it, and does not lock new nodes.
 WITHOUT_FILES = MAKING.keys() - {
     "make_memmap_zero_elements", "from_tensor_without_data", "make_memmap_in_a_new_node",
 }  # fmt: skip

@@ -1,8 +1,8 @@
-"""The life of a memory-mapped TensorDict: writing, loading, sharing.
+"""Writing, loading and sharing memory-mapped TensorDicts.
 
 Every story runs in both libraries; results, exceptions, file names and bytes must be the same.
-Growing and refreshing is in test_memmap_growth.py, what tenfold does differently on purpose in
-test_memmap_differences.py.
+test_memmap_growth.py tests growing and refreshing, and test_memmap_differences.py tests intended
+differences.
 """
 
 import pickle
@@ -71,7 +71,7 @@ def test_save_adds_only_checksums_to_the_files_of_tensordict(tmp_path, build, me
 @pytest.mark.parametrize("build", BUILDERS)
 def test_leaves_are_mapped_from_their_files(tmp_path, build):
     if "stacked" in build.__name__:
-        pytest.skip("a lazy stack makes new tensors of its parts' when it is asked")
+        pytest.skip("a lazy stack returns new tensors, stacked from those of its parts")
 
     def story(td, lib, folder):
         source = td.memmap(folder / "p")
@@ -92,7 +92,7 @@ def test_num_threads_does_not_change_the_result(tmp_path, build, return_early):
         kinds = [made.is_memmap(), made.is_locked, (made == td).all(), (loaded == td).all()]
         return [*kinds, sorted(without(tree_of(folder), "other.pickle"))]
 
-    # Threads of tensordict usually pickle values although it is not needed.
+    # Threads of tensordict may write other.pickle although all values are JSON.
     assert_same_story(build, story, tmp_path, files=None)
 
 
@@ -272,7 +272,7 @@ def test_state_of_a_mapped_tensordict_matches_tensordict(tmp_path, story):
 
 @pytest.mark.parametrize("story", STATE.values(), ids=STATE)
 def test_state_of_a_loaded_tensordict_matches_tensordict(tmp_path, story):
-    """Loaded, a TensorDict is not locked, not marked as mapped, and writes through."""
+    """A loaded TensorDict is not locked and not marked as mapped; writes change its files."""
     if story in (STATE["saved_path"], STATE["saved_path_of_a_child"]):
         pytest.skip("only a marked TensorDict has a saved path: see LOADS")
 
@@ -378,7 +378,7 @@ def test_load_memmap_of_every_fixture_matches_tensordict(tmp_path, build):
 
 @pytest.mark.parametrize("build", BUILDERS)
 def test_libraries_can_load_and_modify_each_others_folders(tmp_path, build):
-    """Load, write in place, load again: across libraries as within one."""
+    """Each library loads a folder of the other, which sees its writes in place."""
     import tensordict
     from folders import assert_same_values
 

@@ -35,7 +35,7 @@ def zeros_in_with_block(td, module):
 
 
 def swapped(td, module):
-    """to_module returns what was there before."""
+    """Returns the outputs with zeroed parameters, and the former parameters from to_module."""
     before = td.data.clone().zero_().to_module(module)
     return [outputs(module), before]
 
@@ -100,7 +100,7 @@ def gradients(module, lib):
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("make", [model, tied], ids=["model", "tied"])
 def test_module_functions_match_tensordict(make, call):
-    # Not the module itself: the results of the calls describe its parameters.
+    # The argument is None: modules are not described, only the results of the calls.
     holder = {}
 
     def build(lib):
@@ -111,7 +111,7 @@ def test_module_functions_match_tensordict(make, call):
 
 @pytest.mark.parametrize("num_threads", [0, 4])
 def test_module_weights_round_trip_through_a_folder(num_threads):
-    """The tutorial's example: the weights of a model, saved by threads, loaded, equal."""
+    """The example of the tutorial: weights of a model are saved by threads, loaded and compared."""
 
     def call(_, lib):
         weights = lib.TensorDict.from_module(model()).data

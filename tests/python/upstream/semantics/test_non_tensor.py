@@ -20,7 +20,6 @@ VALUES = {
     "object": Ellipsis,
 }
 
-# Ways to set a value.
 SETTERS = {
     "set_non_tensor": lambda td, value, lib: td.set_non_tensor("v", value),
     "set_non_tensor_path": lambda td, value, lib: td.set_non_tensor(("n", "v"), value),

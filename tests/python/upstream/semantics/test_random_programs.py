@@ -1,8 +1,8 @@
-"""Random programs: the same steps in both libraries, which must agree after every one of them.
+"""Random programs: the same steps in both libraries, whose states must be equal after every step.
 
-A program has a handful of TensorDicts. A step changes one of them or makes another of it; a step
-that saves writes a folder with each library and goes on with what the *other* library loads from
-it. The programs are the same in every run. Others, as many as wanted:
+A program has up to MAX_LIVE TensorDicts. A step changes one of them or makes a new one from it. A
+step that saves writes a folder with each library, and each library loads the folder of the *other*
+one. The programs are the same in every run. To run COUNT other ones:
 
     python tests/python/upstream/semantics/test_random_programs.py SEED COUNT
 """
@@ -35,7 +35,7 @@ BATCHES = ((), (3,), (2, 3), (4, 1, 2))
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8)
 VALUES = ("text", "", None, 7, 2.5, True, {"k": [1, "two", None]}, ["p", {"q": 1}])
 MAX_LIVE = 4
-# A program restarts when it has more rows than this.
+# A program restarts if one of its TensorDicts has more rows than this.
 MAX_ROWS = 400
 
 
@@ -46,7 +46,7 @@ def tensor(batch, dtype, seed):
 
 @dataclasses.dataclass
 class Step:
-    """What to do with the TensorDict number `which`, with parameters that any state can use."""
+    """A step with the TensorDict number `which`. Its parameters are valid for any state."""
 
     name: str
     which: int
@@ -72,12 +72,12 @@ def step(run):
     return run
 
 
-# Each takes the library, the TensorDict, a Step and another TensorDict of the program, and returns
-# a new TensorDict, or None if it changed its argument.
+# Each step takes the library, a TensorDict, the Step and another TensorDict of the program. It
+# returns a new TensorDict, or None if it changed its argument.
 
 
 def known(td, s):
-    """A path that exists, mostly."""
+    """Returns the path of an entry; if there is none, that of the step."""
     paths = sorted(td.keys(True), key=str)
     return paths[s.number % len(paths)] if paths else s.path
 
@@ -95,7 +95,7 @@ def build(lib, td, s, other):
 
 @step
 def set_tensor(lib, td, s, other):
-    # A stack of tensordict sets it in nodes of a larger batch, where it does not fit.
+    # A stack of tensordict sets the tensor in nodes of a larger batch, whose shape differs.
     if s.node is None or not has_stacks(td) or not has_larger_nodes(td):
         td.set(s.path, tensor(td.batch_size, DTYPES[s.number % len(DTYPES)], s.number))
 
@@ -282,7 +282,7 @@ def set_batch_size(lib, td, s, other):
 
 
 class Program:
-    """One library's side: its TensorDicts."""
+    """The TensorDicts of a program in one library."""
 
     def __init__(self, lib):
         self.lib = lib
@@ -297,9 +297,9 @@ class Program:
 
 
 def save_and_swap(programs, s):
-    """Each library saves; each goes on with what it loads of the other's folder.
+    """Each library saves a TensorDict, then loads the folder that the other library wrote.
 
-    True if tensordict cannot load what it saved.
+    Returns True if tensordict cannot load its folder: the programs must restart.
     """
     folders = [pathlib.Path(new_folder()) for _ in programs]
     for program, folder in zip(programs, folders, strict=True):
@@ -319,7 +319,7 @@ SAVE = "save_and_swap"
 
 
 def both(programs, s):
-    """Runs a step on both sides and compares; True if the program has to begin anew."""
+    """Runs a step in both libraries and compares; returns True if the programs must restart."""
     if s.name == SAVE:
         if save_and_swap(programs, s):
             return True
@@ -366,7 +366,7 @@ steps = st.builds(
 
 
 def failure(program):
-    """The first disagreement of a program, or None."""
+    """Runs a program; returns the error of the first difference, or None."""
     programs = [Program(upstream), Program(tenfold)]
     try:
         for s in program:
@@ -378,14 +378,14 @@ def failure(program):
 
 
 def shortest(program):
-    """A program without the steps that its failure does not need."""
+    """Returns a failing program without steps that are not needed for a failure."""
     for i in reversed(range(len(program))):
         without = [*program[:i], *program[i + 1 :]]
         program = without if failure(without) else program
     return program
 
 
-# Hypothesis would take minutes to shrink what shortest() shrinks in a moment.
+# shortest() shrinks a program in a moment; Hypothesis takes minutes.
 @settings(
     derandomize=True,
     max_examples=250,
@@ -404,7 +404,7 @@ def test_random_programs_match_tensordict_after_every_step(program):
 
 
 def test_every_program_step_can_succeed():
-    """A step that always raised would make the programs above shorter, and prove nothing."""
+    """A step that always raised would test nothing."""
     succeeded = set()
     for name, number, node in itertools.product(STEPS, range(12), [None, "n"]):
         program = Program(upstream)
@@ -432,7 +432,7 @@ def random_program(rng):
 
 
 def main(seed, count):
-    """Prints every failing program of `count`, shortened; returns how many fail."""
+    """Runs `count` programs; prints the failing ones, shortened, and returns their number."""
     rng = random.Random(seed)
     failed = 0
     with warnings.catch_warnings():

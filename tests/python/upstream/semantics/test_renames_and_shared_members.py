@@ -1,4 +1,4 @@
-"""Found by random programs: entries moved along their own path, members of several stacks."""
+"""Cases found by random programs: entries moved along their own path, members of several stacks."""
 
 from __future__ import annotations
 

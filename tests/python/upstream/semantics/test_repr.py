@@ -1,4 +1,4 @@
-"""The text of a TensorDict is tensordict's, letter for letter."""
+"""The text of a TensorDict (repr, str, format) is equal to that of tensordict."""
 
 import pytest
 import torch

@@ -91,7 +91,7 @@ FOUR_DIMS = (
 )  # fmt: skip
 
 
-# expand() of a locked TensorDict is locked, expand_as() is not.
+# In tensordict, expand() of a locked TensorDict is locked, but expand_as() is not.
 UNLOCKED = [("memmap_td", "expand_as")]
 
 
@@ -215,7 +215,7 @@ NAMES = {
 
 # The lazy stack of tensordict raises because its list of names is too short.
 TOO_FEW = [("stacked_td", "set_too_few")]
-# And it loses the name of the stack dimension.
+# The lazy stack of tensordict loses the name of the stack dimension.
 FORGOTTEN = [("stacked_td", "cat")]
 
 

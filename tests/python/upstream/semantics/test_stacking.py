@@ -50,7 +50,7 @@ KINDS = (
 )  # fmt: skip
 
 
-# For a partly mapped stack, is_memmap() returns neither True nor False.
+# For a partly mapped stack, is_memmap() of tensordict returns neither True nor False.
 MIXED = [
     ("memmap_td", name)
     for name in ("lazy_stack", "lazy_stack_dim_1", "lazy_stack_last", "lazy_stack_constructor")
@@ -63,7 +63,7 @@ def test_stack_and_cat_match_tensordict(build, call):
 
 
 def two(lib):
-    """Parts that differ in shape and in keys."""
+    """Returns parts that differ in keys and in the shape of an entry."""
     first = lib.TensorDict({"x": numbers(3), "y": numbers(3, 2), "n": {"z": numbers(3)}}, [3])
     second = lib.TensorDict({"x": numbers(3, start=3), "y": numbers(3, 4)}, [3])
     return [first, second]

@@ -87,7 +87,7 @@ def test_values_round_trip_through_a_state_dict():
 
 
 def test_module_loads_state_from_a_tensordict():
-    """Both libraries' TensorDicts look alike to load_state_dict of a module."""
+    """load_state_dict of a module accepts TensorDicts of both libraries."""
 
     def call(_, lib):
         torch.default_generator.manual_seed(0)

@@ -50,7 +50,7 @@ CALLS = {
 }  # fmt: skip
 
 
-# The mask has more dimensions than the tensor that has no batch dimensions.
+# tensordict raises: the mask has more dimensions than the tensor without batch dimensions.
 NO_MASKS = [("td_with_unbatched", "where")]
 
 

@@ -1,7 +1,7 @@
 """The order and device of values in stacks after their TensorDict was reshaped.
 
-tensordict has a stack of values for each dimension that was stacked, one in the other. Which of
-them is outermost is in the files (`stack_dim`), and where they end is one value rather than a list.
+tensordict nests a stack of values for each stacked dimension. The files store which is outermost
+(`stack_dim`). Below the innermost stack, the remaining rows share one stored value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ TEXT = "text"
 
 
 def stack_of(library, order, shape, device=None):
-    """A value for rows of `shape`, stacked along the dimensions in `order`, the first outermost."""
+    """Returns a value of batch size `shape`, stacked along the dimensions of `order`.
+
+    The first one is the outermost.
+    """
 
     def make(dims):
         stacked = [dim for dim in order if dim in dims]
@@ -45,7 +48,10 @@ def build(order, shape, device=None):
 
 
 def built(value):
-    """The stack dimensions of a value, the outermost first, each counted among those left."""
+    """Returns the stack dimensions of a value, the outermost first.
+
+    Each is its index among the dimensions that outer stacks have not removed.
+    """
     dims = []
     while kind_of(value) == "NonTensorStack":
         dims.append(value.stack_dim)

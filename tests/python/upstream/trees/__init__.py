@@ -1,8 +1,8 @@
-"""Trees of every kind that tensordict can hold, by name.
+"""Trees with every kind of node and entry of tensordict, by name.
 
-The same functions run under every version of tensordict that the tests meet, in processes of their
-own for the old ones: nothing here may need more than version 0.11 has, except where `needs` says
-so. A tree depends on its name alone, so that two processes build the same bytes.
+The tests call these functions with several versions of tensordict; those with old versions run in
+separate processes. All functions must run with version 0.11 unless `needs` names a later one. A
+tree depends only on its name, so that all processes build the same bytes.
 """
 
 from trees.of_nodes import TABLE_KEYS

@@ -1,4 +1,4 @@
-"""Trees with values that are not tensors: tensorclasses, JSON, and random mixtures of all."""
+"""Trees with tensorclasses and JSON values, and random trees of all kinds."""
 
 import contextlib
 import math

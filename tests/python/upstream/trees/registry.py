@@ -13,14 +13,14 @@ import torch
 class Tree:
     name: str
     build: Callable
-    # The first version that can build, write and read it; None: the oldest we test.
+    # The first version that can build, write and read it; None: the oldest version in the tests.
     needs: str | None = None
-    # Paths that tensordict writes (at least their bytes) and cannot read back, "a/b".
+    # Paths such as "a/b" of entries that tensordict writes, at least their bytes, but cannot load.
     upstream_cannot_load: tuple[str, ...] = ()
-    # What tensordict raises when it loads the tree; None: it drops the paths above.
+    # The error that tensordict raises when it loads the tree; None: it drops the paths above.
     upstream_load_raises: type[Exception] | None = None
-    # Names of entries that the metadata no longer describes, so that they cannot be read back from
-    # a folder that tensordict wrote.
+    # Paths of entries that the metadata does not describe, so that they cannot be read from a
+    # folder that tensordict wrote.
     not_described: tuple[str, ...] = ()
     # Entries that tensordict 0.11 writes but cannot read back.
     lost_by_0_11: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ def build(name: str):
 
 
 def values(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """A tensor whose bytes are random; a bool's are 0 and 1."""
+    """Returns a tensor of random bytes; those of a bool are 0 or 1."""
     itemsize = torch.empty((), dtype=dtype).element_size()
     if dtype is torch.bool:
         return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
