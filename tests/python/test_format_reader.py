@@ -1,7 +1,8 @@
 """A reader written from docs/format.md alone reads what tenfold writes.
 
 The golden files are compared with their descriptions, other files with `tenfold.load`. The reader
-is format_reader.py; it shares no code with the engine, nor does its XXH3.
+is format_reader.py, with format_commit.py, format_tables.py and format_checks.py; it shares no code
+with the engine, nor does its XXH3.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import format_reader  # noqa: E402
 import tenfold  # noqa: E402
-from format_reader import Node, Typed  # noqa: E402
+from format_checks import wrong_checksums, wrong_parts  # noqa: E402
+from format_reader import Folder, Node, Typed, open_file  # noqa: E402
+from format_tables import columns, find_row  # noqa: E402
 from paths import REPOSITORY  # noqa: E402
 from xxh3 import xxh3  # noqa: E402
 
@@ -68,9 +70,10 @@ def describe(item):
             return ["sparse", info["layout"], info["shape"], members]
         if item.kind == "lazy_stack":
             values = [value for _, value in members]
-            return ["lazy_stack", info["stack_dim"], info["stack_dim_name"], values]
-        head = [item.kind, info["class"]] if item.kind == "tensorclass" else [item.kind]
-        return [*head, info["batch_size"], info["names"], members]
+            return ["lazy_stack", info["stack_dim"], info.get("name"), values]
+        head = ["tensorclass", info["class"]] if info["class"] else ["tensordict"]
+        names = info["names"] if any(info["names"]) else None
+        return [*head, info["batch_size"], names, members]
     if isinstance(item, (list, tuple)):
         return [type(item).__name__, [describe(part) for part in item]]
     if type(item).__name__ in ("dict", "OrderedDict", "Counter"):
@@ -103,13 +106,13 @@ def as_read(described):
 
 @cases("trees")
 def test_the_reader_reads_a_golden_tree(path, entry):
-    assert describe(format_reader.load(path)) == as_read(entry["tree"])
+    assert describe(open_file(path).tree) == as_read(entry["tree"])
 
 
 @cases("trees")
 def test_the_reader_confirms_every_checksum(path, entry):
     if entry.get("checksums", True):
-        assert format_reader.wrong_checksums(path) == []
+        assert wrong_checksums(path) == []
 
 
 def tree():
@@ -134,16 +137,16 @@ def test_the_reader_reads_awkward_keys_and_large_tensors(tmp_path, name):
     saved["tied"] = saved["a"]
     tenfold.save(saved, tmp_path / name)
     loaded = tenfold.load(tmp_path / name)
-    assert describe(format_reader.load(tmp_path / name)) == as_read(golden.describe(loaded))
+    assert describe(open_file(tmp_path / name).tree) == as_read(golden.describe(loaded))
     assert list(loaded) == list(saved)
-    assert format_reader.wrong_checksums(tmp_path / name) == []
+    assert wrong_checksums(tmp_path / name) == []
 
 
 def test_the_reader_keeps_the_key_order_of_a_flat_file(tmp_path):
     x = torch.arange(6.0)
     saved = {"z": x, "b": torch.ones(1, dtype=torch.int8), "a": x, "half": torch.ones(3).bfloat16()}
     tenfold.save(saved, tmp_path / "flat.safetensors")
-    found = format_reader.load(tmp_path / "flat.safetensors")
+    found = open_file(tmp_path / "flat.safetensors").tree
     assert list(found) == list(saved)
     assert describe(found) == as_read(golden.describe(saved))
 
@@ -151,7 +154,7 @@ def test_the_reader_keeps_the_key_order_of_a_flat_file(tmp_path):
 def test_the_reader_reads_a_nested_tensor(tmp_path):
     parts = [torch.arange(6.0).reshape(2, 3), torch.ones(1, 3), torch.zeros(0, 3)]
     tenfold.save({"x": torch.nested.nested_tensor(parts)}, tmp_path / "nested")
-    found = format_reader.load(tmp_path / "nested")["x"]
+    found = open_file(tmp_path / "nested").tree["x"]
     assert [part.tolist() for part in found] == [part.tolist() for part in parts]
 
 
@@ -162,16 +165,16 @@ def test_the_reader_detects_a_flipped_bit(tmp_path, name):
     data = bytearray(path.read_bytes())
     data[data.index((500).to_bytes(8, "little"))] ^= 1
     path.write_bytes(data)
-    assert len(format_reader.wrong_checksums(tmp_path / name)) == 1
+    assert len(wrong_checksums(tmp_path / name)) == 1
 
 
 # --- data sets ---
 
 
-def rows_of(columns):
+def rows_of(found):
     """Describes columns in the form of golden.py."""
     described = []
-    for name, values in columns.items():
+    for name, values in found.items():
         is_rows = isinstance(values, list)
         described.append(
             [name, ["rows", [describe(v) for v in values]] if is_rows else array(values)]
@@ -181,7 +184,7 @@ def rows_of(columns):
 
 @cases("datasets")
 def test_the_reader_reads_the_columns_of_a_golden_data_set(path, entry):
-    found = format_reader.columns(path)
+    found = columns(path)
     assert {len(values) for values in found.values()} == {entry["rows"]}
     names = [name for name, _ in entry["columns"]]
     assert rows_of({name: found[name] for name in names}) == as_read(entry["columns"])
@@ -205,17 +208,17 @@ def test_the_reader_reads_only_committed_rows(tmp_path):
     tenfold.ingest(records(0, 3), path)
     log = tenfold.Dataset(path, "r+")
     log.append(log[:2])
-    columns = format_reader.columns(path)
-    assert columns["id"].tolist() == [0, 1, 2, 0, 1]
-    assert columns["word"] == ["", "w", "ww", "", "w"]
-    assert columns["tags"] == [[], ["t"], ["t", "t"], [], ["t"]]
-    assert [row.tolist() for row in columns["tokens"]] == [[], [0], [0, 1], [], [0]]
+    found = columns(path)
+    assert found["id"].tolist() == [0, 1, 2, 0, 1]
+    assert found["word"] == ["", "w", "ww", "", "w"]
+    assert found["tags"] == [[], ["t"], ["t", "t"], [], ["t"]]
+    assert [row.tolist() for row in found["tokens"]] == [[], [0], [0, 1], [], [0]]
     # After a reboot, the number of rows is that of the last flush.
-    restarted = format_reader.Folder(path, boot=bytes(16)).node()
+    restarted = Folder(path, boot=bytes(16)).tree
     assert restarted.entries["id"].tolist() == [0, 1, 2]
     log.close()
-    assert format_reader.columns(path)["id"].tolist() == [0, 1, 2, 0, 1]
-    assert format_reader.wrong_checksums(path) == []
+    assert columns(path)["id"].tolist() == [0, 1, 2, 0, 1]
+    assert wrong_checksums(path) == []
 
 
 def test_the_reader_reads_the_rows_of_a_circular_buffer(tmp_path):
@@ -223,8 +226,8 @@ def test_the_reader_reads_the_rows_of_a_circular_buffer(tmp_path):
     ring.write({"x": torch.arange(3)})
     ring.flush()
     ring.write({"x": torch.arange(3, 6)})
-    assert format_reader.columns(tmp_path / "ring")["x"].tolist() == [4, 5, 2, 3]
-    restarted = format_reader.Folder(tmp_path / "ring", boot=bytes(16)).node()
+    assert columns(tmp_path / "ring")["x"].tolist() == [4, 5, 2, 3]
+    restarted = Folder(tmp_path / "ring", boot=bytes(16)).tree
     assert len(restarted.entries["x"]) == 3
     ring.close()
 
@@ -234,7 +237,7 @@ def test_the_reader_reads_a_growing_sparse_matrix(tmp_path):
     tenfold.SparseMatrix.from_torch(dense.to_sparse_csr()).save(tmp_path / "matrix")
     with tenfold.SparseMatrix(tmp_path / "matrix", mode="r+") as matrix:
         matrix.append_rows(dense.to_sparse_csr())
-        found = format_reader.load(tmp_path / "matrix")
+        found = open_file(tmp_path / "matrix").tree
         assert found.info["shape"] == [4, 3]
         assert found.entries["crow_indices"].tolist() == [0, 1, 3, 4, 6]
         assert found.entries["values"].tolist() == [1, 2, 3, 1, 2, 3]
@@ -252,8 +255,8 @@ def test_the_reader_finds_the_keys_of_a_golden_dictionary(path, entry):
 
     mapped = tenfold.MappedDict(path)
     keys = [plain(key) for key, _ in entry["items"]]
-    assert [format_reader.find_row(path, key) for key in keys] == mapped.rows(keys).tolist()
-    assert format_reader.find_row(path, plain(entry["missing"])) is None
+    assert [find_row(path, key) for key in keys] == mapped.rows(keys).tolist()
+    assert find_row(path, plain(entry["missing"])) is None
 
 
 # --- checkpoints ---
@@ -289,18 +292,18 @@ def test_the_reader_reads_the_parts_of_a_data_set(tmp_path):
         schema = {"x": "float32", "name": "string"}
         tenfold.ingest(rows, path / str(number), schema=schema)
     ds = tenfold.commit_parts(path)
-    columns = format_reader.columns(path)
-    assert columns["name"] == ["a", "b", "c"] == list(ds["name"])
-    assert columns["x"].tolist() == [0, 1, 0] == ds["x"].tolist()
-    assert format_reader.wrong_parts(path) == []
+    found = columns(path)
+    assert found["name"] == ["a", "b", "c"] == list(ds["name"])
+    assert found["x"].tolist() == [0, 1, 0] == ds["x"].tolist()
+    assert wrong_parts(path) == []
     with tenfold.Dataset(path, mode="r+") as growing:
         growing.append({"x": 7.0, "name": "d"})
-        assert format_reader.columns(path)["name"] == ["a", "b", "c", "d"]
-        assert format_reader.wrong_parts(path) == []
-    assert format_reader.columns(path)["x"].tolist() == [0, 1, 0, 7]
+        assert columns(path)["name"] == ["a", "b", "c", "d"]
+        assert wrong_parts(path) == []
+    assert columns(path)["x"].tolist() == [0, 1, 0, 7]
     file = path / "0" / "x.memmap"
     file.write_bytes(bytes(8))
-    assert format_reader.wrong_parts(path) == ["0/x.memmap"]
+    assert wrong_parts(path) == ["0/x.memmap"]
 
 
 # --- bare values, and files that several processes write ---
@@ -310,7 +313,7 @@ def test_the_reader_reads_the_parts_of_a_data_set(tmp_path):
 @pytest.mark.parametrize("value", [torch.arange(6.0).reshape(2, 3), "text", None])
 def test_the_reader_reads_a_bare_value(tmp_path, name, value):
     tenfold.save(value, tmp_path / name)
-    found = format_reader.load(tmp_path / name)
+    found = open_file(tmp_path / name).tree
     assert found == value if not torch.is_tensor(value) else (found == value.numpy()).all()
 
 
@@ -333,12 +336,12 @@ def test_the_reader_confirms_the_checksums_of_boxes(tmp_path, name):
         shards.write(0, [part.contiguous() for part in parts])
         receipts.append(shards.finish())
     writer.publish(receipts, tree)
-    assert (format_reader.load(path)["w"] == state["w"].numpy()).all()
-    assert format_reader.wrong_checksums(path) == []
+    assert (open_file(path).tree["w"] == state["w"].numpy()).all()
+    assert wrong_checksums(path) == []
 
     file = path / "w.memmap" if path.is_dir() else path
     data = bytearray(file.read_bytes())
     data[-1 if path.is_dir() else data.index(state["w"].numpy().tobytes()) + 95] ^= 1
     file.write_bytes(data)
-    (wrong,) = format_reader.wrong_checksums(path)
+    (wrong,) = wrong_checksums(path)
     assert wrong in ("w", "w.memmap")

@@ -1,0 +1,31 @@
+"""The commit page of a folder to which rows are appended: docs/format.md, "`%commit`"."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from xxh3 import xxh3
+
+SEED = 0x00646C6F666E6574
+BOOT_ID = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", ""))
+
+
+def committed_rows(read: Callable[[str], bytes], boot: bytes = BOOT_ID) -> int | None:
+    """Returns the number of rows of a folder with a commit page; None: as in its meta.json.
+
+    `read` returns a file of the folder, without data if it does not exist.
+    """
+    if not (page := read("%commit")):
+        return None
+    rows = np.frombuffer(page, "<u8").reshape(-1, 8)
+    assert bytes(rows[4, :2]) == b"tenfold%commit 1"
+    assert xxh3(rows[4, :3], SEED) == rows[4, 3]
+    # A record that was not written completely counts as one before all others.
+    records = [row if xxh3(row[:7], SEED) == row[7] else row * 0 for row in rows[:4]]
+    live, durable = (max(records[i : i + 2], key=lambda row: row[0]) for i in (0, 2))
+    if bytes(live[1:3]) == boot:
+        return int(live[3])
+    capacity, batch_size = rows[4, 2], json.loads(read("meta.json"))["shape"]
+    return int(durable[3]) if capacity else next(iter(batch_size), None)

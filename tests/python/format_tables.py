@@ -1,0 +1,81 @@
+"""The columns of data sets and the keys of dictionaries, in trees that format_reader.py reads."""
+
+import json
+import struct
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from format_reader import Node, open_file
+from xxh3 import xxh3
+
+INDEX_SEED = 0x64696374696E6478
+TEXT = {"string": lambda data: str(data, "utf-8"), "bytes": bytes}
+
+
+def parts(path: str | Path) -> list[dict]:
+    """Returns the parts of a data set in the order of its manifest; none without a manifest."""
+    file = Path(path) / "%parts.json"
+    return json.loads(file.read_bytes())["parts"] if file.is_file() else []
+
+
+def columns(path: str | Path) -> dict[str, Any]:
+    """Returns the columns by name: arrays, or lists of one array, str, bytes or list per row."""
+    found = {}
+    for part in parts(path) or [{"path": "."}]:
+        file = open_file(Path(path) / part["path"])
+        for name, values in columns_of(file.tree, file.notes["schema"]):
+            found.setdefault(name, []).append(values)
+    join = {np.ndarray: np.concatenate, list: lambda groups: [*chain(*groups)]}
+    return {name: join[type(groups[0])](groups) for name, groups in found.items()}
+
+
+def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, column in schema["columns"].items():
+        name = prefix + key
+        if "columns" in column:
+            yield from columns_of(root, column, f"{name}.")
+            continue
+        values, is_text = leaf(root, column, "leaf", name), column["dtype"] in TEXT
+        convert = TEXT.get(column["dtype"], np.asarray)
+        # Text has end offsets, and so have ragged rows; those of the items come first.
+        for member in ("item_end", "end")[2 - is_text - column.get("ragged", False) :]:
+            ends = leaf(root, column, f"{member}_leaf", f"{name}.{member}")
+            values = [convert(values[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+            convert = list
+        yield name, values
+        if column.get("nullable"):
+            yield f"{name}.valid", leaf(root, column, "valid_leaf", f"{name}.valid")
+
+
+def leaf(node: Node, column: dict, member: str, name: str) -> np.ndarray:
+    """Returns the leaf that a member of the column names, with a key or several."""
+    keys = column.get(member, name)
+    for key in [keys] if isinstance(keys, str) else keys:
+        node = getattr(node, "entries", node)[key]
+    return node
+
+
+def find_row(path: str | Path, key: str | bytes | int) -> int | None:
+    """Returns the row of a key in a MappedDict, by its index."""
+    file, keys = open_file(path), columns(path)["key"]
+    name = file.notes["schema"]["mapped_dict"]["index"]
+    index = file.tree.entries[name].view("<u8").tolist()
+    seed, dirty, rows_a, _, rows_b, _, num_home, checksum = index[-1]
+    assert checksum == xxh3(struct.pack("<QQ", seed, num_home), INDEX_SEED)
+    assert not dirty, "build an index of the keys instead"
+    assert len(keys) in (rows_a, rows_b), "build an index of the keys instead"
+    data = struct.pack("<q", key) if isinstance(key, int) else key
+    hashed = xxh3(data.encode() if isinstance(data, str) else data, seed)
+    home = hashed * num_home >> 64
+    for bucket in index[home : home + 65]:
+        rows = [slot % 2**40 - 1 for slot in bucket if slot >> 40 == hashed % 2**24]
+        for row in rows:
+            if 0 <= row < len(keys) and keys[row] == key:
+                return row
+        if 0 in bucket:
+            break
+    return None
