@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tenfold  # noqa: E402
+from tenfold.mappers import _mapper  # noqa: E402
 
 
 @tenfold.register_mapper("test.one_hot")
@@ -197,3 +198,18 @@ if __name__ == "__main__":
     script.write_text(program)
     run_python("import subprocess, sys; sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))",
                script, tmp_path, method)  # fmt: skip
+
+
+def test_load_reads_again_if_the_mapper_is_replaced_meanwhile(tmp_path, monkeypatch):
+    path = tmp_path / "mapper"
+    TableMapper(torch.zeros(2, 3)).save(path)
+    original = _mapper.mapper_of
+    left = [TableMapper(torch.ones(4, 3))]
+
+    def replaced(*arguments):
+        if left:
+            left.pop().save(path)
+        return original(*arguments)
+
+    monkeypatch.setattr(_mapper, "mapper_of", replaced)
+    assert tenfold.StateMapper.load(path)([3]).tolist() == [[1, 1, 1]]

@@ -8,6 +8,7 @@ import torch
 
 import tenfold
 from tenfold import MemoryMappedTensor, TensorDict, append_memmap
+from tenfold.tensordict._files import folder
 
 METHODS = ["fork", "spawn"]
 
@@ -115,3 +116,21 @@ def test_a_data_loader_reads_a_mapped_tree_in_workers(tmp_path, method, opened):
     assert [batch.batch_size[0] for batch in batches] == [5, 5, 2]
     assert torch.cat([batch["n", "i"] for batch in batches]).tolist() == list(range(12))
     assert torch.cat([batch["x"] for batch in batches]).flatten().tolist() == list(range(12))
+
+
+@pytest.mark.parametrize("into", [False, True])
+def test_load_memmap_reads_again_if_the_folder_is_replaced_meanwhile(tmp_path, monkeypatch, into):
+    path = tmp_path / "tree"
+    TensorDict({"a": torch.zeros(3), "old": torch.zeros(3)}).memmap(path)
+    original = folder.map_now
+    left = [{"a": torch.ones(3), "new": torch.ones(3)}]
+
+    def replaced(*arguments):
+        if left:
+            tenfold.save(left.pop(), path)
+        return original(*arguments)
+
+    monkeypatch.setattr(folder, "map_now", replaced)
+    td = TensorDict({}).load_memmap_(path) if into else TensorDict.load_memmap(path)
+    assert sorted(td.keys()) == ["a", "new"]
+    assert td["a"].tolist() == td["new"].tolist() == [1, 1, 1]
