@@ -110,8 +110,8 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens a path and maps every leaf, which checks the size of its file; bytes are paged in on use.
 /// Throws what open() and select() throw, and Error(corrupt) for a file that is too short, for
-/// invalid indices of a sparse tensor and, with LoadOptions::verify, for any other fault that
-/// verify() finds. Throws Error(invalid_argument) for Mode::write_through without aliases.
+/// invalid indices of a sparse tensor and, with LoadOptions::verify, for other damage of the loaded
+/// entries. Throws Error(invalid_argument) for Mode::write_through without aliases.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
