@@ -107,8 +107,8 @@ class TENFOLD_API Windows {
 ///     }
 ///
 /// The weight of a batch is its number of rows divided by that of its window. So the summed
-/// gradients of mean losses equal the gradient of the window's rows as one batch. With several
-/// ranks, whose gradients must be averaged (as by DistributedDataParallel), the weight is the
+/// gradients of mean losses equal the gradient of the window's rows as one batch. The gradients of
+/// several ranks must be averaged (as by DistributedDataParallel). The weight is then the
 /// batch's rows on this rank times the world size, divided by the window's rows on all ranks. It is
 /// 0 for a batch in which this rank has no rows.
 ///
