@@ -162,8 +162,8 @@ struct CreateOptions {
 
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
-/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns and
-/// for options that exclude each other, Error(unsupported) for a circular buffer with ragged
+/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns
+/// and for options that exclude each other, Error(unsupported) for a circular buffer with ragged
 /// columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});

@@ -109,9 +109,9 @@ struct SaveOptions {
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens a path and maps every leaf, which checks the size of its file; bytes are paged in on use.
-/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short or invalid
-/// indices of a sparse tensor; with LoadOptions::verify, for any damage of the loaded entries.
-/// Throws Error(invalid_argument) for Mode::write_through without aliases.
+/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short or
+/// invalid indices of a sparse tensor; with LoadOptions::verify, for any damage of the loaded
+/// entries. Throws Error(invalid_argument) for Mode::write_through without aliases.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
