@@ -168,7 +168,7 @@ class TENFOLD_API CheckpointHold {
 ///
 /// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It
 /// contains a file or folder for each entry of the state, and `checkpoint.json`, which lists the
-/// entries. It can be copied with `cp -r` and `rsync`. A folder whose `checkpoint.json` is missing,
+/// entries. `cp -r` and `rsync` can copy the folder. A folder whose `checkpoint.json` is missing,
 /// damaged or of a newer version is not a step: it is never pruned, and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,

@@ -52,7 +52,8 @@ class TENFOLD_API Dataset {
   /// Opens a path. Throws what open() throws, Error(invalid_argument) if the tree is not a table,
   /// Error(corrupt) if its columns contradict each other.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
-  /// The rows of a tree that is in memory or was opened. Throws as above.
+  /// The rows of a tree that is in memory or was opened. Throws Error(invalid_argument) and
+  /// Error(corrupt) as above.
   explicit Dataset(TensorDict tree);
 
   /// The number of rows.
@@ -111,10 +112,10 @@ class TENFOLD_API Dataset {
   // Mode::write_through; other handles throw Error(unsupported).
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
-  /// the data set afterwards see all of them or none. They survive a crash of this process, and a
-  /// power failure after flush(). Returns the new size(). Throws Error(invalid_argument) naming a
-  /// column that does not fit, Error(io) if another process adds rows (EBUSY) or the disk is full.
-  /// If it throws, nothing is appended.
+  /// the data set afterwards see all of them or none. The rows survive a crash of this process,
+  /// and, once flush() has returned, a power failure. Returns the new size(). Throws
+  /// Error(invalid_argument) naming a column that does not fit, Error(io) if another process adds
+  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended.
   std::int64_t append(const Batch& rows);
   /// Appends a tree of rows with batch_size [B] and the schema of this data set.
   std::int64_t append(const TensorDict& rows);

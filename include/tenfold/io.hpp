@@ -222,7 +222,7 @@ struct LoadReport {
   /// Entries of the source that have no meaning in the target and no effect on results, such as
   /// options of Python's optimizers that LibTorch does not have. Also "param_groups.<i>" for a
   /// group of an optimizer that keeps its options, because no saved group has the same parameters.
-  /// They do not count as differences.
+  /// Ignored entries do not count as differences.
   std::vector<std::string> ignored{};
   /// True if there are no differences.
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
