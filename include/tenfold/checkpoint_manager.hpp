@@ -244,7 +244,8 @@ class TENFOLD_API CheckpointManager {
   /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if the step is held, or as
   /// prune() does.
   void remove(std::int64_t step);
-  /// Protects a step from being pruned. Throws Error(key_not_found).
+  /// Protects a step from being pruned. Throws Error(key_not_found), Error(io) (EBUSY) if the step
+  /// has 1,024 holds already.
   CheckpointHold hold(std::int64_t step);
 
   /// Converts (a part of) a step. If the keys name parts of one entry only, `target` holds that
