@@ -157,15 +157,16 @@ struct CreateOptions {
   /// Initial rows of zeros, for processes that overwrite disjoint rows in place. Disk space is
   /// reserved if the file system supports it.
   std::int64_t num_rows = 0;
-  /// Not 0: a circular buffer of that many rows, initially empty. No column may be ragged.
+  /// Not 0: a circular buffer of that many rows, initially empty. Its columns must be numbers of
+  /// fixed shape.
   std::int64_t capacity = 0;
 };
 
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
 /// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns
-/// and for options that exclude each other, Error(unsupported) for a circular buffer with ragged
-/// columns.
+/// and for options that exclude each other, Error(unsupported) for a circular buffer with ragged,
+/// string or bytes columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 
