@@ -107,10 +107,10 @@ class TENFOLD_API Windows {
 ///     }
 ///
 /// The weight of a batch is its number of rows divided by that of its window. So the summed
-/// gradients of mean losses equal the gradient of the window's rows as one batch. With several
-/// ranks, whose gradients must be averaged (as by DistributedDataParallel), the weight is the
-/// batch's rows on this rank times the world size, divided by the window's rows on all ranks. It is
-/// 0 for a batch in which this rank has no rows.
+/// gradients of mean losses equal the gradient of the window's rows as one batch. The gradients of
+/// several ranks must be averaged (as by DistributedDataParallel). The weight is then the batch's
+/// rows on this rank times the world size, divided by the window's rows on all ranks. It is 0 for a
+/// batch in which this rank has no rows.
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);

@@ -168,7 +168,7 @@ class TENFOLD_API CheckpointHold {
 ///
 /// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It
 /// contains a file or folder for each entry of the state, and `checkpoint.json`, which lists the
-/// entries. It can be copied with `cp -r` and `rsync`. A folder whose `checkpoint.json` is missing,
+/// entries. `cp -r` and `rsync` can copy the folder. A folder whose `checkpoint.json` is missing,
 /// damaged or of a newer version is not a step: it is never pruned, and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,
@@ -244,7 +244,8 @@ class TENFOLD_API CheckpointManager {
   /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if the step is held, or as
   /// prune() does.
   void remove(std::int64_t step);
-  /// Protects a step from being pruned. Throws Error(key_not_found).
+  /// Protects a step from being pruned. Throws Error(key_not_found), Error(io) (EBUSY) if the step
+  /// has 1,024 holds already.
   CheckpointHold hold(std::int64_t step);
 
   /// Converts (a part of) a step. If the keys name parts of one entry only, `target` holds that

@@ -17,10 +17,10 @@ struct ConsolidateOptions {
 };
 
 /// Writes what tensordict's `consolidate(filename)` writes, byte for byte, and replaces `path`
-/// atomically. Two differences: a gap of 8 bytes precedes a complex128 that tensordict would place
-/// where it cannot view it, and a lazy stack of one tensorclass is stored as a stack of that class,
-/// which tensordict can read. Throws Error(unsupported), naming the key, for entries that
-/// tensordict could not read back, before anything is written.
+/// atomically. There are two differences. A gap of 8 bytes precedes a complex128 that tensordict
+/// would place where it cannot view it. A lazy stack of one tensorclass is stored as a stack of
+/// that class, which tensordict can read. Throws Error(unsupported), naming the key, for entries
+/// that tensordict could not read back, before anything is written.
 TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
                              const ConsolidateOptions& options = {});
 

@@ -52,7 +52,8 @@ class TENFOLD_API Dataset {
   /// Opens a path. Throws what open() throws, Error(invalid_argument) if the tree is not a table,
   /// Error(corrupt) if its columns contradict each other.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
-  /// The rows of a tree that is in memory or was opened. Throws as above.
+  /// The rows of a tree that is in memory or was opened. Throws Error(invalid_argument) and
+  /// Error(corrupt) as above.
   explicit Dataset(TensorDict tree);
 
   /// The number of rows.
@@ -111,10 +112,10 @@ class TENFOLD_API Dataset {
   // Mode::write_through; other handles throw Error(unsupported).
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
-  /// the data set afterwards see all of them or none. They survive a crash of this process, and a
-  /// power failure after flush(). Returns the new size(). Throws Error(invalid_argument) naming a
-  /// column that does not fit, Error(io) if another process adds rows (EBUSY) or the disk is full.
-  /// If it throws, nothing is appended.
+  /// the data set afterwards see all of them or none. The rows survive a crash of this process,
+  /// and, once flush() has returned, a power failure. Returns the new size(). Throws
+  /// Error(invalid_argument) naming a column that does not fit, Error(io) if another process adds
+  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended.
   std::int64_t append(const Batch& rows);
   /// Appends a tree of rows with batch_size [B] and the schema of this data set.
   std::int64_t append(const TensorDict& rows);
@@ -156,14 +157,16 @@ struct CreateOptions {
   /// Initial rows of zeros, for processes that overwrite disjoint rows in place. Disk space is
   /// reserved if the file system supports it.
   std::int64_t num_rows = 0;
-  /// Not 0: a circular buffer of that many rows, initially empty. No column may be ragged.
+  /// Not 0: a circular buffer of that many rows, initially empty. Its columns must be numbers of
+  /// fixed shape.
   std::int64_t capacity = 0;
 };
 
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
-/// no space for `num_rows` (ENOSPC), Error(invalid_argument) for a schema without columns and for
-/// options that exclude each other, Error(unsupported) for a circular buffer with ragged columns.
+/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns
+/// and for options that exclude each other, Error(unsupported) for a circular buffer with ragged,
+/// string or bytes columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

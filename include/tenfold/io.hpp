@@ -109,9 +109,9 @@ struct SaveOptions {
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
 /// Opens a path and maps every leaf, which checks the size of its file; bytes are paged in on use.
-/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short, for
-/// invalid indices of a sparse tensor and, with LoadOptions::verify, for any other fault that
-/// verify() finds. Throws Error(invalid_argument) for Mode::write_through without aliases.
+/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short or
+/// invalid indices of a sparse tensor; with LoadOptions::verify, for any damage of the loaded
+/// entries. Throws Error(invalid_argument) for Mode::write_through without aliases.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
@@ -199,10 +199,10 @@ struct ConvertReport {
 
 /// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
 /// save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare root whose key
-/// "value" is renamed becomes a dict. Before anything is written, throws an Error for entries that
-/// the target cannot hold (naming the key), for a target inside the source's folder, and for a
-/// shard size with a format without shards. Throws Error(corrupt) for sparse tensors with invalid
-/// indices, as load() does.
+/// "value" is renamed becomes a dict. Before anything is written, throws an Error naming the key of
+/// an entry that the target cannot hold. Also throws for a target inside the source's folder, and
+/// for a shard size with a format without shards. Throws Error(corrupt) for sparse tensors with
+/// invalid indices, as load() does.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 
@@ -222,7 +222,7 @@ struct LoadReport {
   /// Entries of the source that have no meaning in the target and no effect on results, such as
   /// options of Python's optimizers that LibTorch does not have. Also "param_groups.<i>" for a
   /// group of an optimizer that keeps its options, because no saved group has the same parameters.
-  /// They do not count as differences.
+  /// Ignored entries do not count as differences.
   std::vector<std::string> ignored{};
   /// True if there are no differences.
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }

@@ -71,7 +71,8 @@ struct NewLeaf {
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
-/// Throws Error(invalid_argument) as above.
+/// Throws Error(invalid_argument) if the key exists or needs the notes, Error(io, EEXIST) if a file
+/// has the name of the folder.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 

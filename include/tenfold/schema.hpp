@@ -71,8 +71,8 @@ class TENFOLD_API Schema {
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor.
-  /// Throws Error(invalid_argument) if the tree is not a table (its batch_size is [], its tensors
-  /// differ in their first dimension, or one is nested), Error(corrupt) if the notes and the
+  /// Throws Error(invalid_argument) if the tree is not a table: its batch_size is [], its tensors
+  /// differ in their first dimension, or one is nested. Throws Error(corrupt) if the notes and the
   /// tensors contradict each other.
   static Schema of(const TensorDict& tree);
 

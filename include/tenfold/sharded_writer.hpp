@@ -87,7 +87,8 @@ class TENFOLD_API ShardedWriter {
   /// receipt belongs to another save, or if the tree is already published; `path` is unchanged
   /// then.
   void publish(std::span<const std::string> receipts);
-  /// The same with the JSON values of `tree`, which holds the same tensors under the same keys.
+  /// Publishes the JSON values of `tree` instead of those of the constructor. Also throws
+  /// Error(invalid_argument) unless `tree` has the same tensors under the same keys.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
 
  private:

@@ -97,8 +97,9 @@ class TENFOLD_API SnapshotPart {
 class TENFOLD_API SnapshotWriter {
  public:
   /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming entry and ranks,
-  /// if a replicated entry differs between ranks, or if shards overlap or do not cover the tensor,
-  /// and if `path` has files that no snapshot names; Error(io) (ENOSPC) if the disk is too small.
+  /// if a replicated entry differs between ranks, or if shards overlap or do not cover the tensor.
+  /// Throws it, too, if `path` has files that no snapshot names; Error(io) (ENOSPC) if the disk is
+  /// too small.
   SnapshotWriter(const Path& path, std::span<const std::string> outlines,
                  const SnapshotOptions& options = {});
   /// Moves the writer.

@@ -20,8 +20,8 @@ struct SparseBuilderOptions {
   Path temporary_folder{};  ///< the folder of the spill files; empty: that of the system
 };
 
-/// Builds a sparse matrix from coordinates in any order. They may exceed memory, because sorted
-/// runs are written to disk and merged.
+/// Builds a sparse matrix from coordinates in any order. The coordinates may exceed memory, because
+/// sorted runs are written to disk and merged.
 ///
 ///     SparseBuilder builder(num_users, num_films, DType::float32);
 ///     for (const Chunk& chunk : chunks) builder.add(chunk.users, chunk.films, chunk.ratings);

@@ -141,9 +141,9 @@ class TENFOLD_API SparseMatrix {
 
   /// Appends the rows of `rows`, which has the same number of columns and dtype. Readers that open
   /// or refresh the matrix afterwards see all of these rows or none. The rows survive a crash of
-  /// this process, and a power failure after flush(). Throws Error(invalid_argument) for rows that
-  /// do not fit, Error(io) if another process adds rows (EBUSY) or the disk is full. If it throws,
-  /// nothing is appended.
+  /// this process, and, once flush() has returned, a power failure. Throws Error(invalid_argument)
+  /// for rows that do not fit, Error(io) if another process adds rows (EBUSY) or the disk is full.
+  /// If it throws, nothing is appended.
   void append_rows(const SparseMatrix& rows);
   /// Makes all rows durable.
   void flush();

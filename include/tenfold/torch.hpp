@@ -81,9 +81,9 @@ inline at::Tensor to_torch(const Tensor& tensor);
 
 /// Returns a Tensor over the same bytes, which it keeps alive. Strided CPU tensors are shared
 /// without a copy; gradient and graph are dropped. Throws Error(unsupported) for tensors of other
-/// devices (`cpu()` copies them), conjugate and negative views (`resolve_conj()`, `resolve_neg()`),
-/// sparse, nested, quantized, meta and undefined ones, those of dtypes that DType does not have,
-/// and those whose storage was released.
+/// devices (`cpu()` copies them), and for conjugate and negative views (`resolve_conj()`,
+/// `resolve_neg()`). Throws it, too, for sparse, nested, quantized, meta and undefined tensors, for
+/// dtypes that DType does not have, and for tensors whose storage was released.
 inline Tensor from_torch(const at::Tensor& tensor);
 
 namespace torch_detail {
