@@ -252,8 +252,10 @@ std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
 ///   for each group of the target, the number of the source's group, or None
 ///   for each parameter of the target, the number of the source's parameter, or None; parameters
 ///     are counted through all groups
-///   the missing, unexpected and mismatched parameters
-///   the groups of the target without an equal group in the source
+///   by name only: the missing parameters of the target, and the unexpected ones of the source
+///   by order only: differing numbers of groups or parameters, as (name, expected, found)
+///   by name only: "param_groups.<i>" for each group i of the target that keeps its options,
+///     because no group of the source has the same parameters
 nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
   std::vector<std::size_t> sizes;
   for (const nb::handle group : targets) sizes.push_back(nb::cast<std::size_t>(group[0]));

@@ -24,7 +24,8 @@ bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Chec
 
 nb::object ingest_values() { return nb::module_::import_("tenfold.dataset._ingest.values"); }
 
-/// The dtypes of torch for numpy's type codes, in native byte order.
+/// The dtype for a format of the buffer protocol (PEP 3118) in native byte order; nullopt if there
+/// is none.
 std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsize) {
   if (!format.empty() && (format[0] == '@' || format[0] == '=')) format.remove_prefix(1);
   if (format == "?") return DType::bool_;

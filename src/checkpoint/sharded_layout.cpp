@@ -52,7 +52,7 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
         .part("key ", base::quote(prefix))
         .problem("nodes nested too deep")
         .expected("at most ", kMaxDepth, " levels")
-        .remedy("a node may contain itself");
+        .remedy("check whether a node contains itself");
   }
   TensorDict outline(info);
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {

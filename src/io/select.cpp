@@ -97,7 +97,7 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   selector.require_all_hit(tree);
   if (!excluder.all_hit()) {
-    // Entries outside of the keys, and below another excluded entry, were not visited yet.
+    // Entries outside the keys, and entries below an excluded one, were not visited yet.
     visit_names(tree, {}, excluder);
     excluder.require_all_hit(tree);
   }

@@ -227,8 +227,8 @@ class JsonLevelWriter {
     const Shape shape(table.values.shape().begin() + 1, table.values.shape().end());
     if (const std::int64_t size = numel_of(shape); size > kMaxNumbers) {
       throw refuse(member)
-          .problem("such a file would be too long to read and edit")
-          .expected("tensors of at most 65,536 numbers")
+          .problem("the tensor is too large for one JSON file")
+          .expected("at most 65,536 numbers")
           .found(size)
           .remedy("save to a folder");
     }

@@ -61,7 +61,8 @@ TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenConcurrently) {
   static constexpr std::uint64_t kKeys = 7;
   constexpr std::uint64_t kStores = 300'000;
   DictIndex index = empty_index(1);
-  // All have the same home bucket. The last two share its last slot.
+  // All keys have the same home bucket. Keys 0 to kKeys - 1 have a slot each; keys kKeys and
+  // kKeys + 1 take turns in its last slot.
   const auto hash_of = [](std::uint64_t key) { return 0x123456 + key * 0x0101; };
   for (std::uint64_t key = 0; key <= kKeys; ++key) index.store(key, dict_slot(hash_of(key), key));
   std::atomic<bool> is_done{false};

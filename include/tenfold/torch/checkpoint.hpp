@@ -154,7 +154,7 @@ class TrainingState {
     if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
     TensorDict parent;
     parent.set("value", item);
-    return parent["value"];  // a JSON object becomes a node; anything else throws
+    return parent["value"];  // a JSON object or array becomes a node; anything else throws
   }
 
   static const Value& value_in(const TensorDict::Item& item) {

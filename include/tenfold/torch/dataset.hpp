@@ -161,7 +161,8 @@ class TorchBatches {
   std::optional<std::size_t> size() const {
     return static_cast<std::size_t>(shared_->loader.size());
   }
-  /// Restarts: the next batch is the first of an epoch, or that of load_state_dict().
+  /// Makes the next get_batch() start the epoch in progress again, or the next epoch if none is in
+  /// progress; right after load_state_dict(), makes it start at the position in that state.
   void reset() {
     const std::lock_guard lock(shared_->mutex);
     shared_->stream.reset();

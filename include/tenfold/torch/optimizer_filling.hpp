@@ -154,7 +154,8 @@ class StateFilling {
     }
   }
 
-  /// A tensor of LBFGS: "d", "prev_flat_grad", "H_diag", "old_dirs.3", "ro.3".
+  /// Fills a tensor of LBFGS, whose state is that of all parameters. `key` is "d", "H_diag",
+  /// "old_dirs.3" (an element of a list) or similar.
   void fill_of_all(const std::string& key, const TensorDict::Item& saved, at::Tensor& member) {
     const bool is_vector = key == "d" || key == "prev_flat_grad" || key.starts_with("old_");
     const at::Tensor made = empty_like_all(params_, is_vector);

@@ -147,6 +147,11 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     loaded = load_mapper(os.fsdecode(path), wanted, verify)
     if isinstance(target, type):
         return loaded
+    if type(loaded) is not wanted:
+        raise ValueError(
+            f"{os.fsdecode(path)}: a mapper of a subclass: expected a {wanted.__name__}, found a "
+            f"{type(loaded).__name__}; {type(loaded).__name__}.load creates one"
+        )
     target.__dict__.clear()
     target.__dict__.update(loaded.__dict__)
     return target

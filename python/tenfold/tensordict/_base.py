@@ -2417,7 +2417,7 @@ class TensorDictBase(TensorLike):
     ) -> Any:
         return torch_functions.call(func, args, kwargs)
 
-    # --- hooks that a lazy stack overrides, member by member -------------------------------------
+    # --- hooks; a lazy stack overrides most of them, to call them on its members -----------------
 
     def _rows(self, index: Any) -> Self:
         """Selects rows by an index of the batch dimensions."""

@@ -2460,7 +2460,7 @@ class TensorLike(Primitives):
         """
         return casts.to_padded_tensor(self, padding)
 
-    # --- hooks that a lazy stack overrides, member by member -------------------------------------
+    # --- hooks that a lazy stack overrides, to call them on its members --------------------------
 
     def _check_batch_size(self, new: tuple[int, ...]) -> None:
         _shape.check_batch_size(self, new)

@@ -458,7 +458,8 @@ class NonTensorStack(_Values):
         (['a', 'b', 'c'], 'b', ['c', 'a'])
     """
 
-    # The value of a row is _values[_positions[row]]; None: in order. See ValueRows.
+    # The value of a row is _values[_positions[row]]. If _positions is None, the values are in the
+    # order of the rows. See ValueRows.
     __slots__ = ("_batch_size", "_positions", "_stacked", "_values", "device")
     if TYPE_CHECKING:
         device: Any

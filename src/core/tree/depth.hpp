@@ -20,7 +20,7 @@ class Depth {
           .problem("nested too deep")
           .expected("at most ", kMaxDepth, " levels")
           .found("more")
-          .remedy("a node may contain itself");
+          .remedy("check whether a node contains itself");
     }
     ++levels_;
   }

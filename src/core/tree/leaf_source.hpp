@@ -34,8 +34,8 @@ class LeafSource {
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor with pread.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
-  /// The sizes of a leaf with mark_nested(), int64 [n, k]. Throws Error(invalid_argument) for other
-  /// leaves.
+  /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its
+  /// components. Throws Error(invalid_argument) for other leaves.
   virtual Tensor nested_sizes(const Leaf& leaf);
 
   /// Prefetches the bytes. A hint.

@@ -145,7 +145,7 @@ NodeInfo info_of_rows(const NodeInfo& info, const Rows& rows) {
 Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node, Rows rows,
                   std::size_t batch_dims) {
   if (path.size() > kMaxDepth) {
-    throw fail(root, {}).problem("nested too deep").remedy("a node may contain itself");
+    throw fail(root, {}).problem("nested too deep").remedy("check whether a node contains itself");
   }
   const std::int64_t found = num_rows(node).value_or(rows.count);
   if (found != rows.count) {

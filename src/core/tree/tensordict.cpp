@@ -143,7 +143,7 @@ void visit_leaves(const TensorDict& tree, KeyPath& path,
   if (path.size() > kMaxDepth) {
     throw base::invalid_argument(tree.where())
         .problem("nested deeper than ", kMaxDepth, " nodes")
-        .remedy("a node may contain itself");
+        .remedy("check whether a node contains itself");
   }
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);

@@ -188,7 +188,7 @@ class Placer {
         .problem("nested too deep")
         .expected("at most ", kMost, " levels")
         .found("more")
-        .remedy("a node may contain itself");
+        .remedy("check whether a node contains itself");
   }
 
   static void check_key(const std::string& key, const std::string& path) {

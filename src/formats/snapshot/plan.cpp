@@ -151,7 +151,7 @@ class Planner {
           .problem("nested too deeply")
           .expected("at most ", kMaxDepth, " levels")
           .found("more")
-          .remedy("a node may contain itself");
+          .remedy("check whether a node contains itself");
     }
     if (!base::is_utf8(key)) {
       throw refuse()

@@ -299,7 +299,7 @@ class Pickler {
         .problem("nested too deeply")
         .expected("at most ", kMaxDepth, " levels")
         .found("more")
-        .remedy("a node may contain itself");
+        .remedy("check whether a node contains itself");
   }
   void leave() { --depth_; }
 

@@ -65,7 +65,8 @@ class ExitGate {
 /// Uses no mutex and no guarded static, because a fork could leave them locked in the child.
 ExitGate& exit_gate() { return ProcessWide<ExitGate>::get(); }
 
-/// Registered at load time, because atexit() takes a lock of the C library.
+/// Registered at load time: a fork during a later atexit() could leave a lock of the C library
+/// locked in the child.
 [[maybe_unused]] const int kEndsAtExit = std::atexit([] { exit_gate().end(); });
 
 struct BackgroundJob {

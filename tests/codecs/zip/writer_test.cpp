@@ -67,7 +67,7 @@ struct SparseArchive {
   }
 };
 
-/// Reads back items of these sizes, whose bytes do not exist.
+/// Reads back the entries of an archive with this layout, but without the bytes of its items.
 std::vector<ZipEntry> read_back(const ZipLayout& layout) {
   SparseArchive archive;
   std::vector<std::uint32_t> crcs;

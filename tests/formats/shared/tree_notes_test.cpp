@@ -125,7 +125,7 @@ TEST(TreeNotes, ATreeThatContainsItselfIsRefused) {
   TensorDict endless;
   endless.set("self", endless);
   EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { tree_notes_of(endless); }),
-              HasSubstr("a node may contain itself"));
+              HasSubstr("check whether a node contains itself"));
   endless.set("self", Value());  // otherwise it would keep itself alive
 }
 

@@ -1,4 +1,4 @@
-"""Bare arrays, tuples of columns, globs of any depth, strings that are not values."""
+"""Ingest of bare arrays, tuples and globs; na_values, separators, integer keys, bzip2 and xz."""
 
 from __future__ import annotations
 

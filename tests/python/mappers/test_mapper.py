@@ -213,3 +213,14 @@ def test_load_reads_again_if_the_mapper_is_replaced_meanwhile(tmp_path, monkeypa
 
     monkeypatch.setattr(_mapper, "mapper_of", replaced)
     assert tenfold.StateMapper.load(path)([3]).tolist() == [[1, 1, 1]]
+
+
+def test_load_on_an_instance_refuses_a_subclass(tmp_path):
+    @tenfold.register_mapper("test.scaled_table")
+    class ScaledTable(TableMapper):
+        pass
+
+    ScaledTable(torch.zeros(2, 3)).save(tmp_path / "mapper")
+    assert type(TableMapper.load(tmp_path / "mapper")) is ScaledTable
+    with pytest.raises(ValueError, match="expected a TableMapper, found a ScaledTable"):
+        TableMapper(torch.ones(1, 1)).load(tmp_path / "mapper")

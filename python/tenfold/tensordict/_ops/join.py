@@ -263,7 +263,7 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
         dim: The new dimension; ignored for a stack, which has its own.
 
     Returns:
-        TensorDict: With one batch dimension more.
+        TensorDict: With one batch dimension more than each of the TensorDicts.
 
     Raises:
         ValueError: If `dim` is missing for a list.
