@@ -40,6 +40,7 @@ PARSERS = (
     "src/formats/torch_file/archive",
     "src/formats/torch_file/pickle",
     "src/formats/torch_file/tensor",
+    "src/ingest/text/",
     "src/scan/",
 )
 # Sources that only write.

@@ -45,7 +45,9 @@ def programs():
     run(cmake, "--install", BUILD, "--component", "cpp", "--prefix", prefix)
     ccache = shutil.which("ccache")
     run(
-        *(cmake, "-S", EXAMPLE, "-B", build, "-D", "CMAKE_BUILD_TYPE=Release"),
+        # Without optimisation, torch's headers compile in half the time.
+        *(cmake, "-S", EXAMPLE, "-B", build, "-D", "CMAKE_BUILD_TYPE=Debug"),
+        *("-D", "CMAKE_CXX_FLAGS_DEBUG=-O0"),
         *("-D", f"CMAKE_PREFIX_PATH={prefix};{torch.utils.cmake_prefix_path}"),
         *(["-D", f"CMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []),
     )
