@@ -54,7 +54,9 @@ void check_options(const CheckpointManagerOptions& options) {
         .found(std::to_string(*options.every_seconds));
   }
   checkpoint::check_rules(options.formats);
+  // Entries that no rule names are stored as safetensors.
   const bool can_share =
+      std::ranges::none_of(options.formats, [](const auto& rule) { return rule.first == "*"; }) ||
       std::ranges::any_of(options.formats, [](const auto& rule) { return rule.second != "npz"; });
   if (options.share_unchanged && !can_share) {
     throw base::invalid_argument()

@@ -4,6 +4,7 @@
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -88,12 +89,20 @@ class ZstdDecoder final : public StreamDecoder {
   explicit ZstdDecoder(base::Where where)
       : where_(std::move(where)), stream_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (!stream_) throw std::bad_alloc();
+    ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, kMaxWindowLog);
   }
 
   Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
     ZSTD_inBuffer in = {from.data(), from.size(), 0};
     ZSTD_outBuffer out = {into.data(), into.size(), 0};
     const std::size_t left = ZSTD_decompressStream(stream_.get(), &out, &in);
+    if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge) {
+      throw base::unsupported(where_)
+          .problem("it takes too much memory to decompress")
+          .expected("a window of at most ", std::uint64_t{1} << kMaxWindowLog, " bytes")
+          .found("a larger one")
+          .remedy("compress it with zstd --long=", kMaxWindowLog, " or without --long");
+    }
     if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
     // If the call made no progress, its result is only a hint for the size of the next input.
     if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;
@@ -102,6 +111,9 @@ class ZstdDecoder final : public StreamDecoder {
   bool is_whole() const noexcept override { return is_whole_; }
 
  private:
+  /// Limit of the window that the file declares, as in the zstd program. Level 22 needs it.
+  static constexpr int kMaxWindowLog = 27;
+
   base::Where where_;
   std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream_;
   bool is_whole_ = true;

@@ -17,7 +17,12 @@ constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 }  // namespace
 
 std::string shown_text(std::string_view text) {
-  text = text.substr(0, kMaxTextBytes);
+  if (text.size() > kMaxTextBytes) {
+    std::size_t size = kMaxTextBytes;
+    // Cut before the character that does not fit.
+    while (size > kMaxTextBytes - 3 && (text[size] & 0xC0) == 0x80) --size;
+    text = text.substr(0, size);
+  }
   if (base::is_utf8(text)) return std::string(text);
   std::string made;
   for (const char c : text) {

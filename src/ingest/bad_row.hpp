@@ -24,8 +24,8 @@ struct BadRow {
 /// "..."}`.
 std::string to_json_line(const BadRow& bad);
 
-/// The text of a row for BadRow::text: its first MiB. If that is not UTF-8, U+FFFD replaces each
-/// non-ASCII byte.
+/// The text of a row for BadRow::text: its first MiB, without a character that is cut there. If
+/// that is not UTF-8, U+FFFD replaces each non-ASCII byte.
 std::string shown_text(std::string_view text);
 
 /// The error with which a bad row ends the call if on_error is `raise`.

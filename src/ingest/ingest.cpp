@@ -53,8 +53,7 @@ class Ingestion {
   IngestReport run() {
     if (options_.schema) {
       plan_ = selected(plan_of(*options_.schema));
-      if (plan_.targets.empty() && !options_.columns.empty())
-        fail_unknown(plan_of(*options_.schema));
+      if (!has_all_columns()) fail_unknown(plan_of(*options_.schema));
       write();
       return std::move(report_);
     }
@@ -154,7 +153,7 @@ class Ingestion {
       }
       throw base::key_not_found(subject())
           .part("column ", base::quote(name))
-          .expected("a column of the data")
+          .expected("a column of the ", (options_.schema ? "schema" : "data"))
           .found("no column of this name")
           .remedy(remedy);
     }

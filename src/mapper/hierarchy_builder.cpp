@@ -1,6 +1,5 @@
 #include "mapper/hierarchy_builder.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -24,6 +23,7 @@ bool add_number(const Value& value, JsonNumbers& numbers, bool is_first) {
   if (!is_first && numbers.dtype == DType::bool_) return false;
   if (is_first) numbers.dtype = DType::int64;
   if (const auto* integer = value.get_if<std::int64_t>()) {
+    numbers.has_negative = numbers.has_negative || *integer < 0;
     numbers.integers.push_back(*integer);
     numbers.floats.push_back(static_cast<double>(*integer));
     return true;
@@ -57,11 +57,7 @@ bool same_integers(const JsonNumbers& numbers, DType dtype, const std::byte* sto
   if (numbers.has_large && !is_unsigned) return false;
   // With the other signedness, the bits of a negative number, or of a number beyond int64, are
   // another number.
-  if (is_unsigned && !numbers.has_large &&
-      std::any_of(numbers.integers.begin(), numbers.integers.end(),
-                  [](std::int64_t number) { return number < 0; })) {
-    return false;
-  }
+  if (is_unsigned && numbers.has_negative) return false;
   std::vector<std::int64_t> back(numbers.integers.size());
   cast_elements(dtype, stored, wide_type(numbers), reinterpret_cast<std::byte*>(back.data()),
                 back.size());

@@ -25,6 +25,7 @@ namespace tenfold {
 struct JsonNumbers {
   DType dtype = DType::bool_;  ///< bool_, int64 or float64
   bool has_large = false;      ///< there are integers that only uint64 can represent
+  bool has_negative = false;   ///< there are negative integers
   Shape shape;
   std::vector<std::int64_t> integers;  ///< integers beyond int64 as their bits
   std::vector<double> floats;

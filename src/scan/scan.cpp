@@ -35,8 +35,9 @@ struct ScanItem {
 constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
-/// Adds the locations of items from the metadata of a checkpoint. If the metadata is damaged or not
-/// supported, adds none, and the files of the checkpoint are searched for archives instead.
+/// Adds the locations of items from the metadata of a checkpoint. If the metadata cannot be read,
+/// is damaged or not supported, adds none, and the files of the checkpoint are searched for
+/// archives instead.
 void add_items(ScanItems& items, const os::Path& metadata) {
   try {
     const os::File file = os::File::open_read(metadata);
@@ -55,7 +56,11 @@ void add_items(ScanItems& items, const os::Path& metadata) {
       }
     }
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    // scan_file() reports metadata that cannot be read.
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported &&
+        error.code() != ErrorCode::io) {
+      throw;
+    }
   }
 }
 
@@ -158,8 +163,7 @@ ScanFolder files_in(const os::Path& root) {
   return found;
 }
 
-/// Scans all files. A file or folder that cannot be read is a finding, and does not stop the scan,
-/// unless it is the metadata of a checkpoint.
+/// Scans all files. A file or folder that cannot be read is a finding, and does not stop the scan.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
   const auto [files, unlisted] = files_in(folder);
   for (const auto& [path, failure] : unlisted) {

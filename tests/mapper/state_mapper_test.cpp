@@ -298,10 +298,11 @@ TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {
   EXPECT_EQ(mapper.at("u").at<std::uint64_t>(1), ~std::uint64_t{0});
   EXPECT_EQ(mapper.at("i").at<std::int64_t>(0), INT64_MIN);
   EXPECT_EQ(mapper.value("big").as<std::uint64_t>(), ~std::uint64_t{0});
-  for (const char* values : {"[-1]", "[18446744073709551616]", "[1e300]"}) {
+  for (const char* values :
+       {"[-1, 0]", "[-1, 9223372036854775808]", "[18446744073709551616, 0]", "[1e300, 0]"}) {
     std::ofstream(folder / "y.json")
         << R"({"%state_mapper": {"version": 1, "default_key": "d"}, )"
-        << R"("x": {"%tensor": "uint64", "shape": [1], "values": )" << values << "}}";
+        << R"("x": {"%tensor": "uint64", "shape": [2], "values": )" << values << "}}";
     EXPECT_THAT(message_of([&] { StateMapper::open(folder / "y.json"); }, ErrorCode::corrupt),
                 HasSubstr("\"x\""));
   }

@@ -77,8 +77,9 @@ def test_scan_continues_after_unreadable_folders_and_files(open_folder):
     torch.save({"x": torch.zeros(1)}, open_folder / "a.pt")
     torch.save({"x": torch.zeros(1)}, open_folder / "z.pt")
     (open_folder / "secret.pt").write_bytes(b"x")
-    (open_folder / "secret.pt").chmod(0)
-    (open_folder / "locked").chmod(0)
+    (open_folder / ".metadata").write_bytes(b"x")
+    for name in ("secret.pt", ".metadata", "locked"):
+        (open_folder / name).chmod(0)
     try:
         found = run_unprivileged(
             "found = tenfold.scan(sys.argv[1]).findings; "
@@ -89,7 +90,8 @@ def test_scan_continues_after_unreadable_folders_and_files(open_folder):
         (open_folder / "locked").chmod(0o755)
     texts = [f"{name} {where}" for name, _, where in found]
     assert any("cannot be listed" in text and "locked" in text for text in texts), texts
-    assert any("cannot be read" in text and "secret.pt" in text for text in texts), texts
+    for name in ("secret.pt", ".metadata"):
+        assert any("cannot be read" in text and name in text for text in texts), texts
     assert any("a.pt" in text for text in texts)
     assert any("z.pt" in text for text in texts)
 

@@ -210,6 +210,12 @@ def test_sparse_tensors_round_trip(tmp_path, layout):
     assert torch.equal(snapshot.read_object("0/state/v").to_dense(), dense)
 
 
+def test_a_sparse_tensor_without_a_name_is_refused(tmp_path):
+    with pytest.raises(tenfold.UnsupportedError, match="found a tensor of layout"):
+        tenfold.save(torch.eye(3).to_sparse_coo(), tmp_path / "s", format="snapshot")
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_module_with_a_sparse_buffer_is_restored(tmp_path):
     def module():
         made = torch.nn.Linear(2, 2)

@@ -262,6 +262,14 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
+/// The folder of a node, or the files of a tensor, that with the longest name last.
+std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested) {
+  if (is_node) return {stem};
+  std::vector<std::string> names = {stem + std::string(kLeafSuffix)};
+  if (is_nested) names.push_back(stem + std::string(kSizesSuffix));
+  return names;
+}
+
 /// The meta.json of one node, locked against other writers in this process and others.
 class MetaEdit {
  public:
@@ -285,8 +293,8 @@ class MetaEdit {
   const NodeMeta& meta() const noexcept { return meta_; }
   os::Directory& directory() noexcept { return directory_; }
 
-  /// Throws Error(invalid_argument) for a key that cannot be added to this node in this way.
-  void check_new(std::string_view key, const std::string& name, std::string_view suffix) const {
+  /// Throws Error(invalid_argument) for a key that cannot be added to this node with these files.
+  void check_new(std::string_view key, const std::vector<std::string>& files) const {
     const base::Where where(directory_.display(), key_part(key));
     if (meta_.kind != MetaKind::tensordict) {
       throw base::invalid_argument(where)
@@ -299,10 +307,9 @@ class MetaEdit {
             .problem(key_part(key), " already exists within the target tensordict")
             .expected("a new key");
       }
-      if (entry.is_node == suffix.empty() && encode_key(entry.key) != name) continue;
-      const std::string taken =
-          encode_key(entry.key) + std::string(entry.is_node ? "" : kLeafSuffix);
-      if (taken == name + std::string(suffix)) {
+      const std::vector<std::string> taken =
+          file_names(encode_key(entry.key), entry.is_node, entry.is_nested);
+      if (std::ranges::find_first_of(files, taken) != files.end()) {
         throw base::invalid_argument(where)
             .problem("its file has the name of ", key_part(entry.key))
             .expected("another name")
@@ -315,11 +322,11 @@ class MetaEdit {
           .expected("another one")
           .remedy("save the whole tree again, which keeps it");
     }
-    if (name.size() + suffix.size() > kMaxNameBytes) {
+    if (files.back().size() > kMaxNameBytes) {
       throw base::invalid_argument(where)
           .problem("name of its file too long")
           .expected("at most ", kMaxNameBytes, " bytes")
-          .found(name.size() + suffix.size());
+          .found(files.back().size());
     }
   }
 
@@ -415,7 +422,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
   MetaEdit edit(folder);
   const std::string stem = name_of(leaf.key, true, leaf.robust_names);
   const std::string name = stem + std::string(kLeafSuffix);
-  edit.check_new(leaf.key, stem, leaf.sizes == nullptr ? kLeafSuffix : kSizesSuffix);
+  edit.check_new(leaf.key, file_names(stem, false, leaf.sizes != nullptr));
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes > 0) make_file(edit.directory(), name, size_bytes, leaf.existing_ok, {});
   if (leaf.sizes != nullptr && leaf.sizes->numel() > 0) {
@@ -431,7 +438,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
   MetaEdit edit(folder);
   const std::string name = name_of(key, false, robust_names);
-  edit.check_new(key, name, "");
+  edit.check_new(key, file_names(name, true, false));
   if (const auto found = edit.directory().entry_info(name); !found) {
     edit.directory().create_directory(name);
   } else if (!found->is_directory) {

@@ -411,9 +411,12 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     std::vector<std::size_t> wanted;
     std::vector<const codecs::ZipEntry*> checked;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      // wants() instead of skips(), which is false for members that are not tensors: such a member
-      // is no problem if it was not selected.
-      if (request.filter != nullptr && !request.filter->wants(source->where(i).text())) continue;
+      // Not skips(), which is false for members that are not tensors: such a member is no problem
+      // if it was not selected. Not wants(), which is false for mapped arrays in Fortran order.
+      if (request.filter != nullptr &&
+          !has_key(request.filter->selected(), NpzSource::key_of(entries[i]))) {
+        continue;
+      }
       wanted.push_back(i);
       checked.push_back(&entries[i]);
     }

@@ -82,6 +82,13 @@ class Planner {
           .problem("a tuple has no names for its parts")
           .expected("a dict, a list or a TensorDict");
     }
+    if (info.kind == NodeKind::sparse) {
+      throw refuse()
+          .problem("a tensor cannot be stored at the root")
+          .expected("a dict, a list or a TensorDict")
+          .found("a tensor of layout ", base::quote(info.layout))
+          .remedy("give it a name, {\"name\": ...}");
+    }
     if (!is_plain) plan_.manifest.add(rank_name_, container(tree));
     tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
       const auto* leaf = std::get_if<Leaf>(&item);

@@ -124,6 +124,22 @@ TEST(Npz, FortranOrderIsAViewIfMappedAndTransposedIfCopied) {
   }
 }
 
+TEST(Npz, ASelectedMappedArrayInFortranOrderIsVerified) {
+  const TemporaryFolder folder;
+  write_archive(folder, {{"good.npy", npy("|u1", {1}, "x")},
+                         {"bad.npy", npy("<i2", {2, 3}, "aabbccddeeff", true)}});
+  std::string bytes = bytes_of(folder / "x.npz");
+  bytes[bytes.find("aabbccddeeff")] = 'x';
+  write_bytes(folder / "x.npz", bytes);
+  LoadOptions options;
+  options.verify = true;
+  options.keys = {{"bad"}};
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(folder / "x.npz", options); }),
+              HasSubstr("bad.npy"));
+  options.keys = {{"good"}};
+  EXPECT_EQ(load(folder / "x.npz", options).keys(), std::vector<std::string>{"good"});
+}
+
 TEST(Npz, AnUnsupportedMemberIsAnErrorOnAccess) {
   const TemporaryFolder folder;
   write_archive(folder, {{"good.npy", npy("|u1", {1}, "x")},

@@ -133,6 +133,14 @@ TEST(ByteStream, RefusesAnXzThatNeedsTooMuchMemory) {
       HasSubstr("it takes too much memory to decompress: expected at most 268435456 bytes"));
 }
 
+TEST(ByteStream, ALargeZstdWindowIsUnsupported) {
+  IngestOf of;
+  // A frame with a window of 2^28 bytes, and an empty last block.
+  const std::string packed("\x28\xB5\x2F\xFD\0\x90\1\0\0", 9);
+  EXPECT_THAT(of.error("a.jsonl.zst", packed, ErrorCode::unsupported),
+              HasSubstr("expected a window of at most 134217728 bytes, found a larger one"));
+}
+
 TEST(ByteStream, ReportsTruncationAndDamage) {
   struct Case {
     const char* name;

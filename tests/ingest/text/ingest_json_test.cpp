@@ -369,6 +369,10 @@ TEST(IngestJson, SelectsColumnsInTheRequestedOrder) {
   EXPECT_THAT(unknown.error("a.jsonl", text, ErrorCode::key_not_found, {.columns = {"aa"}}),
               HasSubstr("column \"aa\": expected a column of the data, found no column of this "
                         "name; did you mean \"a\""));
+  IngestOptions given{.columns = {"a", "b"}};
+  given.schema = schema(R"("a": {"dtype": "int64"})");
+  EXPECT_THAT(unknown.error("a.jsonl", text, ErrorCode::key_not_found, given),
+              HasSubstr("column \"b\": expected a column of the schema, found no column"));
 }
 
 TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {

@@ -419,6 +419,15 @@ def test_invalid_option_is_named_in_the_error(tmp_path):
             tenfold.CheckpointManager(tmp_path, **options)
 
 
+def test_unchanged_files_of_the_default_format_are_shared(tmp_path):
+    for number, format in enumerate([{}, {"other": "npz"}]):
+        folder = tmp_path / str(number)
+        with tenfold.CheckpointManager(folder, format=format, share_unchanged=True) as manager:
+            for step in (1, 2):
+                manager.save(step, {"model": {"w": torch.arange(3.0)}})
+        assert (folder / "step_00000002" / "model.safetensors").stat().st_nlink == 2
+
+
 def test_a_second_writer_gets_an_error_naming_the_first(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, {"epoch": 1})

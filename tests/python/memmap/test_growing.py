@@ -102,6 +102,19 @@ def test_a_rejected_entry_changes_nothing(td, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_key_whose_file_holds_the_sizes_of_a_nested_tensor_is_refused(td, tmp_path):
+    sizes = torch.tensor([[2, 3], [1, 3], [0, 3]])
+    td.make_memmap("x", sizes)
+    td.make_memmap("y.shape", (3,))
+    before = sorted(os.listdir(tmp_path / "p"))
+    with pytest.raises(ValueError, match='its file has the name of key "x"'):
+        td.make_memmap("x.shape", (3,))
+    with pytest.raises(ValueError, match=r'its file has the name of key "y\.shape"'):
+        td.make_memmap("y", sizes)
+    assert sorted(os.listdir(tmp_path / "p")) == before
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_created_from_their_sizes(td, tmp_path):
     made = td.make_memmap("ragged", torch.tensor([[2, 3], [1, 3], [0, 3]]))
     assert [tuple(part.shape) for part in torch.Tensor.unbind(made)] == [(2, 3), (1, 3), (0, 3)]
