@@ -381,6 +381,9 @@ def test_ls_and_tree_continue_after_a_damaged_entry_and_exit_1(trainer):
         assert done.returncode == 1, done
         assert "optimizer" in done.stdout
         assert "scheduler" in done.stdout
+    document = program("tree", trainer, "--json")
+    assert document.returncode == 1
+    assert any("problem" in entry for entry in json.loads(document.stdout)["children"])
     assert "damaged" in program("ls", trainer).stdout
 
 
