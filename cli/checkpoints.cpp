@@ -101,6 +101,12 @@ std::string status_text(const CheckpointStatus& status, bool has_rules) {
   return status.is_on_line ? rules : rules + " (line left)";
 }
 
+/// A step saved after the others were verified has no report.
+std::string verified_text(const StepRow& row) {
+  if (!row.report) return "-";
+  return row.report->ok() ? "ok" : "damaged";
+}
+
 void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_reports, Output& out) {
   std::vector<Table::Column> columns = {{"step", Table::Align::right},
                                         {"time"},
@@ -114,7 +120,7 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
     std::vector<std::string> cells = {std::to_string(info.step), printable(info.time.substr(0, 19)),
                                       human_bytes(step_bytes(info)), metrics_text(info),
                                       status_text(row.status, has_rules)};
-    if (has_reports) cells.emplace_back(row.report && row.report->ok() ? "ok" : "damaged");
+    if (has_reports) cells.emplace_back(verified_text(row));
     table.add_row(std::move(cells));
   }
   if (rows.empty()) return out.line("no steps");
@@ -162,12 +168,16 @@ int check_restore(const CheckpointManager& manager, bool json, Output& out) {
 }
 
 /// Verifies each step. The manager records damaged steps, and does not count them among the newest
-/// steps to keep.
+/// steps to keep. A step that another process removes concurrently has no report.
 Reports verify_all(const CheckpointManager& manager) {
   Reports reports;
   ProgressBar bar;
   for (const std::int64_t step : manager.all_steps()) {
-    reports[step] = manager.verify(step, {.monitor = &bar});
+    try {
+      reports[step] = manager.verify(step, {.monitor = &bar});
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::key_not_found) throw;
+    }
   }
   return reports;
 }

@@ -54,8 +54,7 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
       .path(options.path)
       .part("key \"", options.key, "\"")
       .expected("the name of one tensor or JSON value")
-      .found(entries.size() > 1 ? std::to_string(entries.size()) + " of them"
-                                : counted(entries.size(), "entry"))
+      .found(entries.empty() ? "an empty node" : std::to_string(entries.size()) + " of them")
       .remedy(remedy);
 }
 

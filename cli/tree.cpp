@@ -33,7 +33,12 @@ std::string node_text(const TensorDict& node) {
   return text;
 }
 
-Value json_of(const std::string& name, const TensorDict& node, std::size_t levels_left) {
+/// True for an error that is damage, unlike an entry of a format that cannot be read.
+bool is_damage(const Error& error) { return error.code() != ErrorCode::unsupported; }
+
+/// Sets `is_damaged` if an entry is damaged.
+Value json_of(const std::string& name, const TensorDict& node, std::size_t levels_left,
+              bool& is_damaged) {
   Value::List children;
   if (levels_left != 0) {
     for_each_readable(
@@ -42,10 +47,11 @@ Value json_of(const std::string& name, const TensorDict& node, std::size_t level
           throw_if_interrupted();
           const auto* child = std::get_if<TensorDict>(&item);
           children.items.push_back(child != nullptr
-                                       ? json_of(key, *child, levels_left - 1)
+                                       ? json_of(key, *child, levels_left - 1, is_damaged)
                                        : object({{"name", key}, {"children", Value::List{}}}));
         },
         [&](const std::string& key, const Error& error) {
+          is_damaged |= is_damage(error);
           children.items.push_back(
               object({{"name", key}, {"children", Value::List{}}, {"problem", error.what()}}));
         });
@@ -88,7 +94,7 @@ class Drawer {
         },
         [&](const std::string& key, const Error& error) {
           const std::string shown = printable(key);
-          is_damaged_ |= error.code() != ErrorCode::unsupported;
+          is_damaged_ |= is_damage(error);
           out_.line(begin(shown) + blanks(shown) +
                     out_.paint(Style::dim, "not read: " + printable(error.what())));
         });
@@ -117,8 +123,9 @@ int tree(const TreeArguments& options, Output& out) {
   const TensorDict root = named_by_file(open(options.path));
   if (options.json) {
     const std::size_t levels = options.depth == 0 ? static_cast<std::size_t>(-1) : options.depth;
-    out.document(json_of(options.path, root, levels));
-    return 0;
+    bool is_damaged = false;
+    out.document(json_of(options.path, root, levels, is_damaged));
+    return is_damaged ? 1 : 0;
   }
   out.line(out.paint(Style::node, printable(options.path)) + "  " +
            out.paint(Style::dim, node_text(root)));

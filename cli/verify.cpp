@@ -50,7 +50,8 @@ void print_text(const VerifyReport& report, Output& out) {
     out.line(line + printable(problem.what));
   }
   if (!report.unchecked.empty()) {
-    out.line(out.paint(Style::dim, "without checksums: " + first_of(report.unchecked)));
+    out.line(
+        out.paint(Style::dim, "without checksums, or not read: " + first_of(report.unchecked)));
   }
   if (!report.ok()) return;
   std::string summary = counted(report.num_leaves, "tensor") + ", " +

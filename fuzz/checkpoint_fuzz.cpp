@@ -1,5 +1,5 @@
 // Arbitrary bytes as a checkpoint document. They are refused, or the document survives a round
-// trip, and none of its entries has a path that leads out of the folder of the step.
+// trip, and none of its entries has a path that leads out of the folder of the step or of its rank.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (error.code() != ErrorCode::corrupt) std::abort();
   }
   for (const CheckpointEntry& entry : info.entries) {
-    if (!checkpoint::is_entry_path(entry.path)) std::abort();
+    std::string_view path = entry.path;
+    const std::string folder = entry.rank ? checkpoint::rank_folder(*entry.rank) : "";
+    if (!path.starts_with(folder)) std::abort();
+    path.remove_prefix(folder.size());
+    if (!checkpoint::is_entry_path(path)) std::abort();
   }
   const std::string written = checkpoint::write_document(info);
   checkpoint::require_checksum(written, "written");

@@ -1,9 +1,10 @@
 // Arbitrary bytes as a safetensors file. They are refused with an Error, or every tensor can be
-// read completely. The same bytes are also parsed as an index of shards, which is written and
-// parsed again.
+// read completely. The same bytes are also parsed as an index of shards, which survives a round
+// trip.
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -79,10 +80,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     open_file(input);
   } catch (const Error&) {
   }
+  HubIndex index;
   try {
-    const HubIndex index = parse_hub_index(input, "input");
-    parse_hub_index(write_hub_index(index, 0), "written");
+    index = parse_hub_index(input, "input");
   } catch (const Error&) {
+    return 0;
   }
+  index.metadata.erase(std::string(safetensors::kTotalSizeMember));  // the writer adds it
+  const std::string written = write_hub_index(index, 0);
+  if (write_hub_index(parse_hub_index(written, "written"), 0) != written) std::abort();
   return 0;
 }

@@ -172,6 +172,7 @@ class TENFOLD_API Value {
       return all;
     } else {
       if (const auto* found = get_if<T>()) return *found;
+      if constexpr (std::same_as<T, BigInt>) fail_as(what, "an int beyond 64 bits");
       fail_as(what, "a " + std::string(Value(T()).type_name()));
     }
   }

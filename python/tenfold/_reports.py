@@ -60,8 +60,8 @@ class VerifyReport(_Report):
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
-        unchecked: Keys of the entries without checksums, in a folder that a trainer wrote. Their
-            structure was checked, except for files of unknown formats.
+        unchecked: Keys of the entries without checksums, of which only the structure was checked,
+            and of entries that were not read, in a folder that a trainer wrote.
     """
 
     problems: tuple[Problem, ...]
@@ -84,7 +84,7 @@ class VerifyReport(_Report):
             f"{self.num_bytes:,} bytes, {_count(self.num_checksums, 'checksum')} compared"
         )
         if self.unchecked:
-            line += f"; without checksums: {', '.join(self.unchecked)}"
+            line += f"; without checksums, or not read: {', '.join(self.unchecked)}"
         rows = [(problem.path, problem.part, problem.what) for problem in self.problems]
         return paragraph(line) + (table(("path", "part", "what"), rows) if rows else "")
 

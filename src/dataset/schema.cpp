@@ -202,8 +202,13 @@ class SchemaReader {
     const auto* object = value.get_if<Value::Object>();
     const Value* members = object == nullptr ? nullptr : object->find("columns");
     const auto* columns = members == nullptr ? nullptr : members->get_if<Value::Object>();
-    if (columns == nullptr || path.size() > kMaxRecords) {
+    if (columns == nullptr) {
       throw fail(path, "").expected("an object with \"columns\"").found(value.type_name());
+    }
+    if (path.size() > kMaxRecords) {
+      throw fail(path, "")
+          .expected("at most ", kMaxRecords, " nested records")
+          .found("deeper nesting");
     }
     for (const auto& [key, member] : columns->members) {
       path.push_back(key);

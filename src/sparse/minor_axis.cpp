@@ -82,8 +82,13 @@ void visit_coordinates(const SparseState& state, const Index* major_indices,
   for (std::int64_t entry = 0; entry < state.nnz; ++entry) {
     const std::int64_t major_index = major_indices[entry];
     const std::int64_t minor_index = minor_indices[entry];
-    if (major_index < 0 || major_index >= state.major_size() || minor_index < 0 ||
-        minor_index >= state.minor_size()) {
+    if (major_index < 0 || major_index >= state.major_size()) {
+      throw base::corrupt(state.where)
+          .part(state.major_name(), " of entry ", entry)
+          .expected("0 to ", state.major_size() - 1)
+          .found(major_index);
+    }
+    if (minor_index < 0 || minor_index >= state.minor_size()) {
       throw_bad_minor_index(state, major_index, minor_index);
     }
     use(major_index, minor_index, entry);

@@ -531,6 +531,10 @@ TEST_F(Cli, HeadRequiresAKeyOfOneTensor) {
   const Result result = tenfold_run({"head", ckpt_, "model"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("\"model.embed.weight\""));
+  TensorDict tree;
+  tree.set("none", TensorDict());
+  const std::string path = save(tree, folder_ / "empty").string();
+  EXPECT_THAT(tenfold_run({"head", path, "none"}).err, HasSubstr("found an empty node"));
 }
 
 TEST_F(Cli, VerifiesUndamagedFiles) {

@@ -68,6 +68,10 @@ TEST(Schema, RefusesInvalidDocuments) {
       message_of([] { Schema::from_json(R"({"columns": {"x": {"dtype": "float31"}}})", "s"); },
                  ErrorCode::corrupt),
       HasSubstr(R"(s: schema: column "x": member "dtype": expected a dtype of torch)"));
+  std::string deep = R"({"dtype": "int8"})";
+  for (int level = 0; level < 66; ++level) deep = R"({"columns": {"r": )" + deep + "}}";
+  EXPECT_THAT(message_of([&] { Schema::from_json(deep, "s"); }, ErrorCode::corrupt),
+              HasSubstr("expected at most 64 nested records, found deeper nesting"));
 }
 
 TEST(Schema, RefusesAColumnThatIsAlsoARecord) {

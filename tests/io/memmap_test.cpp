@@ -114,6 +114,15 @@ TEST_F(Memmap, DoesNotWriteThroughSymlinks) {
   EXPECT_TRUE(fs::is_empty(folder_ / "outside"));
 }
 
+TEST_F(Memmap, DoesNotWriteIntoAFifo) {
+  write_memmap(sample(), path_);
+  fs::remove(path_ / "a.memmap");
+  ASSERT_EQ(::mkfifo((path_ / "a.memmap").c_str(), 0600), 0);
+  const auto thrown = thrown_by([&] { write_memmap(sample(), path_, {.in_place = true}); });
+  EXPECT_EQ(thrown.system_errno, EEXIST);
+  EXPECT_THAT(thrown.message, HasSubstr("expected a file or nothing, found a special file"));
+}
+
 TEST_F(Memmap, RefusesExistingFilesOnRequest) {
   write_memmap(sample(), path_, {.existing_ok = false});
   EXPECT_EQ(thrown_by([&] { write_memmap(sample(), path_, {.existing_ok = false}); }).system_errno,

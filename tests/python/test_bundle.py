@@ -125,7 +125,7 @@ def test_verify_names_the_entries_without_checksums(trainer):
     # transformers' safetensors have no checksums; archives of torch.save have CRC-32s.
     assert report.unchecked == ("config", "merges.txt", "model", "trainer_state")
     assert report.num_checksums > 10
-    assert "without checksums: config" in report._repr_html_()
+    assert "without checksums, or not read: config" in report._repr_html_()
     assert tenfold.verify(trainer / "optimizer.pt").unchecked == ()
 
 
@@ -381,12 +381,15 @@ def test_ls_and_tree_continue_after_a_damaged_entry_and_exit_1(trainer):
         assert done.returncode == 1, done
         assert "optimizer" in done.stdout
         assert "scheduler" in done.stdout
+    document = program("tree", trainer, "--json")
+    assert document.returncode == 1
+    assert any("problem" in entry for entry in json.loads(document.stdout)["children"])
     assert "damaged" in program("ls", trainer).stdout
 
 
 def test_verify_lists_entries_without_checksums(trainer):
     done = program("verify", trainer)
     assert done.returncode == 0
-    assert "without checksums: config, merges.txt, model, trainer_state" in done.stdout
+    assert "without checksums, or not read: config, merges.txt, model" in done.stdout
     document = json.loads(program("verify", trainer, "--json").stdout)
     assert document["unchecked"] == ["config", "merges.txt", "model", "trainer_state"]

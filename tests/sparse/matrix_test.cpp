@@ -171,6 +171,23 @@ TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
   EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
 }
 
+TEST(SparseMatrix, AnEntryInANonexistentRowIsReported) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_coo";
+  info.dense_shape = {3, 4};
+  info.is_coalesced = true;
+  TensorDict node(info);
+  node.set("indices",
+           Tensor::from({std::int64_t{0}, std::int64_t{9}, std::int64_t{1}, std::int64_t{2}},
+                        {2, 2}));  // the coordinates (0, 1) and (9, 2)
+  node.set("values", floats({1, 2}));
+  const SparseMatrix m(node);
+  const std::array<std::int64_t, 1> first = {0};
+  EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { m.cols(first); }),
+            "sparse matrix: row of entry 1: expected 0 to 2, found 9");
+}
+
 TEST(SparseMatrix, ATruncatedFileIsAnErrorNotASignal) {
   const TemporaryFolder folder;
   SparseBuilder builder(100'000, 10, DType::float64);

@@ -122,5 +122,19 @@ TEST(TrainingState, AMismatchedEntryChangesNothing) {
   EXPECT_THROW(other.add("epoch", epoch), Error);
 }
 
+TEST(TrainingState, NamesTheEntryThatIsNoModule) {
+  torch::nn::Linear net(5, 4);
+  TrainingState training;
+  training.add("my.net", *net);
+  TensorDict saved = TensorDict::dict();
+  saved.set("my.net", Value(3));
+  try {
+    training.load(saved);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("my.net"));
+  }
+}
+
 }  // namespace
 }  // namespace tenfold

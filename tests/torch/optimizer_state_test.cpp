@@ -205,6 +205,11 @@ TEST(OptimizerState, RefusesUnknownOptimizers) {
   EXPECT_EQ(error.code, ErrorCode::unsupported);
   EXPECT_THAT(error.message, HasSubstr("expected torch::optim::Adam, AdamW, SGD"));
   EXPECT_EQ(thrown_by([&] { load_into(optimizer, TensorDict()); }).code, ErrorCode::unsupported);
+  Adam adam(parameters(), AdamOptions(0.1));
+  adam.param_groups().clear();
+  torch::optim::Optimizer& without_groups = adam;
+  EXPECT_THAT(thrown_by([&] { state_dict(without_groups); }).message,
+              HasSubstr("found an optimizer without groups"));
 }
 
 }  // namespace

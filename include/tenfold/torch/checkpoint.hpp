@@ -39,18 +39,20 @@ class TrainingState {
   /// Adds a module: its parameters and buffers, by Python's names.
   template <TorchModule Module>
   TrainingState& add(const std::string& name, Module& module) {
-    return add_entry({name, [&module] { return TensorDict::Item(state_dict(module)); },
-                      [&module](const TensorDict::Item& saved, const LoadIntoOptions& options) {
-                        return load_into(module, node_in(saved), options);
-                      }});
+    return add_entry(
+        {name, [&module] { return TensorDict::Item(state_dict(module)); },
+         [name, &module](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+           return load_into(module, node_in(name, saved), options);
+         }});
   }
   /// Adds an optimizer: its state and the options of its groups, as in Python's state_dict().
   template <TorchOptimizer Optimizer>
   TrainingState& add(const std::string& name, Optimizer& optimizer) {
-    return add_entry({name, [&optimizer] { return TensorDict::Item(state_dict(optimizer)); },
-                      [&optimizer](const TensorDict::Item& saved, const LoadIntoOptions& options) {
-                        return load_into(optimizer, node_in(saved), options);
-                      }});
+    return add_entry(
+        {name, [&optimizer] { return TensorDict::Item(state_dict(optimizer)); },
+         [name, &optimizer](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+           return load_into(optimizer, node_in(name, saved), options);
+         }});
   }
   /// Adds a loader: its seed, epoch and position.
   TrainingState& add(const std::string& name, BatchLoader& loader) {
@@ -80,8 +82,8 @@ class TrainingState {
   TrainingState& add_rng(const std::string& name = "rng") {
     auto others = std::make_shared<TensorDict>(TensorDict::dict());
     Entry entry{name, [others] { return TensorDict::Item(random_state(*others)); },
-                [others](const TensorDict::Item& saved, const LoadIntoOptions& options) {
-                  return load_random_state(node_in(saved), *others, options.dry_run);
+                [name, others](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+                  return load_random_state(node_in(name, saved), *others, options.dry_run);
                 }};
     entry.is_last = true;
     return add_entry(std::move(entry));
@@ -150,11 +152,11 @@ class TrainingState {
     return *this;
   }
 
-  static TensorDict node_in(const TensorDict::Item& item) {
+  static TensorDict node_in(const std::string& name, const TensorDict::Item& item) {
     if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
     TensorDict parent;
-    parent.set("value", item);
-    return parent["value"];  // a JSON object or array becomes a node; anything else throws
+    parent.set(name, item);
+    return parent[KeyPath{name}];  // a JSON object or array becomes a node; anything else throws
   }
 
   static const Value& value_in(const TensorDict::Item& item) {

@@ -185,12 +185,12 @@ struct Late {
   using type = Options;
 };
 
-[[noreturn]] inline void refuse_optimizer() {
+[[noreturn]] inline void refuse_optimizer(const char* found) {
   throw Error(ErrorCode::unsupported)
       .part("optimizer")
       .problem("its state is not known here")
       .expected("torch::optim::Adam, AdamW, SGD, RMSprop, Adagrad or LBFGS")
-      .found("another one");
+      .found(found);
 }
 
 /// If the optimizer's options are of class `Options`, calls visit.template operator()<Options>()
@@ -222,15 +222,14 @@ void visit_kind(Optimizer& optimizer, const Visitor& visit) {
     visit.template operator()<torch::optim::LBFGSOptions>();
   } else {
     using namespace torch::optim;  // NOLINT(google-build-using-namespace)
-    const bool known =
-        !optimizer.param_groups().empty() &&
-        (visit_if<typename Late<Optimizer, AdamOptions>::type>(optimizer, visit) ||
-         visit_if<typename Late<Optimizer, AdamWOptions>::type>(optimizer, visit) ||
-         visit_if<typename Late<Optimizer, SGDOptions>::type>(optimizer, visit) ||
-         visit_if<typename Late<Optimizer, RMSpropOptions>::type>(optimizer, visit) ||
-         visit_if<typename Late<Optimizer, AdagradOptions>::type>(optimizer, visit) ||
-         visit_if<typename Late<Optimizer, LBFGSOptions>::type>(optimizer, visit));
-    if (!known) refuse_optimizer();
+    if (optimizer.param_groups().empty()) refuse_optimizer("an optimizer without groups");
+    const bool known = visit_if<typename Late<Optimizer, AdamOptions>::type>(optimizer, visit) ||
+                       visit_if<typename Late<Optimizer, AdamWOptions>::type>(optimizer, visit) ||
+                       visit_if<typename Late<Optimizer, SGDOptions>::type>(optimizer, visit) ||
+                       visit_if<typename Late<Optimizer, RMSpropOptions>::type>(optimizer, visit) ||
+                       visit_if<typename Late<Optimizer, AdagradOptions>::type>(optimizer, visit) ||
+                       visit_if<typename Late<Optimizer, LBFGSOptions>::type>(optimizer, visit);
+    if (!known) refuse_optimizer("another one");
   }
 }
 

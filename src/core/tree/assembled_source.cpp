@@ -40,7 +40,7 @@ void check_piece(const TensorPiece& piece, DType dtype, const Shape& shape,
     throw base::corrupt(where)
         .problem("a piece of it has another dtype")
         .expected(to_string(dtype))
-        .found(to_string(piece.leaf.dtype()));
+        .found(piece.leaf.is_nested() ? "a nested tensor of " : "", to_string(piece.leaf.dtype()));
   }
   bool fits = sizes.size() == shape.size() && piece.offsets.size() == shape.size();
   for (std::size_t d = 0; fits && d < shape.size(); ++d) {

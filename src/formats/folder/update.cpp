@@ -48,10 +48,12 @@ constexpr std::size_t kOpenFiles = 64;
 void refuse_other(const os::FileInfo& found, bool want_directory, const std::string& display) {
   const bool fits = want_directory ? found.is_directory : found.is_regular;
   if (fits) return;
-  if (!found.is_directory && !found.is_regular) refuse_symlink(display);
-  throw Error::io(want_directory ? ENOTDIR : EISDIR, display)
+  if (found.is_symlink) refuse_symlink(display);
+  const int not_a_file = found.is_directory ? EISDIR : EEXIST;
+  const char* not_a_folder = found.is_regular ? "a file" : "a special file";
+  throw Error::io(want_directory ? ENOTDIR : not_a_file, display)
       .expected(want_directory ? "a folder or nothing" : "a file or nothing")
-      .found(want_directory ? "a file" : "a folder")
+      .found(found.is_directory ? "a folder" : not_a_folder)
       .remedy("remove it first");
 }
 

@@ -114,7 +114,7 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
     if (!found->is_directory) {
       throw Error::io(ENOTDIR, display)
           .expected("a folder or nothing")
-          .found("a file")
+          .found(found->is_regular ? "a file" : "a special file")
           .remedy("remove it first");
     }
     os::Directory folder = os::Directory::try_open_at(parent, name);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <set>
+#include <map>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -100,24 +100,26 @@ PartEntry entry_from(const Value& value, const base::Where& where) {
 /// Throws if two parts have the same path, or if one contains another. Compares paths by
 /// components, so that "a/b" comes right after "a".
 void check_paths(const std::vector<PartEntry>& parts, const std::string& where) {
-  std::set<std::vector<std::string>> paths;
+  std::map<std::vector<std::string>, std::string_view> paths;
   for (const PartEntry& part : parts) {
-    if (paths.insert(components_of(part.path)).second) continue;
+    if (paths.emplace(components_of(part.path), part.path).second) continue;
     throw base::corrupt(where)
         .part("part ", base::quote(part.path))
         .expected("each part once")
         .found("it twice");
   }
   const std::vector<std::string>* before = nullptr;
-  for (const auto& path : paths) {
-    if (before != nullptr && before->size() < path.size() &&
-        std::equal(before->begin(), before->end(), path.begin())) {
+  std::string_view path_before;
+  for (const auto& [names, path] : paths) {
+    if (before != nullptr && before->size() < names.size() &&
+        std::equal(before->begin(), before->end(), names.begin())) {
       throw base::corrupt(where)
-          .part("part ", base::quote(before->back()))
+          .part("part ", base::quote(path_before))
           .expected("parts that do not contain each other")
           .found("one inside another");
     }
-    before = &path;
+    before = &names;
+    path_before = path;
   }
 }
 

@@ -166,6 +166,10 @@ TEST(AssembledSource, RefusesPiecesOutsideTheTensor) {
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("does not fit"));
   box.piece = {{0, 0}, stored_leaf(DType::int32, {4, 4}, box.source, 0)};
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("expected float32, found int32"));
+  box.piece = {{0, 0}, stored_leaf(DType::float32, {4, 4}, box.source, 0)};
+  box.piece.leaf.mark_nested();
+  EXPECT_THAT(refusal({4, 4}, {box}),
+              HasSubstr("expected float32, found a nested tensor of float32"));
 }
 
 TEST(AssembledSource, AssemblesRandomPartitions) {

@@ -246,6 +246,9 @@ TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
   write_text(folder / "f", "");
   EXPECT_EQ(error_of([&] { FolderReplacement replacement(folder / "f", 0); }).system_errno(),
             ENOTDIR);
+  ASSERT_EQ(::mkfifo((folder / "p").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { FolderReplacement replacement(folder / "p", 0); }).what(),
+              HasSubstr("expected a folder or nothing, found a special file"));
   save_folder(folder / "x", "old");
   {
     const folder::WriteThroughLock held = folder::lock_for_writing_through(folder / "x");
@@ -256,7 +259,7 @@ TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
   }
   save_folder(folder / "x", "new");
   EXPECT_EQ(read_text(folder / "x/x"), "new");
-  EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
+  EXPECT_EQ(entries_of(folder.path()), (Names{"f", "p", "x"}));
 }
 
 TEST(FolderReplacement, ExcludesWriteThroughHandlesWhileItIsPrepared) {
