@@ -236,7 +236,7 @@ def _restore(work: Path):
 
 
 def manager(work: Path) -> tenfold.CheckpointManager:
-    made = tenfold.CheckpointManager(new(work))
+    made = tenfold.CheckpointManager(new(work), durable=False)
     made.save(1, {"s": tenfold.StateDict(x=torch.ones(2)), "epoch": 1}, metrics={"loss": 1.0})
     return made
 
@@ -312,14 +312,14 @@ def _create_parts(work: Path):
 @case("commit_parts", may_be_empty=("parts",))
 def _commit_parts(work: Path):
     path = new(work)
-    tenfold.ingest(ROWS, path / "a")
+    tenfold.ingest(ROWS, path / "a", durable=False)
     return tenfold.commit_parts, {"path": path, "parts": ["a"]}
 
 
 @case("compact")
 def _compact(work: Path):
     path = new(work)
-    tenfold.ingest(ROWS, path / "a")
+    tenfold.ingest(ROWS, path / "a", durable=False)
     tenfold.commit_parts(path).close()
     return tenfold.compact, {"path": path}
 

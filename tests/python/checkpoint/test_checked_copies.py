@@ -129,7 +129,7 @@ def test_restore_error_names_the_objects_already_changed(large, tmp_path):
     state = objects()
     with pytest.raises(
         tenfold.CorruptFileError,
-        match=r"last\.safetensors.*checksum.*loaded into \['first', 'model'\] before",
+        match=r"last\.safetensors.*checksum.*entries loaded before: \['first', 'model'\]",
     ):
         manager.restore(state, step=2)
     assert state["first"].value == 2.0

@@ -145,5 +145,5 @@ def test_damaged_offsets_raise_an_error_from_the_stream(tmp_path: Path) -> None:
     tenfold.ingest([{"t": "abc"}, {"t": "de"}], tmp_path / "d")
     (offsets,) = (tmp_path / "d").glob("t*end.memmap")
     offsets.write_bytes(np.array([99, 5], np.int64).tobytes())
-    with pytest.raises(OSError, match=r'column "t": row 0: offsets'):
+    with pytest.raises(OSError, match=r'column "t": end offset 0: expected nondecreasing offsets'):
         pa.table(Dataset(tmp_path / "d"))

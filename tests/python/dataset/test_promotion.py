@@ -80,7 +80,7 @@ def as_lines(values: list[Any], path: Path) -> Path:
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_scalars_are_promoted_alike_in_every_order_and_source(tmp_path, size):
     for values in combinations(SCALARS, size):
-        for order in map(list, permutations(values)):
+        for number, order in enumerate(map(list, permutations(values))):
             dtype, expected = promoted(order)
             rows = [{"x": value} for value in order]
             lines = as_lines(order, tmp_path / "rows.jsonl")
@@ -90,6 +90,8 @@ def test_scalars_are_promoted_alike_in_every_order_and_source(tmp_path, size):
             with open(table, "w", newline="") as file:
                 csv.writer(file).writerows([["x", "y"], *([item, 1] for item in text)])
             sources.append((table, {"columns": ["x"]}))
+            if size == 3:  # 6 orders of 5 sources: one source each
+                sources = [sources[number % len(sources)]]
             for source, options in sources:
                 found = outcome(source, tmp_path / "ds", **options)
                 assert found[:2] == (dtype, str(expected)), (order, source)
