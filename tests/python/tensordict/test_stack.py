@@ -75,6 +75,18 @@ def test_pad_adds_rows():
     assert padded["masks", "a"].tolist() == [[True, False, False], [True] * 3]
 
 
+def test_entries_that_cannot_be_joined_are_kept():
+    td = TensorDict({"a": torch.ones(2), "b": torch.ones(2, 1), "d": torch.ones(2)}, [2])
+    with pytest.raises(RuntimeError):
+        td.stack_tensors("a", "b", out_key="c")
+    with pytest.raises(RuntimeError):
+        td.cat_tensors("a", "b", out_key="c")
+    with pytest.raises(RuntimeError):
+        td.cat_tensors("a", "d", out_key="c")  # four rows instead of two
+    assert set(td.keys()) == {"a", "b", "d"}
+    assert td.stack_tensors("a", "d", out_key="a")["a"].shape == (2, 2)
+
+
 def test_merge_keeps_the_first_of_duplicate_keys():
     td = tenfold.merge_tensordicts(TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3}))
     assert (td["a"], td["b"]) == (1, 3)

@@ -462,10 +462,19 @@ def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: 
     """Joins entries of one TensorDict into one."""
     join = getattr(need_torch(f"{name}_tensors"), name)
     tensors = [td[key] for key in keys]
-    if not keep_entries:
-        for key in keys:
+    made = join(tensors, dim)
+    if keep_entries:
+        return td.set(out_key, made)
+    removed: list[Any] = []
+    try:
+        for key, tensor in zip(keys, tensors, strict=True):
             td.del_(key)
-    return td.set(out_key, join(tensors, dim))
+            removed.append((key, tensor))
+        return td.set(out_key, made)
+    except Exception:
+        for key, tensor in reversed(removed):
+            td.set(key, tensor)
+        raise
 
 
 def as_one_tensor(td: Any, name: str, dim: int, order: Any, out: Any) -> torch.Tensor:
