@@ -75,6 +75,17 @@ def test_pad_adds_rows():
     assert padded["masks", "a"].tolist() == [[True, False, False], [True] * 3]
 
 
+def test_pad_adds_none_to_values():
+    values = {"n": "x", "s": NonTensorStack("p", "q"), "m": {"z": NonTensorStack("p", "q")}}
+    td = tenfold.pad(TensorDict(values, [2]), [1, 2])
+    assert td.get("n").tolist() == [None, "x", "x", None, None]
+    assert td.get("s").tolist() == td["m"].get("z").tolist() == [None, "p", "q", None, None]
+    assert td[4].to_dict() == {"n": None, "s": None, "m": {"z": None}}
+    assert tenfold.pad(td, [-1, -2])["s"] == ["p", "q"]
+    grid = TensorDict({"s": NonTensorStack.from_list([["a", "b"]])}, [1, 2])
+    assert tenfold.pad(grid, [0, 1, 1, 0]).get("s").tolist() == [[None, "a", "b"], [None] * 3]
+
+
 def test_entries_that_cannot_be_joined_are_kept():
     td = TensorDict({"a": torch.ones(2), "b": torch.ones(2, 1), "d": torch.ones(2)}, [2])
     with pytest.raises(RuntimeError):
