@@ -72,8 +72,12 @@ def text(where: str, value: Any) -> str:
     return value
 
 
-def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) -> list[str]:
+def column_names(
+    where: str, columns: Iterable[str | tuple[str, ...]] | None, called: str = "names"
+) -> list[str]:
     """Returns names of columns, with the keys of nested records joined by dots; [] for None.
+
+    `called` is what the error calls them.
 
     Raises:
         TypeError: For a single str, and for a name that is not a str or tuple of str.
@@ -82,7 +86,7 @@ def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) ->
     if columns is None:
         return []
     if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
-        raise TypeError(f"{where}: expected a list of names, found {_shown(columns)}")
+        raise TypeError(f"{where}: expected a list of {called}, found {_shown(columns)}")
     return [column_name(where, name) for name in columns]
 
 

@@ -187,7 +187,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             ValueError: If the path is a data set in one folder, not of parts.
             OSError: If the path is a file, or a system call failed.
         """
-        _core.part_path(self._path, 0, 1)  # refuses another data set
+        if not exists(os.path.join(self._path, "%parts.json")):
+            _core.part_path(self._path, 0, 1)  # refuses another data set
         os.makedirs(self._path, exist_ok=True)
         name = os.path.basename(self._staging)
         self._lease = _core.Lease.acquire(self._path, f"{name}.lease")

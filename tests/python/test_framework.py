@@ -134,6 +134,18 @@ def test_unknown_and_conflicting_frameworks_raise(saved: Path, run_python: Any) 
     assert found.startswith('TENFOLD_FRAMEWORK: expected "torch", "numpy" or None, found')
 
 
+def test_a_device_needs_torch_inside_functions_of_numpy_rows(saved: Path) -> None:
+    ds = tenfold.Dataset(saved / "rows", framework="numpy")
+    found = []
+
+    def change(row: dict[str, Any]) -> dict[str, Any]:
+        found.append(tenfold.load(saved / "tree", device="meta")["y"])
+        return row
+
+    assert isinstance(ds.map(change)[[0]]["x"], np.ndarray)
+    assert found[0].is_meta
+
+
 def test_device_is_an_alias_of_map_location(saved: Path) -> None:
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
     tenfold.set_framework("numpy")

@@ -77,10 +77,8 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
         raise ValueError('framework: expected "torch" for a device or pinned memory, found "numpy"')
     if name == "torch" and not _is_imported("torch") and not _is_torch_installed():
         raise ImportError('framework: expected the package torch for "torch", found none')
-    if name is None:
-        name = _SCOPED[_core.framework_scope()]
     if name is None and not needs_torch:
-        name = _default
+        name = _SCOPED[_core.framework_scope()] or _default
     if name is not None:
         return name
     if needs_torch or _is_imported("torch"):

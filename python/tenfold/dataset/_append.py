@@ -163,8 +163,8 @@ class Growing(Closing):
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
         This is not atomic: a reader may see, and a crash may leave, a row half written. Afterwards
-        the tensors of the data set have no checksums. Columns missing from a dict or TensorDict do
-        not change.
+        the tensors of the data set have no checksums. Columns missing from a dict or TensorDict, or
+        from all dicts of a list, do not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
@@ -172,12 +172,13 @@ class Growing(Closing):
         Args:
             index: An int, if `rows` is a row. A slice, list, tensor or array, if `rows` is a batch,
                 or one row that is written to all positions.
-            rows: As for `append`.
+            rows: As for `append`; the dicts of a list have the same columns.
 
         Raises:
             IndexError: For an index out of range.
             TypeError: For an index or rows of another type.
-            ValueError: For values that do not fit, or another number of rows.
+            ValueError: For values that do not fit, another number of rows, or a column that only
+                some dicts of a list have.
             UnsupportedError: For string and ragged columns; on a view, a read-only data set, or a
                 data set of parts.
         """
@@ -287,15 +288,15 @@ class Columns:
         Args:
             rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
                 more leading dimension, equal in all; or a list of mappings, one per row.
-            some: Columns may be missing in a mapping.
+            some: Columns may be missing in a mapping, or in all mappings of a list.
 
         Returns:
             The number of rows, the rows for `_core.Dataset.append`, and whether `rows` was one row.
 
         Raises:
             TypeError: For another type of `rows`.
-            ValueError: For a column that is unknown, or whose value is neither a row nor a batch;
-                the message names it.
+            ValueError: For a column that is unknown, whose value is neither a row nor a batch, or,
+                with `some`, that only some mappings of a list have; the message names it.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -304,7 +305,9 @@ class Columns:
                 "rows: expected a dict or TensorDict of values or of columns, or a list or tuple "
                 f"of row dicts, found {type(rows).__name__}"
             )
-        return len(rows), list(rows), False
+        if not some:
+            return len(rows), list(rows), False
+        return len(rows), self._of_rows(rows), False
 
     def is_row(self, rows: Any) -> bool:
         """True for a single row; false for a batch and for other types.
@@ -325,6 +328,8 @@ class Columns:
             found = self._known.get(keys) or self._known.get((".".join(map(str, keys)),))
             if keys in self._records and _is_mapping(value):
                 flat.update(self._flat(value, keys))
+            elif keys in self._records and value is None:
+                flat.update({leaf: None for leaf in self.leaves if leaf[: len(keys)] == keys})
             elif found:
                 column = self.leaves.get(found)
                 flat[found] = value if column is None else _unmasked(value, column)
@@ -350,6 +355,31 @@ class Columns:
                 value, valid = _one(value), None if valid is None else _one(valid)
             stored.append((index, *_split(value, column), valid))
         return size, tuple(stored), single
+
+    def _of_rows(self, rows: Iterable[Any]) -> tuple[Stored, ...]:
+        """The columns that the rows have; a column of some rows only is an error."""
+        flat: list[dict[tuple[str, ...], Any]] = []
+        try:
+            flat.extend(self._flat(row, ()) for row in rows)
+        except ValueError as error:
+            raise ValueError(f"row {len(flat)}, {error}") from None
+        stored: list[Stored] = []
+        for index, keys in enumerate(self.leaves):
+            flags = _validity(keys)
+            lacking = [number for number, row in enumerate(flat) if keys not in row]
+            if lacking and len(lacking) < len(flat):
+                raise ValueError(
+                    f'row {lacking[0]}, column "{".".join(keys)}": expected a value, as other rows '
+                    "have, found none; None is a missing value"
+                )
+            if not lacking:
+                # A column of that name is an ordinary column.
+                is_value = [flags in self.leaves or bool(row.get(flags, True)) for row in flat]
+                values = [
+                    row[keys] if has else None for row, has in zip(flat, is_value, strict=True)
+                ]
+                stored.append((index, values, None, None))
+        return tuple(stored)
 
     def _shape(self, values: dict[tuple[str, ...], Any]) -> tuple[bool, int]:
         """Returns whether the values are a single row, and the number of rows."""

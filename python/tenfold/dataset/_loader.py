@@ -155,7 +155,7 @@ class BatchLoader:
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         stream: Any = self._native.start()
-        if self.dataset._framework == "numpy" or "torch" not in sys.modules:
+        if "numpy" in (self.dataset._framework, decided()) or "torch" not in sys.modules:
             stream = _Scoped(stream, self.dataset._framework)
         is_changed = bool(self.dataset._maps or self._transform or self._as_tensordict)
         if not (is_changed or self._pin or self._padding.is_after or self._device is not None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import torch_or_none
+from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
 from tenfold._options import column_name, integer
 
 TYPE_CHECKING = False
@@ -34,14 +34,31 @@ def is_jagged(value: Any) -> bool:
     return bool(getattr(value, "is_nested", False))
 
 
+def _is_ragged(value: Any) -> bool:
+    """True for ragged rows of either framework, as `jagged` returns them."""
+    if not isinstance(value, list):
+        return is_jagged(value)
+    return bool(value) and all(
+        type(row).__module__ == "numpy" and getattr(row, "ndim", 0) > 0 for row in value
+    )
+
+
+def _parts(rows: Any) -> tuple[Any, Any]:
+    """The values and offsets of ragged rows."""
+    if not isinstance(rows, list):
+        return rows.values(), rows.offsets()
+    np = numpy_module()
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+
 def padded(rows: Any, value: float) -> tuple[Any, Any]:
-    """A jagged tensor as ``[B, longest, *shape]`` filled with `value`, and its lengths ``[B]``."""
-    torch = torch_or_none()
-    values, offsets = rows.values(), rows.offsets()
-    lengths = offsets.diff()
+    """Ragged rows as ``[B, longest, *shape]`` filled with `value`, and their lengths ``[B]``."""
+    values, offsets = _parts(rows)
+    module = numpy_module() if isinstance(rows, list) else need_torch("pad")
+    lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
-    made = torch.full((len(lengths), longest, *values.shape[1:]), value, dtype=values.dtype)
-    made[torch.arange(longest) < lengths[:, None]] = values
+    made = module.full((len(lengths), longest, *values.shape[1:]), value, dtype=values.dtype)
+    made[module.arange(longest) < lengths[:, None]] = values
     return made, lengths
 
 
@@ -108,13 +125,12 @@ class Padding:
                 if value is not None and value != "offsets"
             }
         self.ragged: Callable[[Any, Any], Any] = as_offsets if everywhere else jagged
-        self.is_after = torch_or_none() is not None and (
-            (has_row_maps and any(value is not None for value in self._by_column.values()))
-            or (offsets and not everywhere)
+        self.is_after = (offsets and not everywhere) or (
+            has_row_maps and any(value is not None for value in self._by_column.values())
         )
 
     def after(self, batch: Any) -> Any:
-        """The batch with its jagged columns padded, unless the engine has padded them."""
+        """The batch with its ragged columns padded, unless the engine has padded them."""
         return self._padded(batch, "") if self.is_after and isinstance(batch, dict) else batch
 
     def _padded(self, batch: dict[str, Any], prefix: str) -> dict[str, Any]:
@@ -124,10 +140,10 @@ class Padding:
             pad = self._by_column.get(name, self._by_column.get(None))
             if isinstance(value, dict):
                 made[key] = self._padded(value, f"{name}.")
-            elif pad is None or not is_jagged(value):
+            elif pad is None or not _is_ragged(value):
                 made[key] = value
             elif pad == "offsets":
-                made[key] = Offsets(values=value.values(), offsets=value.offsets())
+                made[key] = as_offsets(*_parts(value))
             else:
                 made[key], made[f"{key}.length"] = padded(value, pad)
         return made

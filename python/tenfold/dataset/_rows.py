@@ -103,7 +103,8 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
 
     Args:
         samples: The rows.
-        ragged: Dotted names of entries that are jagged even if all lengths are equal.
+        ragged: Dotted names of entries that are jagged, or without torch lists of arrays, even if
+            all lengths are equal.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -125,7 +126,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
         return list(samples)
     torch = torch_or_none()
     if torch is None:
-        return _stacked_arrays(samples)
+        return _stacked_arrays(samples, name in ragged)
     if isinstance(first, torch.Tensor) and (
         name in ragged or any(sample.shape != first.shape for sample in samples)
     ):
@@ -147,11 +148,12 @@ def _check_keys(samples: Sequence[Any], name: str) -> None:
             )
 
 
-def _stacked_arrays(samples: Sequence[Any]) -> Any:
+def _stacked_arrays(samples: Sequence[Any], is_ragged: bool) -> Any:
     np = numpy_module()
 
     arrays = [np.asarray(sample) for sample in samples]
-    if any(array.shape != arrays[0].shape for array in arrays):
+    is_ragged = is_ragged and arrays[0].ndim > 0
+    if is_ragged or any(array.shape != arrays[0].shape for array in arrays):
         return arrays
     return np.stack(arrays)
 

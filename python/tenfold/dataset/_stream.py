@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import os
 from itertools import count, islice
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, boolean, column_names, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._ingest.options import is_path
 from tenfold.dataset._ingest.text import (
     TEXT_FORMATS,
     TextStream,
@@ -464,6 +466,12 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
                 f"iterable dataset: {name}: expected it with text files only, found a "
                 f"{type(source).__name__}"
             )
+    if isinstance(source, (list, tuple)) and source and all(map(is_path, source)):
+        raise UnsupportedError(
+            "iterable dataset: source: expected text files, or one path of a data set, found a "
+            f"{type(source).__name__} with {os.fspath(source[0])!r}; tenfold.ingest() makes a "
+            "data set of files of other formats"
+        )
     if isinstance(source, (list, tuple)) and not any(isinstance(item, str) for item in source):
         of = f" of {type(source[0]).__name__}" if source else ""
         raise UnsupportedError(

@@ -28,6 +28,7 @@ from tenfold.distributed._tree import StoredTensor, names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from torch.distributed.checkpoint.metadata import Metadata
@@ -141,9 +142,8 @@ class StorageReader(HasPath, _StorageReader):
         for name, having in ranks.items():
             rank = min(having, key=loads.__getitem__)
             checked[rank].append(name)
-            value = stored[name][1]
-            if isinstance(value, StoredTensor):
-                loads[rank] += torch.Size(value.shape).numel()
+            for tensor in _tensors_in(stored[name][1]):
+                loads[rank] += torch.Size(tensor.shape).numel()
         return [
             dataclasses.replace(plan, storage_data=names)
             for plan, names in zip(plans, checked, strict=True)
@@ -194,13 +194,13 @@ class StorageReader(HasPath, _StorageReader):
 
     def _check(self, names: list[str], stored: Stored) -> None:
         """Compares the checksums of the tensors with these names."""
-        keys = [stored[name][1].keys for name in names if isinstance(stored[name][1], StoredTensor)]
+        keys = [tensor.keys for name in names for tensor in _tensors_in(stored[name][1])]
         if keys:
             load(self.path, keys=keys, verify=True, framework="torch")  # type: ignore[arg-type]
 
     def _value(self, found: tuple[tuple[str | int, ...], Any]) -> Any:
         path, value = found
-        if not _has_tensor(value):
+        if not any(_tensors_in(value)):
             return value
         # The value is a tuple with tensors, which must be loaded.
         state = load(self.path, keys=[tuple(map(str, path))], framework="torch")  # type: ignore[arg-type]
@@ -209,12 +209,13 @@ class StorageReader(HasPath, _StorageReader):
         return state
 
 
-def _has_tensor(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_tensor(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_tensor(item) for item in value)
-    return isinstance(value, StoredTensor)
+def _tensors_in(value: Any) -> Iterator[StoredTensor]:
+    """The tensors of a value: itself, or those in containers."""
+    if isinstance(value, StoredTensor):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(item)
 
 
 def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:

@@ -1195,7 +1195,7 @@ class TensorDictBase(TensorLike):
     def stack_tensors(
         self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
     ) -> Self:
-        """Stacks entries of this TensorDict into one entry of another key.
+        """Stacks entries into one entry of another key. If that fails, all entries are kept.
 
         Args:
             *keys: The entries, tensors of one shape.
@@ -1220,7 +1220,7 @@ class TensorDictBase(TensorLike):
     def cat_tensors(
         self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
     ) -> Self:
-        """Concatenates entries into one entry.
+        """Concatenates entries into one entry. If that fails, all entries are kept.
 
         Args:
             *keys: The entries; their shapes may differ along `dim` only.

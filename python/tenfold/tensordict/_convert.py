@@ -134,7 +134,10 @@ PYTREE_TYPE = "_pytree_type"
 
 def to_dict(td: Any, retain_none: bool, convert_tensors: bool, tolist_first: bool) -> Any:
     if tolist_first and td._batch_size:
-        return td.tolist(convert_tensors=convert_tensors, tolist_first=True)
+        return [
+            row.to_dict(retain_none=retain_none, convert_tensors=convert_tensors, tolist_first=True)
+            for row in td.unbind(0)
+        ]
     entries: dict[Any, Any] = {}
     for key, entry in td._entries().items():
         value: Any

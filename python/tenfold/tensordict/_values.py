@@ -226,6 +226,11 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
     return (first, len(old) - behind - 1) if first == len(new) - behind - 1 else None
 
 
+def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
+    """The argument of torch's `pad` for rows (before, after) of the first dimensions."""
+    return [0, 0] * (ndim - len(pairs)) + [width for pair in reversed(pairs) for width in pair]
+
+
 class _Values:
     """The base of NonTensorData and NonTensorStack: values, and the value of each row."""
 
@@ -270,6 +275,15 @@ class _Values:
             value = values[place] if values else None
             return NonTensorData(value, tuple(rows.shape), self.device)
         return NonTensorStack._of(values, rows, self.device)
+
+    def _padded(self, pairs: list[tuple[int, int]]) -> Any:
+        """This entry with rows (before, after) of None added to its first dimensions."""
+        if self.ndim < len(pairs) or not any(map(any, pairs)):
+            return self
+        pad = need_torch("pad").nn.functional.pad
+        rows, values = self._rows(), self._list()
+        positions = pad(rows.positions, pad_widths(pairs, self.ndim), value=len(values))
+        return NonTensorStack._of([*values, None], ValueRows(positions, rows.stacked), self.device)
 
     def _valued(self, change: Callable[[Any], Any]) -> Any:
         """This entry after the tensors of its node have changed."""

@@ -169,3 +169,12 @@ def test_existing_dataset_is_not_overwritten(rows, tmp_path) -> None:
     with pytest.raises(Exception, match="a data set in one folder"):
         tenfold.ray.write(ds, rows)
     assert len(tenfold.Dataset(rows)) == ROWS
+
+
+def test_rows_are_appended_to_a_data_set_of_one_part(tmp_path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"id": 1000}\n')
+    path = tmp_path / "parts"
+    tenfold.ingest(tmp_path / "x.jsonl", path, schema={"id": "int64"}, part=(0, 1))
+    tenfold.commit_parts(path)
+    ds = tenfold.ray.write(ray.data.range(3), path, schema={"id": "int64"})
+    assert ds["id"].tolist() == [1000, 0, 1, 2]

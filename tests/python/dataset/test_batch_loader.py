@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -390,6 +391,31 @@ def test_ragged_columns_are_nested_or_padded_per_column(texts: Dataset, mapped: 
     assert batch["tokens"].is_nested
     assert batch["name"] == ["Ann", "Bobby", "", "Zoe"]
     assert not mapped or set(seen) == {2, 0, 3, 1}, "functions of rows get rows as they are"
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+@pytest.mark.parametrize("default", ["torch", "numpy"])
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_ragged_columns_are_padded_in_the_framework_of_the_loader(
+    texts: Dataset, mapped: bool, default: str, framework: str
+) -> None:
+    ds = texts.map(dict) if mapped else texts
+    tenfold.set_framework(default)
+    try:
+        pads = {"tokens": -1, "marks": "offsets"}
+        batch = next(iter(BatchLoader(ds, 4, pad=pads, framework=framework)))
+        short = next(iter(BatchLoader(ds, 1, pad=-1, framework=framework)))
+    finally:
+        tenfold.set_framework(None)
+    kind = torch.Tensor if framework == "torch" else np.ndarray
+    arrays = [batch["tokens"], batch["tokens.length"], *batch["marks"].values(), short["tokens"]]
+    assert all(isinstance(array, kind) for array in arrays)
+    assert batch["tokens"].tolist() == PADDED
+    assert batch["tokens.length"].tolist() == [2, 0, 3, 1]
+    assert batch["marks"]["values"].tolist() == [0, 1, 2, 3]
+    assert batch["marks"]["offsets"].tolist() == [0, 1, 2, 3, 4]
+    assert short["tokens"].tolist() == [[1, 2]]
+    assert short["tokens.length"].tolist() == [2]
 
 
 @pytest.mark.parametrize("pad", [None, -1, "offsets"])

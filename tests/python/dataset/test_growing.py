@@ -384,6 +384,24 @@ def test_rows_are_written_in_place(tmp_path: Path) -> None:
         text[0] = {"name": "Bob"}
 
 
+def test_a_list_of_rows_in_place_keeps_the_columns_that_no_row_has(tmp_path: Path) -> None:
+    column = {"dtype": "int64", "nullable": True}
+    ds = tenfold.create(tmp_path / "rows", {"a": column, "b": column, "r": {"x": column}})
+    ds.append([{"a": i, "b": i, "r": {"x": i}} for i in range(3)])
+    ds[[0, 1]] = [{"a": 10}, {"a": None}]
+    ds[[1, 2]] = [{"r": None}, {"r": {"x": 20}}]
+    assert ds["a"].tolist()[::2] == [10, 2]
+    assert not ds[1]["a.valid"]
+    assert ds["b"].tolist() == [0, 1, 2]
+    assert not ds[1]["r"]["x.valid"]
+    assert ds[2]["r"] == {"x": 20, "x.valid": True}
+    with pytest.raises(ValueError, match='row 1, column "b": expected a value'):
+        ds[[0, 1]] = [{"a": 1, "b": 2}, {"a": 3}]
+    with pytest.raises(ValueError, match='row 1, column "c": expected one of'):
+        ds[[0, 1]] = [{"a": 1}, {"c": 3}]
+    assert ds[0]["a"] == 10
+
+
 FILL = """
 import sys, torch, tenfold
 path, worker = sys.argv[1], int(sys.argv[2])

@@ -90,8 +90,21 @@ def test_na_values_are_refused_for_sources_other_than_csv(tmp_path: Path) -> Non
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values=["NA"])
     with pytest.raises(ValueError, match="na_values: expected it with CSV or TSV files only"):
         tenfold.ingest([{"x": 1}], tmp_path / "d", na_values=["NA"])
-    with pytest.raises(TypeError, match="na_values: expected a list of names, found 'NA'"):
+    with pytest.raises(TypeError, match="na_values: expected a list of strings, found 'NA'"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values="NA")
+
+
+def test_errors_of_sources_name_call_column_and_files(tmp_path: Path) -> None:
+    np = pytest.importorskip("numpy")
+    for name in ("a.npy", "b.npy"):
+        np.save(tmp_path / name, np.ones(2))
+    with pytest.raises(ValueError, match=r"\*\.npy: column 'x': expected one npy file.*, found 2"):
+        tenfold.ingest({"x": tmp_path / "*.npy"}, tmp_path / "d")
+    with pytest.raises(ValueError, match=r"^infer_schema: format: expected it with files only"):
+        tenfold.infer_schema([{"x": 1}], format="parquet")
+    for files in ([tmp_path / "a.npy"], [str(tmp_path / "a.npy")]):
+        with pytest.raises(tenfold.UnsupportedError, match=r"expected text files.*a\.npy"):
+            tenfold.IterableDataset(files)
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])

@@ -338,6 +338,18 @@ def test_a_missing_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
         dcp.load({"w": torch.ones(1)}, storage_reader=reader, no_dist=True)
 
 
+def test_tensors_in_tuples_are_verified(tmp_path: Path) -> None:
+    tenfold.save({"pair": (torch.ones(3), {"deep": torch.ones(4)}), "step": 1}, tmp_path / "m")
+    state: dict[str, Any] = {"pair": None, "step": None}
+    dcp.load(state, storage_reader=StorageReader(tmp_path / "m", verify=True), no_dist=True)
+    assert state["pair"][1]["deep"].tolist() == [1] * 4
+    (file,) = (tmp_path / "m").rglob("deep.memmap")
+    file.write_bytes(bytes(16))
+    reader = StorageReader(tmp_path / "m", verify=True)
+    error = failure(dcp.load, {"pair": None}, storage_reader=reader, no_dist=True)
+    assert isinstance(error, tenfold.CorruptFileError)
+
+
 def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
     writer = StorageWriter()
     for name in ("a", "b"):

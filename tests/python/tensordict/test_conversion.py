@@ -15,6 +15,13 @@ def test_tolist_returns_a_list_of_dicts():
     assert tree().numpy()["b"]["c"].shape == (2, 3)
 
 
+def test_rows_of_to_dict_omit_none_on_request():
+    td = TensorDict({"a": torch.arange(2), "n": None}, [2])
+    rows = td.to_dict(tolist_first=True, retain_none=False, convert_tensors=True)
+    assert rows == [{"a": 0}, {"a": 1}]
+    assert td.to_dict(tolist_first=True)[1].keys() == {"a", "n"}
+
+
 def test_state_dict_has_dotted_names_and_round_trips():
     state = tree().state_dict()
     assert list(state) == ["a", "b.c"]

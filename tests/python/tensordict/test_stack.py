@@ -75,6 +75,29 @@ def test_pad_adds_rows():
     assert padded["masks", "a"].tolist() == [[True, False, False], [True] * 3]
 
 
+def test_pad_adds_none_to_values():
+    values = {"n": "x", "s": NonTensorStack("p", "q"), "m": {"z": NonTensorStack("p", "q")}}
+    td = tenfold.pad(TensorDict(values, [2]), [1, 2])
+    assert td.get("n").tolist() == [None, "x", "x", None, None]
+    assert td.get("s").tolist() == td["m"].get("z").tolist() == [None, "p", "q", None, None]
+    assert td[4].to_dict() == {"n": None, "s": None, "m": {"z": None}}
+    assert tenfold.pad(td, [-1, -2])["s"] == ["p", "q"]
+    grid = TensorDict({"s": NonTensorStack.from_list([["a", "b"]])}, [1, 2])
+    assert tenfold.pad(grid, [0, 1, 1, 0]).get("s").tolist() == [[None, "a", "b"], [None] * 3]
+
+
+def test_entries_that_cannot_be_joined_are_kept():
+    td = TensorDict({"a": torch.ones(2), "b": torch.ones(2, 1), "d": torch.ones(2)}, [2])
+    with pytest.raises(RuntimeError):
+        td.stack_tensors("a", "b", out_key="c")
+    with pytest.raises(RuntimeError):
+        td.cat_tensors("a", "b", out_key="c")
+    with pytest.raises(RuntimeError):
+        td.cat_tensors("a", "d", out_key="c")  # four rows instead of two
+    assert set(td.keys()) == {"a", "b", "d"}
+    assert td.stack_tensors("a", "d", out_key="a")["a"].shape == (2, 2)
+
+
 def test_merge_keeps_the_first_of_duplicate_keys():
     td = tenfold.merge_tensordicts(TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3}))
     assert (td["a"], td["b"]) == (1, 3)

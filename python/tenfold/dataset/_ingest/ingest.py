@@ -127,7 +127,7 @@ def ingest(
     overwrite = boolean("ingest: overwrite", overwrite)
     durable = boolean("ingest: durable", durable)
     format = checked_format("ingest: format", format, FORMATS)
-    missing = column_names("ingest: na_values", na_values)
+    missing = column_names("ingest: na_values", na_values, "strings")
     between = checked_separator("ingest: separator", separator)
     if part is not None:
         if wanted is None:
@@ -207,7 +207,7 @@ def infer_schema(
     """
     threads = integer_or_zero("infer_schema: num_threads", num_threads, INT32_MAX)
     format = checked_format("infer_schema: format", format, FORMATS)
-    missing = column_names("infer_schema: na_values", na_values)
+    missing = column_names("infer_schema: na_values", na_values, "strings")
     between = checked_separator("infer_schema: separator", separator)
     files = text_files(source, format)
     if files is None:

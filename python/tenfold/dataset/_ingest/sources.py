@@ -147,8 +147,9 @@ def _run(
         files = [file for item in source for file in arrow.files_of(item)]
         return _run_files(files, options, num_threads, format)
     if format is not None:
+        call = "infer_schema" if options.path is None else "ingest"
         raise ValueError(
-            f"ingest: format: expected it with files only, found a {type(source).__name__}"
+            f"{call}: format: expected it with files only, found a {type(source).__name__}"
         )
     if isinstance(source, Dataset):
         return tables.run_dataset(source, options)

@@ -83,8 +83,13 @@ def run_mapping(source: Mapping[Any, Any], options: IngestOptions) -> dict[str, 
     if source and all(is_path(value) for value in source.values()):
         arrays = {}
         for name, value in source.items():
-            (file,) = arrow.files_of(value)
-            arrays[name] = _open_npy(file)
+            files = arrow.files_of(value)
+            if len(files) > 1:
+                raise ValueError(
+                    f"{os.fspath(value)}: column {name!r}: expected one npy file for a column, "
+                    f"found {len(files)}"
+                )
+            arrays[name] = _open_npy(files[0])
         return run_columns(arrays, None, options)
     return run_columns(dict(source), None, options)
 

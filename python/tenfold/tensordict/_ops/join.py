@@ -24,6 +24,7 @@ from tenfold.tensordict._values import (
     NonTensorStack,
     UnbatchedTensor,
     joined_values,
+    pad_widths,
 )
 
 TYPE_CHECKING = False
@@ -355,7 +356,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
         tensordict: A TensorDict.
         pad_size: Numbers of rows before and after: a pair for the first batch dimension, then one
             for the second, ...
-        value: Value of the new rows.
+        value: Value of the new rows; that of entries that are not tensors is None.
 
     Returns:
         A new TensorDict.
@@ -382,12 +383,15 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     def change(entry: Any) -> Any:
         if not isinstance(entry, torch.Tensor):
             return pad(entry, pad_size, value) if node_of(entry) is not None else entry
-        flat = [0, 0] * (entry.ndim - len(pairs))
-        for before, after in reversed(pairs):
-            flat += [before, after]
-        return torch.nn.functional.pad(entry, flat, value=value)
+        return torch.nn.functional.pad(entry, pad_widths(pairs, entry.ndim), value=value)
 
-    return td._each(change, tuple(new), td._names)
+    made = td._each(change, tuple(new), td._names)
+    values = {
+        key: entry._padded(pairs)
+        for key, entry in td._entries().items()
+        if isinstance(entry, (NonTensorData, NonTensorStack))
+    }
+    return made._with_entries({**made._entries(), **values}) if values else made
 
 
 def padded(td: Any, pad_size: Any, value: float, inplace: bool) -> Any:
@@ -462,10 +466,19 @@ def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: 
     """Joins entries of one TensorDict into one."""
     join = getattr(need_torch(f"{name}_tensors"), name)
     tensors = [td[key] for key in keys]
-    if not keep_entries:
-        for key in keys:
+    made = join(tensors, dim)
+    if keep_entries:
+        return td.set(out_key, made)
+    removed: list[Any] = []
+    try:
+        for key, tensor in zip(keys, tensors, strict=True):
             td.del_(key)
-    return td.set(out_key, join(tensors, dim))
+            removed.append((key, tensor))
+        return td.set(out_key, made)
+    except Exception:
+        for key, tensor in reversed(removed):
+            td.set(key, tensor)
+        raise
 
 
 def as_one_tensor(td: Any, name: str, dim: int, order: Any, out: Any) -> torch.Tensor:
