@@ -66,6 +66,7 @@ LIBRARIES = {
     "libdeflate.h": {"src"},
     "zlib.h": {"src"},
     "zstd.h": {"src"},
+    "zstd_errors.h": {"src"},
     "bzlib.h": {"src"},
     "lzma.h": {"src"},
     "CLI/": {"cli"},

@@ -28,6 +28,7 @@ LAYERS = [
         "_ranks",
         "_reports",
         "_staging",
+        "_unreplaced",
         "utils",
     ],
     ["_interop"],

@@ -129,8 +129,10 @@ AnyObject arrow_stream(const DatasetHandle& self, bool copy) {
   return capsule;
 }
 
-std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject columns) {
-  const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
+/// Errors count the rows of a list from `first_row`.
+std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject columns,
+                    std::int64_t first_row) {
+  const Batch rows = batch_from(self.dataset.schema(), num_rows, columns, first_row);
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
@@ -327,7 +329,7 @@ void bind_dataset(nb::module_& module) {
                   })
       .def_static("create", create_at, "path"_a, "schema"_a, "num_rows"_a, "capacity"_a)
       .def_static("create_parts", create_parts_at, "path"_a, "schema"_a)
-      .def("append", append, "num_rows"_a, "columns"_a)
+      .def("append", append, "num_rows"_a, "columns"_a, "first_row"_a)
       .def("append_tensors", append_tensors, "rows"_a)
       .def("update", update, "positions"_a, "num_rows"_a, "columns"_a)
       .def("flush", [](DatasetHandle& self) { without_gil([&] { self.dataset.flush(); }); })

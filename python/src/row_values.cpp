@@ -53,11 +53,13 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Reads an object with the buffer protocol, such as a numpy array; copies it unless contiguous.
+/// Reads an object with the buffer protocol, such as a numpy array; copies it unless it is
+/// contiguous and aligned.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   struct Held {
     Py_buffer view{};
     ~Held() {
+      if (!nb::is_alive()) return;
       const nb::gil_scoped_acquire gil;
       PyBuffer_Release(&view);
     }
@@ -74,7 +76,9 @@ std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   Shape shape(view.shape, view.shape + view.ndim);
   const auto* bytes = static_cast<const std::byte*>(view.buf);
   const auto size = static_cast<std::size_t>(view.len);
-  if (PyBuffer_IsContiguous(&view, 'C') != 0) {
+  const bool is_aligned =
+      reinterpret_cast<std::uintptr_t>(bytes) % static_cast<std::size_t>(view.itemsize) == 0;
+  if (is_aligned && PyBuffer_IsContiguous(&view, 'C') != 0) {
     return Tensor(*dtype, std::move(shape), Buffer::read_only({bytes, size}, held));
   }
   Buffer buffer = Buffer::allocate(size);

@@ -71,8 +71,11 @@ Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit
   return table.take_rows();
 }
 
-Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows) {
-  if (nb::isinstance<nb::list>(rows)) return batch_of_rows(schema, nb::borrow<nb::list>(rows));
+Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows,
+                 std::int64_t first_row) {
+  if (nb::isinstance<nb::list>(rows)) {
+    return batch_of_rows(schema, nb::borrow<nb::list>(rows), "row ", first_row);
+  }
   std::vector<BatchColumn> made;
   for (const nb::handle entry : rows) {
     const Column& column = schema.columns().at(nb::cast<std::size_t>(entry[0]));

@@ -20,7 +20,8 @@ Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit
 ///            [rows, *shape], or with `offsets` [total, *shape]
 ///   offsets  end offsets [rows + 1] of a ragged column of numbers, from 0; else None
 ///   valid    bools [rows]; None: determined by the values
-Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows);
+Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows,
+                 std::int64_t first_row = 0);
 
 /// The rows of a dict with one torch tensor [rows, *shape] of the right dtype for every column of
 /// `schema`; empty for any other dict, and for columns in records or of several tensors.

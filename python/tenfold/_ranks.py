@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
-import weakref
 from datetime import timedelta
 
 from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
@@ -39,8 +36,6 @@ _CLASSES: tuple[type[Exception], ...] = (
 class Ranks:
     """The ranks of a process group, or a single process.
 
-    The group, which has threads of its own, is destroyed with this object.
-
     Args:
         rank: Number of this process.
         size: Number of ranks.
@@ -53,8 +48,6 @@ class Ranks:
         self.size = size
         self._group = group
         self._owner = owner
-        self._destroy = weakref.finalize(self, _destroyed, group, os.getpid())
-        self._destroy.atexit = False
 
     @property
     def is_alone(self) -> bool:
@@ -125,7 +118,8 @@ class Ranks:
 
     def leave(self) -> None:
         """Destroys the group after an error in a constructor."""
-        self._destroy()
+        if not self.is_alone:
+            sys.modules["torch"].distributed.destroy_process_group(self._group)
 
     def _gather(self, message: Any) -> list[Any]:
         """All-gathers JSON values, not pickles, so no rank executes code from another rank."""
@@ -150,15 +144,6 @@ class Ranks:
             f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected an answer of "
             f"all ranks, found fewer: a process ended, or hung for {_TIMEOUT}: {error}"
         )
-
-
-def _destroyed(group: Any, process: int) -> None:
-    """Destroys a group unless this is a forked child, which has no threads of the group."""
-    if group is None or os.getpid() != process:
-        return
-    # ValueError: the job has destroyed all groups.
-    with contextlib.suppress(ValueError, AssertionError):
-        sys.modules["torch"].distributed.destroy_process_group(group)
 
 
 def alone() -> Ranks:

@@ -126,6 +126,7 @@ class Restoring:
         place: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._node = node
+        self._where = where
         self._rank = rank
         self._lacking = lacking
         self._copy = copy
@@ -183,16 +184,16 @@ class Restoring:
         Raises:
             CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
                 that were loaded before it.
+            OSError: If another process removed the step.
             RuntimeError: If an object raises an error after others were loaded; the message names
                 those. An error of the first object is raised unchanged.
         """
         for name in self._names:
             try:
                 self._load(name)
-            except CorruptFileError:
-                raise
             except Exception as error:
-                if not self._changed:
+                is_of_step = isinstance(error, OSError) and self._where in str(error)
+                if isinstance(error, CorruptFileError) or is_of_step or not self._changed:
                     raise
                 raise RuntimeError(
                     f'entry "{name}" could not be loaded: {error}; loaded before it: '

@@ -34,7 +34,7 @@ from tenfold.checkpoint._background import SaveHandle, Writer
 from tenfold.checkpoint._live_tensors import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of
-from tenfold.checkpoint._restoring import RestorePlan
+from tenfold.checkpoint._restoring import RestorePlan, is_damage
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
 from tenfold.checkpoint._save_request import SaveRequest, write_step
 from tenfold.checkpoint._sharded import ShardedEntries, outlines_of, templates_of, whole_states
@@ -468,8 +468,8 @@ class CheckpointManager:
             missing_ok,
         )
         changed: list[str] = []  # entries loaded from steps that were found damaged afterwards
-        for _ in range(_core.MAX_READS):
-            result = self._restore_listed(begin, app_state, changed)
+        for num_reads in range(_core.MAX_READS):
+            result = self._restore_listed(begin, app_state, changed, may_differ=num_reads < 3)
             if result is not None:
                 return result
         raise OSError(
@@ -483,11 +483,17 @@ class CheckpointManager:
         begin: Callable[[], RestorePlan],
         app_state: dict[str, Any] | None,
         changed: list[str],
+        may_differ: bool,
     ) -> RestoreResult | None:
-        """Restores one of the steps that `begin` lists; None if another process removed it."""
+        """Restores one of the steps that `begin` lists; None if another process removed it.
+
+        With `may_differ`, also None if the ranks list different steps, as while another job saves.
+        """
         ranks = self._ranks
         plan, messages = ranks.run("restore", begin, lambda plan: plan.candidates)
         if any((found is None) != (messages[0] is None) for found in messages):
+            if may_differ:
+                return None
             raise FileNotFoundError(
                 f"{self.directory}: expected steps on all ranks or on none, found them on some "
                 "ranks only; all ranks must use the same shared directory"
@@ -496,11 +502,19 @@ class CheckpointManager:
             return RestoreResult(None, None, LoadReport((), (), (), ()))
         try:
             for number, seq, num_bytes in messages[0]:
-                (index, found, _), problems = ranks.run(
+                (index, found, _), answers = ranks.run(
                     "restore: check",
                     partial(plan.open, number, seq, num_bytes, app_state, ranks),
-                    lambda checked: checked[2],
+                    lambda checked: (checked[0] >= 0, checked[2]),
                 )
+                if not all(is_listed for is_listed, _ in answers):
+                    if may_differ:
+                        return None
+                    raise FileNotFoundError(
+                        f"{self.directory}: expected step {number}, which rank 0 has, on all "
+                        "ranks, found none on some; all ranks must use the same shared directory"
+                    )
+                problems = [problem for _, problem in answers]
                 result = None
                 if not any(problems):
                     result, problems = self._load(plan, found, num_bytes, app_state, changed)
@@ -919,7 +933,9 @@ class CheckpointManager:
                 return nothing, None
             try:
                 return restoring.apply(), None
-            except CorruptFileError as error:
+            except (CorruptFileError, OSError) as error:
+                if not is_damage(error, found.path):
+                    raise
                 changed.extend(name for name in restoring.changed if name not in changed)
                 return nothing, str(error)
 

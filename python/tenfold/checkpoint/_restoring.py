@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -91,14 +92,12 @@ class RestorePlan:
         """Opens and checks a candidate that rank 0 has chosen, except for what is checked later.
 
         Returns:
-            Its index, the opened step, and a description of the damage, if any.
+            Its index, or -1 if this rank has not listed the step; the opened step; and a
+            description of the damage, if any.
         """
         known = [candidate[:2] for candidate in self.candidates or ()]
         if (step, seq) not in known:
-            raise FileNotFoundError(
-                f"expected step {step}, which rank 0 has, found none; all ranks need one shared "
-                "directory"
-            )
+            return -1, None, None
         index = known.index((step, seq))
         check = self.check
         if check == "auto":
@@ -106,7 +105,9 @@ class RestorePlan:
         copied = self._copied_first(num_bytes, app_state)
         try:
             return index, self.steps.open(index, check, ranks.rank, ranks.size, copied, None), None
-        except (CorruptFileError, FileNotFoundError) as error:
+        except (CorruptFileError, OSError) as error:
+            if not is_damage(error):
+                raise
             return index, None, str(error)
 
     def compare(
@@ -126,8 +127,20 @@ class RestorePlan:
         """
         try:
             document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
-        except FileNotFoundError as error:  # another process removes the step
+            return *self._compared(found, num_bytes, app_state, ranks, patterns), document, None
+        except (CorruptFileError, OSError) as error:
+            if not is_damage(error):
+                raise
             return None, None, "", str(error)
+
+    def _compared(
+        self,
+        found: Any,
+        num_bytes: int,
+        app_state: dict[str, Any] | None,
+        ranks: Ranks,
+        patterns: tuple[str, ...],
+    ) -> tuple[Restoring | None, dict[str, Any] | None]:
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:
             names = (name for name, _ in found.entries() if name in app_state)
@@ -137,12 +150,8 @@ class RestorePlan:
             _warn_of_size(found, own, ranks)
         node = found.select(key_paths(self.keys), key_paths(self.exclude) or [])
         if app_state is None:
-            try:
-                state = state_of(node)
-            except (CorruptFileError, FileNotFoundError) as error:
-                return None, None, document, str(error)
-            state = {name: value for name, value in state.items() if name not in lacking}
-            return None, state, document, None
+            state = state_of(node)
+            return None, {name: value for name, value in state.items() if name not in lacking}
         restoring = Restoring(
             node,
             app_state,
@@ -160,11 +169,21 @@ class RestorePlan:
                 for name, template in self.templates.items()
             },
         )
-        try:
-            restoring.read()
-        except (CorruptFileError, FileNotFoundError) as error:
-            return None, None, document, str(error)
-        return restoring, None, document, None
+        restoring.read()
+        return restoring, None
+
+
+def is_damage(error: Exception, folder: str = "") -> bool:
+    """True for the error of a step that is damaged, or that another process removed.
+
+    Args:
+        error: The error.
+        folder: The folder of the step, which the message of an OSError must contain.
+    """
+    if isinstance(error, CorruptFileError):
+        return True
+    is_absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ESTALE)
+    return (is_absent or isinstance(error, FileNotFoundError)) and folder in str(error)
 
 
 def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 
@@ -83,9 +84,13 @@ class Growing(Closing):
         self._require_writer("append")
         if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
             return int(length)
+        return self._append(rows, 0)
+
+    def _append(self, rows: Any, first_row: int) -> int:
+        """Appends rows; errors count them from `first_row`."""
         with self._named():
             size, columns, _ = self._columns().take(rows)
-            return int(self._native.append(size, columns))
+            return int(self._native.append(size, columns, first_row))
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -140,20 +145,23 @@ class Growing(Closing):
         self._require_writer("extend")
         columns = self._columns()
         waiting: list[Any] = []
-        num_bytes = 0
+        num_bytes = num_rows = 0
         for item in rows:
             with self._named():
-                is_row = columns.is_row(item)
+                size = columns.batch_size(item)
+            is_row = size is None
             if is_row:
                 waiting.append(item)
                 num_bytes += bytes_of(item)
             if waiting and (not is_row or len(waiting) == _BATCH_ROWS or num_bytes >= _BATCH_BYTES):
-                self.append(waiting)
+                self._append(waiting, num_rows)
+                num_rows += len(waiting)
                 waiting, num_bytes = [], 0
-            if not is_row:
+            if size is not None:
                 self.append(item)
+                num_rows += size
         if waiting:
-            self.append(waiting)
+            self._append(waiting, num_rows)
         return len(self)
 
     def __len__(self) -> int:
@@ -274,6 +282,7 @@ class Columns:
 
     def __init__(self, schema: Schema) -> None:
         self.leaves = dict(_leaves(schema, ()))
+        self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
         # Keys in rows, which may also be a dotted name -> keys here.
         self._known = {keys: keys for keys in self.leaves}
@@ -305,20 +314,21 @@ class Columns:
                 "rows: expected a dict or TensorDict of values or of columns, or a list or tuple "
                 f"of row dicts, found {type(rows).__name__}"
             )
-        if not some:
-            return len(rows), list(rows), False
-        return len(rows), self._of_rows(rows), False
+        if some or (self._has_nullable and any(map(_has_flags, rows))):
+            return len(rows), self._of_rows(rows, some), False
+        return len(rows), list(rows), False
 
-    def is_row(self, rows: Any) -> bool:
-        """True for a single row; false for a batch and for other types.
+    def batch_size(self, rows: Any) -> int | None:
+        """The number of rows of a batch or list; None for a single row.
 
         Raises:
             ValueError: If a column is neither one row nor a batch, or if the columns differ in that
                 or in the number of rows.
         """
         if not _is_mapping(rows):
-            return False
-        return self._shape(self._flat(rows, ()))[0]
+            return len(rows) if isinstance(rows, (list, tuple)) else 0
+        single, size = self._shape(self._flat(rows, ()))
+        return None if single else size
 
     def _flat(self, rows: Any, inside: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
         """The values of columns and their validity by their keys."""
@@ -331,6 +341,9 @@ class Columns:
             elif keys in self._records and value is None:
                 flat.update({leaf: None for leaf in self.leaves if leaf[: len(keys)] == keys})
             elif found:
+                if found in flat:
+                    name = ".".join(found)
+                    raise ValueError(f'column "{name}": expected one value, found two')
                 column = self.leaves.get(found)
                 flat[found] = value if column is None else _unmasked(value, column)
             else:
@@ -356,8 +369,12 @@ class Columns:
             stored.append((index, *_split(value, column), valid))
         return size, tuple(stored), single
 
-    def _of_rows(self, rows: Iterable[Any]) -> tuple[Stored, ...]:
-        """The columns that the rows have; a column of some rows only is an error."""
+    def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
+        """The rows as columns.
+
+        A key that a row lacks is a missing value; with `some`, a column that no row has is left
+        out, and one that only some rows have is an error.
+        """
         flat: list[dict[tuple[str, ...], Any]] = []
         try:
             flat.extend(self._flat(row, ()) for row in rows)
@@ -367,18 +384,23 @@ class Columns:
         for index, keys in enumerate(self.leaves):
             flags = _validity(keys)
             lacking = [number for number, row in enumerate(flat) if keys not in row]
-            if lacking and len(lacking) < len(flat):
+            if some and lacking and len(lacking) < len(flat):
                 raise ValueError(
                     f'row {lacking[0]}, column "{".".join(keys)}": expected a value, as other rows '
                     "have, found none; None is a missing value"
                 )
-            if not lacking:
-                # A column of that name is an ordinary column.
-                is_value = [flags in self.leaves or bool(row.get(flags, True)) for row in flat]
-                values = [
-                    row[keys] if has else None for row, has in zip(flat, is_value, strict=True)
+            if some and lacking:
+                continue
+            values = [row.get(keys) for row in flat]
+            valid = None
+            # A column of that name is an ordinary column.
+            if flags not in self.leaves and any(flags in row for row in flat):
+                valid = [
+                    value is not None and bool(row.get(flags, not _is_nan(value)))
+                    for row, value in zip(flat, values, strict=True)
                 ]
-                stored.append((index, values, None, None))
+                values = [value if has else None for value, has in zip(values, valid, strict=True)]
+            stored.append((index, values, None, valid))
         return tuple(stored)
 
     def _shape(self, values: dict[tuple[str, ...], Any]) -> tuple[bool, int]:
@@ -394,7 +416,8 @@ class Columns:
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
-                sizes[name] = len(value["offsets"]) - 1 if _is_mapping(value) else len(value)
+                is_split = column.ragged and _is_mapping(value)
+                sizes[name] = len(value["offsets"]) - 1 if is_split else len(value)
             else:
                 raise ValueError(
                     f'column "{name}": expected a value of {base} dimensions, which is one row, or '
@@ -427,6 +450,19 @@ def _leaves(schema: Schema, inside: tuple[str, ...]) -> Iterable[tuple[tuple[str
 
 def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "batch_size"))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _has_flags(row: Any) -> bool:
+    """True if a row has a key of validity."""
+    return any(
+        (isinstance(key, str) and key.endswith(".valid"))
+        or (_is_mapping(row[key]) and _has_flags(row[key]))
+        for key in row.keys()  # noqa: SIM118 - a TensorDict iterates over its rows
+    )
 
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -472,6 +508,8 @@ def _one(value: Any) -> Any:
 def _split(value: Any, column: Column) -> tuple[Any, Any]:
     """The values of a batch, and the offsets of ragged rows that are stored as one array."""
     if getattr(value, "is_nested", False):
+        if value.lengths() is not None or getattr(value, "_ragged_idx", 1) != 1:
+            return list(value.unbind()), None
         return value.values(), value.offsets()
     if column.ragged and _is_mapping(value):
         return value["values"], value["offsets"]

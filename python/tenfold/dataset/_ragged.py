@@ -39,7 +39,10 @@ def _is_ragged(value: Any) -> bool:
     if not isinstance(value, list):
         return is_jagged(value)
     return bool(value) and all(
-        type(row).__module__ == "numpy" and getattr(row, "ndim", 0) > 0 for row in value
+        type(row).__module__ == "numpy"
+        and getattr(row, "ndim", 0) > 0
+        and (row.dtype, row.shape[1:]) == (value[0].dtype, value[0].shape[1:])
+        for row in value
     )
 
 

@@ -316,6 +316,7 @@ bool RowColumn::put_number(DType dtype, const std::byte* element) {
 bool RowColumn::put_null() {
   if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) return false;
   if (!is_locked_ && !is_list()) return false;
+  if (keeps_kinds_ && !wanted_.nullable) return false;
   type_.has_null = true;
   if (first_null_row_ < 0) first_null_row_ = rows_before_ + rows_.num_rows;
   if (!type_.is_number()) return put_digits("null");

@@ -6,9 +6,11 @@ import math
 import re
 import subprocess
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenfold
-from tenfold import Dataset
+from tenfold import Dataset, TensorDict
 
 CASTS = [
     torch.bool,
@@ -628,3 +630,77 @@ def test_str_with_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r'column "s": expected text, found a str with a lone'):
         ds.append({"s": "\ud800"})
     assert len(ds) == 0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"x": TensorDict({"y": torch.ones(())}, [])}],
+        {"x": TensorDict({"y": torch.ones(())}, [])},
+        [{"x": MappingProxyType({"y": 1})}],
+        {"x": [1], "x.valid": {"a": 1}},
+        [{"x": 1.5, "r": {"values": {"a": 1}, "offsets": [0, 1]}}],
+        {"x": [1], "r": {"values": {"a": 1}, "offsets": [0, 1]}},
+        [{"x": [MappingProxyType({"a": 1})]}],
+    ],
+)
+def test_mappings_in_place_of_values_are_errors(tmp_path: Path, rows: Any) -> None:
+    ragged = tenfold.Column("int64", ragged=True, nullable=True)
+    x = tenfold.Column("int64", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": x, "r": ragged})
+    with pytest.raises((ValueError, TypeError), match="x|r"):
+        ds.append(rows)
+    assert len(ds) == 0
+
+
+def test_rows_accept_objects_with_an_array_and_sequences(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    ids = tenfold.Column("int64", ragged=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": ("float32", (2,)), "ids": ids})
+    series = pd.Series([1.0, 2.0])
+    ds.append({"x": series, "ids": range(3)})
+    ds.append([{"x": series, "ids": deque([4])}, {"x": memoryview(b"ab"), "ids": series.index}])
+    assert ds["x"].tolist() == [[1, 2], [1, 2], [97, 98]]
+    assert [row.tolist() for row in ds["ids"].unbind()] == [[0, 1, 2], [4], [0, 1]]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_flags_of_rows_are_stored_as_they_are(tmp_path: Path, nested: bool) -> None:
+    column = tenfold.Column("float32", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": {"x": column}, "y": "int64"})
+    nan = float("nan")
+    flags = [(nan, True), (2.0, False), (nan, None), (3.0, None), (None, True), (4.0, 1)]
+    rows = []
+    for x, flag in flags:
+        members = {"x": x} | ({} if flag is None else {"x.valid": flag})
+        rows.append({"r": MappingProxyType(members) if nested else members, "y": 1})
+    ds.append(rows)
+    assert ds["r.x.valid"].tolist() == [True, False, False, True, False, True]
+    ds.append([TensorDict({"r": {"x": torch.tensor(1.0), "x.valid": torch.tensor(True)}, "y": 2})])
+    assert ds["r.x.valid"].tolist()[-1]
+    with pytest.raises(ValueError, match=r'column "r\.x": expected one value, found two'):
+        ds.append({"r.x": 1.0, "r": {"x": 2.0}, "y": 1})
+
+
+@pytest.mark.parametrize("rows", [{"x": [1.0, None]}, [{"x": [1.0, None]}]])
+def test_none_in_a_row_of_a_column_that_is_not_nullable_is_an_error(
+    tmp_path: Path, rows: Any
+) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": ("float32", (2,))})
+    with pytest.raises(ValueError, match='column "x"'):
+        ds.append(rows)
+
+
+def test_jagged_tensors_with_lengths_append_their_rows_only(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"ids": tenfold.Column("int64", ragged=True)})
+    values, offsets = torch.arange(6), torch.tensor([0, 3, 6])
+    jagged = torch.nested.nested_tensor_from_jagged(values, offsets, torch.tensor([1, 2]))
+    ds.append({"ids": jagged})
+    assert [row.tolist() for row in ds["ids"].unbind()] == [[0], [3, 4]]
+
+
+def test_errors_of_extend_count_rows_from_the_first(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": "int64"})
+    rows = [{"x": i} for i in range(5000)] + [{"x": [1, 2, 3]}, {"x": "text"}]
+    with pytest.raises(ValueError, match='row 5003, column "x"'):
+        ds.extend(rows[:5000] + [{"x": torch.arange(3)}] + rows[5001:])

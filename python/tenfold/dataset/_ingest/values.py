@@ -9,7 +9,7 @@ import datetime
 import decimal
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tenfold._interop.arrays import has_mask, numpy_module, unmasked_row, without_elements
 
@@ -51,6 +51,12 @@ def simple(value: Any) -> object:
         return plain.as_subclass(torch.Tensor) if type(plain) is not torch.Tensor else plain
     if isinstance(value, decimal.Decimal):
         return str(value)
+    if isinstance(value, memoryview):
+        return value.tolist()
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):  # pandas, images
+        return numpy_module().asarray(value)
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, list, tuple)):
+        return list(value)
     return row_of(value)
 
 
@@ -114,7 +120,7 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
 def row_of(value: Any) -> object:
     """Converts a mapping or a TensorDict to a dict; other values are returned unchanged."""
     if isinstance(value, Mapping):
-        return dict(value)
+        return value if isinstance(value, dict) else dict(value)
     if is_tensordict(value):
         return {key: _entry(value.get(key)) for key in value.keys()}  # noqa: SIM118
     return value
@@ -140,8 +146,8 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
     """
     made = row
     for key, value in row.items():
-        if isinstance(value, dict):
-            record = with_nulls(value, names, f"{prefix}{key}.")
+        if hasattr(value, "keys") and isinstance(members := row_of(value), dict):
+            record = with_nulls(members, names, f"{prefix}{key}.")
             if record is not value:
                 made = dict(row) if made is row else made
                 made[key] = record

@@ -476,7 +476,7 @@ def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: 
             removed.append((key, tensor))
         return td.set(out_key, made)
     except Exception:
-        for key, tensor in reversed(removed):
+        for key, tensor in removed:
             td.set(key, tensor)
         raise
 
