@@ -648,7 +648,7 @@ def test_mappings_in_place_of_values_are_errors(tmp_path: Path, rows: Any) -> No
     ragged = tenfold.Column("int64", ragged=True, nullable=True)
     x = tenfold.Column("int64", nullable=True)
     ds = tenfold.create(tmp_path / "rows", {"x": x, "r": ragged})
-    with pytest.raises((ValueError, TypeError), match="x|r"):
+    with pytest.raises((ValueError, TypeError), match=r'"[xr]'):
         ds.append(rows)
     assert len(ds) == 0
 
@@ -703,4 +703,4 @@ def test_errors_of_extend_count_rows_from_the_first(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": "int64"})
     rows = [{"x": i} for i in range(5000)] + [{"x": [1, 2, 3]}, {"x": "text"}]
     with pytest.raises(ValueError, match='row 5003, column "x"'):
-        ds.extend(rows[:5000] + [{"x": torch.arange(3)}] + rows[5001:])
+        ds.extend([*rows[:5000], {"x": torch.arange(3)}, *rows[5001:]])
