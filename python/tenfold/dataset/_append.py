@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
 from tenfold._context_manager import Closing
@@ -336,19 +336,20 @@ class Columns:
         for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
             keys, value = (*inside, key), rows[key]
             found = self._known.get(keys) or self._known.get((".".join(map(str, keys)),))
+            members: dict[tuple[str, ...], Any]
             if keys in self._records and _is_mapping(value):
-                flat.update(self._flat(value, keys))
+                members = self._flat(value, keys)
             elif keys in self._records and value is None:
-                flat.update({leaf: None for leaf in self.leaves if leaf[: len(keys)] == keys})
+                members = {leaf: None for leaf in self.leaves if leaf[: len(keys)] == keys}
             elif found:
-                if found in flat:
-                    name = ".".join(found)
-                    raise ValueError(f'column "{name}": expected one value, found two')
                 column = self.leaves.get(found)
-                flat[found] = value if column is None else _unmasked(value, column)
+                members = {found: value if column is None else _unmasked(value, column)}
             else:
                 name, tops = ".".join(map(str, keys)), sorted({known[0] for known in self.leaves})
                 raise ValueError(f'column "{name}": expected one of {tops}, found another')
+            for twice in flat.keys() & members.keys():
+                raise ValueError(f'column "{".".join(twice)}": expected one value, found two')
+            flat.update(members)
         return flat
 
     def _of_mapping(
@@ -492,7 +493,7 @@ def _depth(value: Any, column: Column) -> int:
         return 0
     if _is_mapping(value) and column.ragged:
         return _row_depth(column) + 1
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence):
         known = [item for item in value if item is not None]
         return 1 + (max(_depth(item, column) for item in known[:8]) if known else 0)
     return int(getattr(value, "ndim", 0))
@@ -515,4 +516,6 @@ def _split(value: Any, column: Column) -> tuple[Any, Any]:
         return value["values"], value["offsets"]
     if hasattr(value, "__array__") and not is_array(value):
         value = numpy_module().asarray(value)
+    if isinstance(value, Sequence) and not isinstance(value, list):
+        value = list(value)
     return value, None
