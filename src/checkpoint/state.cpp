@@ -149,7 +149,7 @@ os::Directory& CheckpointManager::State::require_writer() {
     }
     // Steps are listed by path. If it named another directory, pruning would remove steps of this
     // one by the list of the other.
-    if (!os::exists(directory) || !os::file_info(directory).same_file(writer_directory_->info())) {
+    if (!writer_directory_->is_at(directory)) {
       throw Error::io(ESTALE, directory.string())
           .expected("the directory that this manager writes into")
           .found("none or another one")
