@@ -304,6 +304,10 @@ def _some_rows(version: int, with_text: bool) -> dict[str, Any]:
     return rows
 
 
+def _no_rows(with_text: bool) -> dict[str, Any]:
+    return {name: values[:0] for name, values in _some_rows(1, with_text).items()}
+
+
 _SCHEMA = {"id": "int64", "x": ("int32", (100,))}
 _TEXT_SCHEMA = {**_SCHEMA, "text": "string"}
 
@@ -317,15 +321,21 @@ def _right_ids(ds: Any, with_text: bool) -> list[int] | None:
     return ids.tolist() if right else None
 
 
-def _appending(create: Callable[[Path, Any], Any]):
+def _own_number(version: int) -> int:
+    """Returns the number of a version in this process, for stores that two processes extend."""
+    return os.getpid() << 16 | version
+
+
+def _appending(create: Callable[[Path, Any], Any], number_of: Callable[[int], int] = int):
     @contextlib.contextmanager
     def session(path: Path, durable: bool):
         if not _is_there(path):
             create(path, _TEXT_SCHEMA).close()
         with tenfold.Dataset(path, mode="r+") as ds:
+            ds.append(_no_rows(True))  # locks it, unless it has parts
 
             def append(version: int) -> None:
-                ds.append(_some_rows(version, True))
+                ds.append(_some_rows(number_of(version), True))
                 if durable:
                     ds.flush()
 
@@ -337,7 +347,7 @@ def _appending(create: Callable[[Path, Any], Any]):
 @contextlib.contextmanager
 def _compacting(path: Path, durable: bool):
     """Version 2 compacts the parts of version 1; later versions are appended."""
-    append = _step(_appending(tenfold.create_parts))
+    append = _step(_appending(tenfold.create_parts, _own_number))
 
     def commit(version: int) -> None:
         append(path, version, SMALL, durable)
@@ -361,31 +371,29 @@ def _found_appended(path: Path) -> int | None:
 @contextlib.contextmanager
 def _committing(path: Path, durable: bool):
     if not _is_there(path):
-        tenfold.create_parts(path, _SCHEMA).close()
+        tenfold.create_parts(path, _TEXT_SCHEMA).close()
 
     def commit(version: int) -> None:
-        # Another process may commit a part of the same version.
-        number = os.getpid() << 16 | version
-        part = f"part-{number:012}"
-        rows = _some_rows(number, False)
+        part = f"part-{_own_number(version):012}"
+        rows = _some_rows(_own_number(version), True)
         tenfold.ingest(rows, path / part, durable=durable, num_threads=1, progress=False)
         tenfold.commit_parts(path, [part], durable=durable)
 
     yield commit
 
 
-def _found_committed(path: Path) -> int | None:
-    """Returns the number of parts."""
+def _found_numbers(path: Path) -> int | None:
+    """Returns how many versions a data set has whose rows have numbers of their processes."""
     if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
-    ids = _right_ids(tenfold.Dataset(path), False)
-    parts = ids and {tuple(ids[i : i + ROWS]) for i in range(0, len(ids), ROWS)}
-    if not parts:
-        return 0 if ids == [] else None
-    right = all(part == tuple(range(part[0], part[0] + ROWS)) for part in parts)
-    return len(parts) if right and len(parts) * ROWS == len(ids) else None
+    ids = _right_ids(tenfold.Dataset(path), True)
+    if ids is None or len(ids) % ROWS:
+        return None
+    firsts = ids[::ROWS]
+    right = ids == [first + row for first in firsts for row in range(ROWS)]
+    return len(firsts) if right and len(set(firsts)) == len(firsts) else None
 
 
 @contextlib.contextmanager
@@ -393,6 +401,7 @@ def _filling_ring(path: Path, durable: bool):
     if not _is_there(path):
         tenfold.create(path, _SCHEMA, capacity=CAPACITY)
     with tenfold.Dataset(path, mode="r+") as ds:
+        ds.append(_no_rows(False))
 
         def append(version: int) -> None:
             ds.append(_some_rows(version, False))
@@ -467,6 +476,7 @@ def _adding_matrix_rows(path: Path, durable: bool):
     if not _is_there(path):
         tenfold.SparseMatrix.build([{0: 0.0}], path, num_cols=100)
     with tenfold.SparseMatrix(path, mode="r+") as matrix:
+        matrix.append_rows([])
 
         def append(version: int) -> None:
             first = (version - 1) * ROWS + 1
@@ -598,9 +608,11 @@ def tenfold_writers() -> list[Writer]:
         _replacing("SparseMatrix.save", "data", _save_matrix, _found_matrix),
         _replacing("StateMapper.save", "data", _save_mapper, _found_mapper),
         _store("Dataset.append", _appending(tenfold.create), _found_appended),
-        _store("Dataset.append, parts", _appending(tenfold.create_parts), _found_appended),
-        _store("commit_parts", _committing, _found_committed),
-        _store("compact", _compacting, _found_appended, last_version=2),
+        _store(
+            "Dataset.append, parts", _appending(tenfold.create_parts, _own_number), _found_numbers
+        ),
+        _store("commit_parts", _committing, _found_numbers),
+        _store("compact", _compacting, _found_numbers, last_version=2),
         _store(
             "Dataset.append, ring",
             _filling_ring,
