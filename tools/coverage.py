@@ -5,7 +5,8 @@
 
 The preset `coverage` builds everything with gcc's counters. This runs the programs, asks gcov for
 the lines of each parser, prints a table and writes it to a file. A parser is a source that reads
-bytes of a file: PARSERS lists them.
+bytes of a file or of another program: PARSERS lists them. Exits with 1 if fewer lines ran than the
+goal.
 """
 
 from __future__ import annotations
@@ -23,28 +24,49 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 RECORD = REPOSITORY / "tests" / "torture" / "coverage.json"
 GOAL = 95.0
 PARSERS = (
+    "src/checkpoint/document",
+    "src/checkpoint/shard_ticket",
     "src/codecs/",
     "src/core/notes/",
-    "src/checkpoint/document",
+    "src/dataset/parts/",
+    "src/dict/check",
+    "src/dict/dict_note",
+    "src/dict/index",
+    "src/dict/state",
+    "src/formats/bundle/",
     "src/formats/consolidated/",
     "src/formats/dcp/metadata",
-    "src/formats/folder/append/commit_page",
+    "src/formats/folder/append/appendable",
+    "src/formats/folder/append/commit_",
+    "src/formats/folder/append/growing_sums",
     "src/formats/folder/meta/",
     "src/formats/numpy/npy_array",
     "src/formats/safetensors/header",
+    "src/formats/shared/dcp_manifest",
     "src/formats/shared/folder_checksums",
-    "src/formats/shared/json_checksums",
     "src/formats/shared/hub_index",
+    "src/formats/shared/json_checksums",
+    "src/formats/shared/parts_manifest",
     "src/formats/shared/tree_notes",
     "src/formats/snapshot/manifest_read",
-    "src/formats/torch_file/archive",
-    "src/formats/torch_file/pickle",
-    "src/formats/torch_file/tensor",
+    "src/formats/torch_file/",
+    "src/ingest/arrow/",
     "src/ingest/text/",
+    "src/mapper/",
     "src/scan/",
+    "src/sparse/",
 )
-# Sources that only write.
-WRITERS = ("writer", "deflate", "/write")
+# Sources that only write, or that compute what is written.
+WRITERS = (
+    "writer",
+    "deflate",
+    "/write",
+    "builder",
+    "growth",
+    "parts/commit",
+    "arrow/export",
+    "mapper/state_keys",
+)
 
 
 def is_parser(name: str) -> bool:
@@ -132,7 +154,7 @@ def main() -> int:
         "files": {name: {"lines": f["lines"], "run": f["run"]} for name, f in files.items()},
     }
     options.record.write_text(json.dumps(record, indent=1) + "\n")
-    return 0
+    return 0 if percent >= GOAL else 1
 
 
 if __name__ == "__main__":

@@ -139,13 +139,23 @@ CheckpointManager::State::State(Path path, CheckpointManagerOptions given)
 
 os::Directory& CheckpointManager::State::require_writer() {
   if (lease_) {
-    if (lease_->is_held()) return *writer_directory_;
-    throw Error::io(EBUSY, directory.string())
-        .expected("this manager to be the writer")
-        .found(
-            "that it no longer is: the process forked, or was stopped for so long that another "
-            "process took over")
-        .remedy("create a new manager");
+    if (!lease_->is_held()) {
+      throw Error::io(EBUSY, directory.string())
+          .expected("this manager to be the writer")
+          .found(
+              "that it no longer is: the process forked, or was stopped for so long that another "
+              "process took over")
+          .remedy("create a new manager");
+    }
+    // Steps are listed by path. If it named another directory, pruning would remove steps of this
+    // one by the list of the other.
+    if (!writer_directory_->is_at(directory)) {
+      throw Error::io(ESTALE, directory.string())
+          .expected("the directory that this manager writes into")
+          .found("none or another one")
+          .remedy("create a new manager where it is now");
+    }
+    return *writer_directory_;
   }
   os::Parent parent = os::open_parent(directory, true);
   if (!parent.directory.entry_info(parent.name)) {

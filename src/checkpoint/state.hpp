@@ -86,6 +86,7 @@ struct CheckpointManager::State {
   State& operator=(const State&) = delete;
 
   /// Creates the directory if it is missing, acquires the writer's lease and returns the directory.
+  /// Throws Error(io): EBUSY if there is another writer, ESTALE if the directory was moved since.
   os::Directory& require_writer();
   void release_writer();
 

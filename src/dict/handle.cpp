@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -135,6 +136,13 @@ void DictWriter::add_checksums() {
 /// Builds an index of the committed rows and atomically replaces the current index. A flag in the
 /// header of the old index notifies the processes that have mapped it.
 void DictWriter::rebuild(double load, std::uint64_t room) {
+  // The index is replaced by path.
+  if (!root_.is_at(path_)) {
+    throw Error::io(ESTALE, path_.string())
+        .expected("the dictionary that was opened")
+        .found("none or another one")
+        .remedy("its rows are committed: open it where it is now");
+  }
   const DictState& now = state();
   const Path file = values_folder() / now.place.file;
   formats::FileReplacement replacement(file, 0);

@@ -427,6 +427,29 @@ TEST(CheckpointManager, ASecondWriterIsRefused) {
   EXPECT_THAT(first.all_steps(), ElementsAre(1, 2));
 }
 
+TEST(CheckpointManager, AMovedDirectoryIsNeitherWrittenNorPruned) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const std::string moved = folder / "moved";
+  CheckpointManager manager(run, {.max_to_keep = 1});
+  manager.save(1, state_at(1));
+  fs::rename(run, moved);
+  EXPECT_EQ(error_of([&] { manager.save(2, state_at(2)); }).system_errno(), ESTALE);
+  EXPECT_FALSE(fs::exists(run));
+  CheckpointManager other(run);
+  save_steps(other, {1, 2});
+  EXPECT_EQ(error_of([&] { manager.save(3, state_at(3)); }).system_errno(), ESTALE);
+  EXPECT_EQ(error_of([&] { manager.prune(); }).system_errno(), ESTALE);
+  EXPECT_EQ(error_of([&] { manager.remove(1); }).system_errno(), ESTALE);
+  EXPECT_THAT(other.all_steps(), ElementsAre(1, 2));
+  EXPECT_THAT(CheckpointManager(moved).all_steps(), ElementsAre(1));
+  other.close();
+  fs::remove_all(run);
+  fs::rename(moved, run);
+  manager.save(2, state_at(2));
+  EXPECT_THAT(manager.all_steps(), ElementsAre(2));
+}
+
 TEST(CheckpointManager, SaveInAForkedChildIsRefused) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());

@@ -239,6 +239,27 @@ TEST(MappedDictWrite, HasOneWriter) {
   expect_whole(folder / "d");
 }
 
+TEST(MappedDictWrite, AMovedDictionaryDoesNotReplaceTheIndexAtItsOldPath) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  {
+    MappedDict dict(folder / "d", Mode::write_through);
+    std::filesystem::rename(folder / "d", folder / "moved");
+    const auto extend = [&] { dict.extend(Words(500, 10).keys(), pairs(10, 500)); };
+    expect_error(ErrorCode::io, "the dictionary that was opened", extend);
+    EXPECT_FALSE(std::filesystem::exists(folder / "d"));
+    build_pairs(folder / "d", 20);
+    expect_error(ErrorCode::io, "the dictionary that was opened", extend);
+    expect_whole(folder / "d");
+    std::filesystem::remove_all(folder / "d");
+    std::filesystem::rename(folder / "moved", folder / "d");
+    extend();
+    dict.close();
+  }
+  expect_whole(folder / "d");
+  EXPECT_EQ(MappedDict(folder / "d").size(), 510);
+}
+
 TEST(MappedDictWrite, RepairsAfterACrashedWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);

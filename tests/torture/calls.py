@@ -1,8 +1,8 @@
 """Every writer and every reader, with a fault at each call into the C library, one per run.
 
 The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or it and all later ones
-(ENOSPC for writes, EMFILE for opens); the n-th write or read transfers half of the requested bytes,
-or all of them do; the n-th allocation fails.
+(ENOSPC or EDQUOT for writes, EMFILE for opens); the n-th write or read transfers half of the
+requested bytes, or all of them do; the n-th allocation fails.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ WRITING = [
     Mode("kill", faults.KILL, _ALL),
     Mode("EIO", faults.FAIL, _ALL, errno.EIO),
     Mode("ENOSPC from there on", faults.FAIL, _GROWS, errno.ENOSPC, True),
+    Mode("EDQUOT from there on", faults.FAIL, _GROWS, errno.EDQUOT, True),
     Mode("EMFILE from there on", faults.FAIL, faults.OPENS, errno.EMFILE, True),
     Mode("EINTR", faults.FAIL, _INTERRUPTED, errno.EINTR),
     Mode("half a write", faults.SHORT, faults.WRITES),

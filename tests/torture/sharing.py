@@ -106,8 +106,9 @@ def run_writers(options: Options) -> list[Row]:
 def _write_both(writer: Writer, end: float, options: Options) -> Row:
     names = ("saves", "refused as busy", "other errors", "whole at the end", "broken at the end")
     row = Row(writer.name, writer.is_peer, dict.fromkeys(names, 0))
+    saved = [0, 0]  # by each process
     rounds = 0
-    while rounds == 0 or (time.monotonic() < end and rounds < 20):
+    while rounds < 20 and (time.monotonic() < end or not all(saved)):
         rounds += 1
         with options.folder() as folder:
             path = folder / writer.file_name
@@ -117,13 +118,14 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
                 Child(lambda path=path, until=until, n=n: _save_until(writer, path, n, until))
                 for n in (0, 1)
             ]
-            for outcome in [child.outcome() for child in children]:
+            for n, outcome in enumerate([child.outcome() for child in children]):
                 if not outcome.returned:
                     row.count("other errors")
                     row.problem(f"a writer: {outcome.kind} {outcome.value} {outcome.last_words}")
                     continue
                 for name, number in outcome.value[0].items():
                     row.count(name, number)
+                saved[n] += outcome.value[0].get("saves", 0)
                 for example in outcome.value[1]:
                     row.problem(f"a writer: {example}")
             found = look(writer, path)
@@ -131,6 +133,8 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
             row.count("whole at the end" if whole else "broken at the end")
             if not whole:
                 row.problem(f"at the end: {found.kind} {found.value}")
+    if not all(saved):
+        row.problem(f"one of two writers never saved: {saved[0]} and {saved[1]} saves")
     return row
 
 
@@ -140,12 +144,16 @@ def _save_until(
     counts: dict[str, int] = {}
     examples: list[str] = []
     version = 1
-    while time.monotonic() < until:
-        # A version of a store extends the one before, which either process may have written.
-        version = (writer.found(path) or 0) + 1 if writer.session else version + 1 + which
+    while True:
         what = "saves"
         try:
-            writer.save(path, version, LARGE, False)
+            if writer.session is None:
+                version += 1 + which
+                writer.save(path, version, LARGE, False)
+            else:
+                with writer.session(path, False) as commit:
+                    # Extends the version before, which either process may have written.
+                    commit((writer.found(path) or 0) + 1)
         except OSError as error:
             what = "refused as busy" if error.errno == errno.EBUSY else "other errors"
             text = f"{type(error).__name__}: {error}"
@@ -154,4 +162,5 @@ def _save_until(
         counts[what] = counts.get(what, 0) + 1
         if what == "other errors" and len(examples) < 3:
             examples.append(text)
-    return counts, examples
+        if time.monotonic() > until:
+            return counts, examples

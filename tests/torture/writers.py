@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable
@@ -74,6 +75,8 @@ class Writer:
     promises_durability: bool = False
     #: As `found`, where less is promised after a power failure than after SIGKILL.
     found_after_power_failure: Callable[[Path], int | None] | None = None
+    #: The version after which the case `kills` starts again with an empty folder.
+    last_version: int = 400
 
     def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:
         """Returns a function that writes version n of the path; call it with n, n + 1, ..."""
@@ -166,7 +169,7 @@ def remove_sources(pid: int) -> None:
     """Removes the files in SOURCES of a process that was killed."""
     for pattern in (f"{pid}-*", f".{pid}-*"):
         for path in SOURCES.glob(pattern):
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _found_shards(path: Path) -> int | None:
@@ -176,6 +179,12 @@ def _found_shards(path: Path) -> int | None:
 
 def _save_converted(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
     tenfold.convert(_in_memory(version, sizes), path, durable=durable)
+
+
+def _pack(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
+    folder = SOURCES / f"{os.getpid()}-folder"
+    tenfold.save(tree_of(version, sizes), folder, durable=False)
+    tenfold.pack_memmap(folder, path)
 
 
 def _save_memmap(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
@@ -295,7 +304,12 @@ def _some_rows(version: int, with_text: bool) -> dict[str, Any]:
     return rows
 
 
+def _no_rows(with_text: bool) -> dict[str, Any]:
+    return {name: values[:0] for name, values in _some_rows(1, with_text).items()}
+
+
 _SCHEMA = {"id": "int64", "x": ("int32", (100,))}
+_TEXT_SCHEMA = {**_SCHEMA, "text": "string"}
 
 
 def _right_ids(ds: Any, with_text: bool) -> list[int] | None:
@@ -307,18 +321,40 @@ def _right_ids(ds: Any, with_text: bool) -> list[int] | None:
     return ids.tolist() if right else None
 
 
+def _own_number(version: int) -> int:
+    """Returns the number of a version in this process, for stores that two processes extend."""
+    return os.getpid() << 16 | version
+
+
+def _appending(create: Callable[[Path, Any], Any], number_of: Callable[[int], int] = int):
+    @contextlib.contextmanager
+    def session(path: Path, durable: bool):
+        if not _is_there(path):
+            create(path, _TEXT_SCHEMA).close()
+        with tenfold.Dataset(path, mode="r+") as ds:
+            ds.append(_no_rows(True))  # locks it, unless it has parts
+
+            def append(version: int) -> None:
+                ds.append(_some_rows(number_of(version), True))
+                if durable:
+                    ds.flush()
+
+            yield append
+
+    return session
+
+
 @contextlib.contextmanager
-def _appending(path: Path, durable: bool):
-    if not _is_there(path):
-        tenfold.create(path, {**_SCHEMA, "text": "string"})
-    with tenfold.Dataset(path, mode="r+") as ds:
+def _compacting(path: Path, durable: bool):
+    """Version 2 compacts the parts of version 1; later versions are appended."""
+    append = _step(_appending(tenfold.create_parts, _own_number))
 
-        def append(version: int) -> None:
-            ds.append(_some_rows(version, True))
-            if durable:
-                ds.flush()
+    def commit(version: int) -> None:
+        append(path, version, SMALL, durable)
+        if version > 1 and tenfold.probe(path) == "parts":
+            tenfold.compact(path, durable=durable, num_threads=1)
 
-        yield append
+    yield commit
 
 
 def _found_appended(path: Path) -> int | None:
@@ -333,10 +369,39 @@ def _found_appended(path: Path) -> int | None:
 
 
 @contextlib.contextmanager
+def _committing(path: Path, durable: bool):
+    if not _is_there(path):
+        tenfold.create_parts(path, _TEXT_SCHEMA).close()
+
+    def commit(version: int) -> None:
+        part = f"part-{_own_number(version):012}"
+        rows = _some_rows(_own_number(version), True)
+        tenfold.ingest(rows, path / part, durable=durable, num_threads=1, progress=False)
+        tenfold.commit_parts(path, [part], durable=durable)
+
+    yield commit
+
+
+def _found_numbers(path: Path) -> int | None:
+    """Returns how many versions a data set has whose rows have numbers of their processes."""
+    if not _is_there(path):
+        return 0
+    if not (report := tenfold.verify(path)).ok:
+        raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
+    ids = _right_ids(tenfold.Dataset(path), True)
+    if ids is None or len(ids) % ROWS:
+        return None
+    firsts = ids[::ROWS]
+    right = ids == [first + row for first in firsts for row in range(ROWS)]
+    return len(firsts) if right and len(set(firsts)) == len(firsts) else None
+
+
+@contextlib.contextmanager
 def _filling_ring(path: Path, durable: bool):
     if not _is_there(path):
         tenfold.create(path, _SCHEMA, capacity=CAPACITY)
     with tenfold.Dataset(path, mode="r+") as ds:
+        ds.append(_no_rows(False))
 
         def append(version: int) -> None:
             ds.append(_some_rows(version, False))
@@ -411,6 +476,7 @@ def _adding_matrix_rows(path: Path, durable: bool):
     if not _is_there(path):
         tenfold.SparseMatrix.build([{0: 0.0}], path, num_cols=100)
     with tenfold.SparseMatrix(path, mode="r+") as matrix:
+        matrix.append_rows([])
 
         def append(version: int) -> None:
             first = (version - 1) * ROWS + 1
@@ -438,17 +504,28 @@ def _found_matrix_rows(path: Path) -> int | None:
     return rows // ROWS if right else None
 
 
-def _managing(async_save: bool):
+def _managing(
+    async_save: Any = False, share_unchanged: bool = False
+) -> Callable[[Path, bool], contextlib.AbstractContextManager[Any]]:
     @contextlib.contextmanager
     def session(path: Path, durable: bool):
         manager = tenfold.CheckpointManager(
-            path, max_to_keep=2, durable=durable, async_save=async_save
+            path,
+            max_to_keep=2,
+            durable=durable,
+            async_save=async_save,
+            share_unchanged=share_unchanged,
         )
         if manager.latest_step() is not None:
             manager.restore()
 
         def save(version: int) -> None:
-            handle = manager.save(version, tree_of(version, LARGE), force=True)
+            state: dict[str, Any] = dict(tree_of(version, LARGE))
+            if async_save == "overlap":  # copies the parameters of a module in the background
+                state = {"model": _module_of(state)}
+            if share_unchanged:
+                state["same"] = _UNCHANGED
+            handle = manager.save(version, state, force=True)
             if async_save:
                 handle.result()
 
@@ -456,6 +533,15 @@ def _managing(async_save: bool):
         manager.close()
 
     return session
+
+
+_UNCHANGED = torch.arange(MEDIUM[1])
+
+
+def _module_of(tree: Tree) -> torch.nn.Module:
+    return torch.nn.ParameterDict(
+        {name: torch.nn.Parameter(value, requires_grad=False) for name, value in tree.items()}
+    )
 
 
 def _found_step(path: Path) -> int | None:
@@ -474,7 +560,10 @@ def _found_step(path: Path) -> int | None:
     restored = manager.restore()
     if restored.skipped:
         raise tenfold.CorruptFileError(f"skipped {restored.skipped}")
-    return restored.step if version_of(restored.state) == restored.step else None
+    tree = dict(restored.state)
+    if not torch.equal(tree.pop("same", _UNCHANGED), _UNCHANGED):
+        return None
+    return restored.step if version_of(tree.get("model", tree)) == restored.step else None
 
 
 def _step(session: Any) -> Callable[[Path, int, Sizes, bool], None]:
@@ -511,13 +600,19 @@ def tenfold_writers() -> list[Writer]:
         _replacing("save, consolidated", "m.bin", _consolidate, _saving("", "").found),
         _replacing("convert to shards", "data", _save_shards, _found_shards),
         _replacing("convert to a folder", "data", _save_converted, _saving("", "").found),
+        _replacing("pack_memmap", "m.tdz", _pack, _saving("", "").found),
         _replacing("TensorDict.memmap", "data", _save_memmap, _found_memmap),
         _replacing("Snapshot.take", "data", _save_snapshot, _found_snapshot),
         _replacing("ingest", "data", _ingest, _found_rows),
         _replacing("MappedDict.build", "data", _build_dict, _found_dict),
         _replacing("SparseMatrix.save", "data", _save_matrix, _found_matrix),
         _replacing("StateMapper.save", "data", _save_mapper, _found_mapper),
-        _store("Dataset.append", _appending, _found_appended),
+        _store("Dataset.append", _appending(tenfold.create), _found_appended),
+        _store(
+            "Dataset.append, parts", _appending(tenfold.create_parts, _own_number), _found_numbers
+        ),
+        _store("commit_parts", _committing, _found_numbers),
+        _store("compact", _compacting, _found_numbers, last_version=2),
         _store(
             "Dataset.append, ring",
             _filling_ring,
@@ -526,8 +621,10 @@ def tenfold_writers() -> list[Writer]:
         ),
         _store("MappedDict.update", _updating, _found_updated),
         _store("SparseMatrix.append_rows", _adding_matrix_rows, _found_matrix_rows),
-        _store("CheckpointManager", _managing(False), _found_step),
+        _store("CheckpointManager", _managing(), _found_step),
         _store("CheckpointManager, async", _managing(True), _found_step),
+        _store("CheckpointManager, overlap", _managing("overlap"), _found_step),
+        _store("CheckpointManager, shared", _managing(share_unchanged=True), _found_step),
     ]
 
 
@@ -666,8 +763,6 @@ def _torch_checkpointing() -> Writer:
         )
 
     def save(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
-        import shutil
-
         path.mkdir(exist_ok=True)
         manager = configured().build()
         manager.save(str(path / f"{version:08d}"), {"state": tree_of(version, sizes)})

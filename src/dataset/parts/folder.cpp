@@ -113,7 +113,7 @@ TensorDict PartsFolder::open_tree(std::size_t number) const {
   const std::string& path = manifest_.parts[number].path;
   os::Directory folder = open_part_folder(folder_, path);
   if (!folder.valid()) {
-    if (!os::exists(path_) || !os::file_info(path_).same_file(folder_.info())) {
+    if (!folder_.is_at(path_)) {
       throw Error::io(ESTALE, path_.string())
           .problem("it was replaced since it was opened")
           .expected("the same data set")

@@ -79,6 +79,10 @@ FileInfo Directory::info() const {
   return to_info(status);
 }
 
+bool Directory::is_at(const Path& path) const {
+  return os::exists(path) && file_info(path).same_file(info());
+}
+
 std::optional<FileInfo> Directory::entry_info(const std::string& name) const {
   require_component(name, display_);
   announce_read(name);

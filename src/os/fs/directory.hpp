@@ -35,6 +35,8 @@ class Directory {
   /// "display/name", for messages.
   std::string display_of(const std::string& name) const;
   FileInfo info() const;
+  /// False if `path` does not exist, or is another folder than this one.
+  bool is_at(const Path& path) const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
   /// Target of an entry that is a symbolic link; empty for other entries and missing ones.

@@ -1,6 +1,8 @@
 """Invalid arguments and failures: errors name the cause, and the next save works."""
 
+import errno
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -154,27 +156,11 @@ def test_failed_write_names_the_file_and_keeps_existing_steps(tmp_path, mode):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["step_00000003"]
 
 
-def test_full_disk_error_names_the_file_and_keeps_existing_steps(tmp_path):
-    """Uses a file system of 4 MiB in a separate mount namespace."""
-    program = f"""
-import os, sys, torch, tenfold
-folder = {str(tmp_path)!r}
-manager = tenfold.CheckpointManager(folder + "/run", max_to_keep=1)
-manager.save(1, {{"w": torch.ones(1 << 18), "epoch": 1}})
-for size in (1 << 20, 3 << 18):  # more than the size, and more than the free space
-    try:
-        manager.save(2, {{"w": torch.ones(size), "epoch": 2}})
-        sys.exit("it was saved")
-    except OSError as error:
-        print(error.errno, error)
-    assert manager.all_steps() == [1] and manager.verify(1).ok
-manager.save(3, {{"w": torch.zeros(1 << 18), "epoch": 3}})
-manager.close()
-print(os.listdir(folder + "/run"))
-"""
-    mount = f'mount -t tmpfs -o size=4m tmpfs {tmp_path} && exec {sys.executable} -c "$PROGRAM"'
+def lines_on_tmpfs(program, folder):
+    """Runs `program FOLDER` where a tmpfs of 4 MiB is mounted, and returns its lines."""
+    mount = 'mount -t tmpfs -o size=4m tmpfs "$1" && exec "$0" -c "$PROGRAM" "$1"'
     done = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", mount],
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, sys.executable, str(folder)],
         capture_output=True,
         text=True,
         env={**os.environ, "PROGRAM": program},
@@ -182,10 +168,117 @@ print(os.listdir(folder + "/run"))
     if done.returncode != 0 and ("unshare" in done.stderr or "mount:" in done.stderr):
         pytest.skip(f"this system permits no mounts: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
-    *failures, names = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+FULL_DISK = """
+import os, sys, torch, tenfold
+folder = sys.argv[1]
+manager = tenfold.CheckpointManager(folder + "/run", max_to_keep=1)
+manager.save(1, {"w": torch.ones(1 << 18), "epoch": 1})
+for size in (1 << 20, 3 << 18):  # more than the size, and more than the free space
+    try:
+        manager.save(2, {"w": torch.ones(size), "epoch": 2})
+        sys.exit("it was saved")
+    except OSError as error:
+        print(error.errno, error)
+    assert manager.all_steps() == [1] and manager.verify(1).ok
+manager.save(3, {"w": torch.zeros(1 << 18), "epoch": 3})
+manager.close()
+print(os.listdir(folder + "/run"))
+"""
+
+
+def test_full_disk_error_names_the_file_and_keeps_existing_steps(tmp_path):
+    *failures, names = lines_on_tmpfs(FULL_DISK, tmp_path)
     assert [line.split()[0] for line in failures] == ["28", "28"]
     assert all(f"{tmp_path}/run" in line for line in failures)
     assert names == "['step_00000003']"
+
+
+READ_ONLY_FILE_SYSTEM = """
+import os, subprocess, sys, torch, tenfold
+folder = sys.argv[1]
+def remount(how):
+    subprocess.run(["mount", "-o", f"remount,{how}", folder], check=True)
+managers = [tenfold.CheckpointManager(f"{folder}/{name}", max_to_keep=1) for name in ("run", "new")]
+managers[0].save(1, {"w": torch.ones(100), "epoch": 1})
+remount("ro")
+for manager in managers:
+    try:
+        manager.save(2, {"w": torch.ones(100), "epoch": 2})
+        sys.exit("it was saved")
+    except OSError as error:
+        print(error.errno, error)
+assert managers[0].all_steps() == [1] and managers[0].verify(1).ok
+assert tenfold.CheckpointManager(f"{folder}/run").restore().state["epoch"] == 1
+remount("rw")
+for manager in managers:
+    manager.save(3, {"w": torch.ones(100), "epoch": 3})
+    manager.close()
+    assert manager.all_steps() == [3] and manager.verify(3).ok
+    print(os.listdir(manager.directory))
+"""
+
+
+def test_read_only_file_system_is_named_and_keeps_existing_steps(tmp_path):
+    *failures, names, new_names = lines_on_tmpfs(READ_ONLY_FILE_SYSTEM, tmp_path)
+    assert [line.split()[0] for line in failures] == ["30", "30"]
+    assert f"{tmp_path}/run" in failures[0]
+    assert str(tmp_path) in failures[1]
+    assert "read-only file system" in failures[0].lower()
+    assert names == new_names == "['step_00000003']"
+
+
+# A file cannot be removed while something is mounted on it.
+BUSY_FILE = """
+import os, subprocess, sys, time, torch, tenfold, warnings
+run = sys.argv[1] + "/run"
+manager = tenfold.CheckpointManager(run, max_to_keep=1)
+manager.save(1, {"w": torch.ones(100), "epoch": 1})
+busy = "w.safetensors"
+subprocess.run(["mount", "--bind", f"{run}/step_00000001/{busy}", f"{run}/step_00000001/{busy}"])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for step in (2, 3):
+        manager.save(step, {"w": torch.ones(100) * step, "epoch": step})
+        assert manager.all_steps() == [step] and manager.verify(step).ok
+    manager.close()
+print(len([w for w in caught if "a removed step cannot be deleted yet" in str(w.message)]))
+print(*sorted(os.listdir(run)))
+subprocess.run(["umount", f"{run}/.trash-0/{busy}"], check=True)
+manager.save(4, {"w": torch.ones(100) * 4, "epoch": 4})
+manager.close()
+print(*sorted(os.listdir(run)))
+"""
+
+
+def test_failed_removal_of_a_pruned_step_is_a_warning_and_is_retried(tmp_path):
+    warned, before, after = lines_on_tmpfs(BUSY_FILE, tmp_path)
+    assert int(warned) >= 1
+    assert before == ".trash-0 step_00000003"
+    assert after == "step_00000004"
+
+
+def test_too_little_space_names_what_pruning_would_free(small_disk):
+    run = small_disk / "run"
+    with tenfold.CheckpointManager(run) as manager:
+        for step in (1, 2):
+            manager.save(step, {"w": torch.full((1 << 20,), float(step)), "epoch": step})
+    manager = tenfold.CheckpointManager(run, max_to_keep=1)
+    manager.restore()
+    large = torch.zeros(20 << 20)
+    with pytest.raises(OSError, match=r"pruning would free 4\.\d MB") as caught:
+        manager.save(3, {"w": large})
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(run)
+    numbers = re.search(r"expected (\d+) bytes free, found (\d+)", str(caught.value))
+    assert large.nbytes <= int(numbers[1]) < large.nbytes + 100_000
+    assert int(numbers[2]) < 16 << 20
+    assert manager.all_steps() == [1, 2]
+    manager.save(3, {"w": torch.ones(3)})
+    manager.close()
+    assert [path.name for path in run.iterdir()] == ["step_00000003"]
 
 
 READ_ONLY = """

@@ -72,7 +72,7 @@ void GrowingFolder::check_here() const {
 }
 
 void GrowingFolder::check_in_place() const {
-  if (os::exists(path_) && os::file_info(path_).same_file(root_.info())) return;
+  if (root_.is_at(path_)) return;
   throw Error::io(ESTALE, path_.string())
       .expected("the folder that was opened")
       .found("none or another one")
