@@ -218,9 +218,10 @@ test-examples: .venv/.package .venvs/examples/.ok
 test-adapters: .venv/.package .venvs/adapters/.ok
 	.venvs/adapters/bin/python -m pytest tests/python/adapters tests/python/test_docs.py
 
-## make test-ray       the adapter of Ray Data, on two workers of this machine
+## make test-ray       the adapter of Ray Data and its example, on two workers of this machine
 test-ray: .venv/.package .venvs/ray/.ok
-	.venvs/ray/bin/python -m pytest tests/python/adapters/test_ray.py
+	.venvs/ray/bin/python -m pytest tests/python/adapters/test_ray.py \
+	  tests/python/adapters/test_examples.py::test_two_workers_ingest_and_two_ranks_train
 
 ## make test-minimum  a slice of the Python tests with the oldest torch and numpy of pyproject.toml
 test-minimum: .venv/.package

@@ -7,6 +7,7 @@ python examples/with_ray.py --without-ray    # two processes write the parts ins
 from __future__ import annotations
 
 import argparse
+import datetime
 import multiprocessing
 import os
 import subprocess
@@ -66,7 +67,7 @@ def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size > 1:
-        torch.distributed.init_process_group("gloo")
+        torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(minutes=2))
     torch.manual_seed(0)
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

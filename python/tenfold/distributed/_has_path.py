@@ -19,6 +19,11 @@ class HasPath:
         """The path of the checkpoint."""
         return self.path
 
+    def _absolute_path(self) -> str:
+        """The path that must be the same on all ranks."""
+        assert self.path is not None
+        return os.path.abspath(os.fsdecode(self.path))
+
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         """Returns whether torch may use a checkpoint ID with this class.

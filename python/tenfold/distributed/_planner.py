@@ -134,8 +134,12 @@ class SavePlanner(DefaultSavePlanner):
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
         _, metadata = super().create_global_plan(all_plans)
-        # Locations of the last save do not apply to this save.
-        return [dataclasses.replace(plan, storage_data=None) for plan in self.global_plan], metadata
+        # What the writer of the last save put into the plans does not apply to this save.
+        plans = [
+            dataclasses.replace(plan, storage_data=sent.storage_data)
+            for plan, sent in zip(self.global_plan, all_plans, strict=True)
+        ]
+        return plans, metadata
 
     def _packed_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         """The global plan for packed plans. The writer checks that boxes cover each tensor once."""
@@ -146,7 +150,7 @@ class SavePlanner(DefaultSavePlanner):
         for plan in reversed(all_plans):
             merged.update(plan.planner_data or {})
         plans: list[SavePlan] = [
-            PackedPlan(planner_data=plan.planner_data, packed=items)
+            PackedPlan(storage_data=plan.storage_data, planner_data=plan.planner_data, packed=items)
             for plan, items in zip(all_plans, written, strict=True)
         ]
         self.global_plan = plans

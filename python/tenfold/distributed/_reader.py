@@ -22,6 +22,7 @@ from tenfold import _core
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
+from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes
 from tenfold.distributed._tree import StoredTensor, names_of
@@ -60,6 +61,7 @@ class StorageReader(HasPath, _StorageReader):
     Raises:
         CorruptFileError: With `verify`, if a checksum does not match. ``dcp.load``
             raises CheckpointException, which is a BaseException, with the errors of all ranks.
+            They may be ValueError, if ranks have different paths.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -114,9 +116,9 @@ class StorageReader(HasPath, _StorageReader):
             plan: The plan of this rank.
 
         Returns:
-            LoadPlan: `plan`.
+            LoadPlan: `plan` with the path of this rank, which the coordinator compares.
         """
-        return plan
+        return dataclasses.replace(plan, storage_data=self._absolute_path())
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         """Called on the coordinator: assigns the tensors to check to ranks.
@@ -127,9 +129,13 @@ class StorageReader(HasPath, _StorageReader):
         Returns:
             list[LoadPlan]: The plans; with `verify`, each has the names of the tensors that its
                 rank checks.
+
+        Raises:
+            ValueError: If ranks have different paths.
         """
+        require_equal("storage reader: path", [plan.storage_data for plan in plans])
         if not self.verify:
-            return plans
+            return [dataclasses.replace(plan, storage_data=None) for plan in plans]
         _, stored = self._open()
         loads = [0] * len(plans)
         checked: list[list[str]] = [[] for _ in plans]

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import threading
 import uuid
+import weakref
 
 import torch
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
@@ -21,6 +22,7 @@ from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
+from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
 from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
@@ -72,6 +74,12 @@ class _Save:
         self.rank = 0
 
 
+# By process and thread: the writer of the last save.
+_last_writers: weakref.WeakValueDictionary[tuple[int, int], StorageWriter] = (
+    weakref.WeakValueDictionary()
+)
+
+
 @set_module("tenfold.distributed")
 class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
@@ -100,9 +108,9 @@ class StorageWriter(HasPath, _StorageWriter):
 
     Raises:
         ValueError: For an unknown layout. ``dcp.save`` raises CheckpointException, which is a
-            BaseException, with the errors of all ranks. They may be ValueError, if shards overlap
-            or omit elements of a tensor, UnsupportedError, which names an entry that cannot be
-            stored, and OSError.
+            BaseException, with the errors of all ranks. They may be ValueError, if ranks
+            have different paths, or shards overlap or omit elements of a tensor, UnsupportedError,
+            which names an entry that cannot be stored, and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -134,6 +142,8 @@ class StorageWriter(HasPath, _StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a save; drops failed saves of this thread, and saves of threads that have ended.
 
+        The failed save of this thread may be one of another writer.
+
         Args:
             checkpoint_id: A path; None: the path of the constructor.
 
@@ -146,6 +156,11 @@ class StorageWriter(HasPath, _StorageWriter):
             raise ValueError("storage writer: expected a path, or a checkpoint_id, found none")
         alive = {thread.ident for thread in threading.enumerate()}
         current = threading.get_ident()
+        # A failed save locks its path. The traceback of its error may keep its writer alive.
+        last = _last_writers.get((os.getpid(), current))
+        if last is not None:
+            last._saves.pop(current, None)
+        _last_writers[os.getpid(), current] = self
         for ident in [i for i in self._saves if i == current or i not in alive]:
             del self._saves[ident]
         self._saves[current] = _Save(os.fsdecode(self.path))
@@ -179,9 +194,12 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan`.
+            SavePlan: `plan` with the path of this rank, which the coordinator compares.
         """
-        return plan
+        path = self._absolute_path()
+        if isinstance(plan, PackedPlan):
+            return PackedPlan(storage_data=path, planner_data=plan.planner_data, packed=plan.packed)
+        return dataclasses.replace(plan, storage_data=path)
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Called on the coordinator: plans the files and assigns each rank its boxes.
@@ -193,10 +211,12 @@ class StorageWriter(HasPath, _StorageWriter):
             list[SavePlan]: The plans, with the file and offset of each shard.
 
         Raises:
-            ValueError: If plans are cached, or shards overlap or omit elements.
+            ValueError: If ranks have different paths, plans are cached, or shards overlap or omit
+                elements.
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
+        require_equal("storage writer: path", [plan.storage_data for plan in plans])
         if not all(plan.usable for plan in plans):
             raise ValueError(_CACHING)
         paths: dict[Any, Any] = {}

@@ -13,9 +13,9 @@ from paths import REPOSITORY
 EXAMPLES = Path(REPOSITORY) / "examples"
 
 
-def run(name: str, *arguments: object) -> str:
+def run(name: str, *arguments: object, seconds: int = 110) -> str:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -51,10 +51,10 @@ def test_replay_buffer_persists_across_restarts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_two_workers_ingest_and_two_ranks_train(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
-    output = run("with_ray", "--folder", tmp_path)
+    output = run("with_ray", "--folder", tmp_path, seconds=560)
     assert "2,000 rows in 4 parts" in output
     assert "the same losses: True" in output
 

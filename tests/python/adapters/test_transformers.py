@@ -323,6 +323,18 @@ def test_two_processes_write_one_checkpoint(tmp_path) -> None:
     assert all(_staging.check(path) for path in folder.iterdir())
 
 
+def test_from_pretrained_reads_a_file_of_distributed_save(tmp_path) -> None:
+    distributed = pytest.importorskip("tenfold.distributed")
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+    model = transformers.GPT2LMHeadModel(config)
+    model.config.save_pretrained(tmp_path)
+    distributed.save(model.state_dict(), tmp_path / "model.safetensors", no_dist=True)
+    loaded = transformers.GPT2LMHeadModel.from_pretrained(tmp_path)
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+
+
 def test_without_transformers_the_error_names_the_extra(run_python) -> None:
     program = """
 import sys

@@ -27,13 +27,13 @@ class Ranks:
             for rank in range(size)
         ]
 
-    def run(self, folder, name):
+    def run(self, folder, name, *arguments):
         """The result of the function on each rank; None for a rank that exited."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
             for process in self.processes:
-                process.stdin.write(json.dumps([str(folder), name]) + "\n")
+                process.stdin.write(json.dumps([str(folder), name, *arguments]) + "\n")
                 process.stdin.flush()
             lines = [process.stdout.readline() for process in self.processes]
         finally:
@@ -78,10 +78,10 @@ def run(groups, tmp_path):
 def run_apart(tmp_path):
     """Like `run`, with new processes, for functions in which a rank exits."""
 
-    def run(name, size=2):
+    def run(name, *arguments, size=2):
         ranks = Ranks(tmp_path / "store", size)
         try:
-            return ranks.run(tmp_path, name)
+            return ranks.run(tmp_path, name, *arguments)
         finally:
             ranks.close()
 

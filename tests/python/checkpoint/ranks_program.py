@@ -2,9 +2,10 @@
 
 python ranks_program.py STORE RANK SIZE
 
-Each line of stdin, ["folder", "function"] as JSON, is answered by a line on stdout.
+Each line of stdin, ["folder", "function", arguments...] as JSON, is answered by a line on stdout.
 """
 
+import functools
 import json
 import os
 import sys
@@ -16,6 +17,9 @@ import torch
 import torch.distributed as dist
 
 import tenfold
+from tenfold import _ranks
+
+TIMEOUT = timedelta(seconds=240)  # of all process groups, less than that of the tests
 
 
 def training(seed=0):
@@ -291,8 +295,6 @@ def end_of_one_rank(folder, rank):
 
 
 def standing_still(folder, rank):
-    from tenfold import _ranks
-
     _ranks._TIMEOUT = timedelta(seconds=2)
     manager = tenfold.CheckpointManager(folder / "run")
     manager.save(1, {"epoch": 1})
@@ -500,18 +502,33 @@ def failing_shards(folder, rank):
     return {"error": found, "steps": manager.all_steps(), "hidden": hidden}
 
 
-def end_while_writing_shards(folder, rank):
-    class Ending(Failing):
-        def __getattr__(self, name):
-            if name == self._name:
-                os._exit(9)
-            return getattr(self._native, name)
+class Ending:
+    """A mock of the native manager that ends the process before or after a call."""
 
+    def __init__(self, native, phase):
+        self._native, self._phase = native, phase
+
+    def __getattr__(self, name):
+        call = getattr(self._native, name)
+
+        @functools.wraps(call)
+        def ending(*args, **kwargs):
+            if self._phase == f"before {name}":
+                os._exit(9)
+            found = call(*args, **kwargs)
+            if self._phase == f"after {name}":
+                os._exit(9)
+            return Ending(found, self._phase) if name == "begin_ranked_save" else found
+
+        return ending
+
+
+def end_in_a_save(folder, rank, phase, who):
     state = sharded_training()
     manager = tenfold.CheckpointManager(folder / "run")
     manager.save(1, state)
-    if rank == 1:
-        manager._native = Ending(manager._native, "write_shards", None)
+    if rank == who:
+        manager._native = Ending(manager._native, phase)
     manager.save(2, state)
 
 
@@ -526,14 +543,14 @@ def retention(folder, rank):
     return {"steps": manager.all_steps()}
 
 
-def answer(folder, name, rank):
+def answer(folder, name, rank, *arguments):
     """The result of the function, with its error and warnings."""
     found = {}
     error_found = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = globals()[name](folder, rank) or {}
+            found = globals()[name](folder, rank, *arguments) or {}
         except Exception as error:
             error_found = [type(error).__name__, str(error)]
     return {
@@ -546,10 +563,13 @@ def answer(folder, name, rank):
 def main():
     store, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    _ranks._TIMEOUT = TIMEOUT
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=TIMEOUT
+    )
     for line in sys.stdin:
-        folder, name = json.loads(line)
-        print(json.dumps(answer(Path(folder), name, rank)), flush=True)
+        folder, name, *arguments = json.loads(line)
+        print(json.dumps(answer(Path(folder), name, rank, *arguments)), flush=True)
     os._exit(0)  # a process group whose other ranks have ended cannot be destroyed
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -39,6 +40,7 @@ if __name__ == "__main__":
         init_method=f"file://{sys.argv[4]}",
         rank=int(sys.argv[5]),
         world_size=int(sys.argv[6]),
+        timeout=timedelta(seconds=240),
     )
     try:
         main(

@@ -136,13 +136,30 @@ def test_full_disk_on_one_rank_keeps_the_previous_step_and_next_save_works(run, 
         assert rank["hidden"] == []
 
 
-def test_exit_of_one_rank_keeps_the_previous_step(run_apart, tmp_path):
-    found = run_apart("end_while_writing_shards")
-    assert found[1] is None
-    assert found[0]["raised"][0] == "RuntimeError"
+@pytest.mark.parametrize(
+    ("phase", "who"),
+    [
+        ("before begin_ranked_save", 0),
+        ("before write_shards", 1),
+        ("after write_shards", 0),
+        ("before publish", 0),
+        ("after publish", 0),
+    ],
+)
+def test_exit_of_one_rank_keeps_complete_steps(run_apart, tmp_path, phase, who):
+    found = run_apart("end_in_a_save", phase, who)
+    assert found[who] is None
+    assert found[1 - who]["raised"][0] == "RuntimeError"
+    assert "expected an answer of all ranks" in found[1 - who]["raised"][1]
     manager = tenfold.CheckpointManager(tmp_path / "run")
-    assert manager.all_steps() == [1]
-    assert manager.verify(1).ok
+    steps = [1, 2] if phase == "after publish" else [1]
+    assert manager.all_steps() == steps
+    assert all(manager.verify(step).ok for step in steps)
+    with pytest.warns(UserWarning, match="a run that this run does not continue"):
+        manager.save(3, {"epoch": 3})
+    manager.close()
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {f"step_{step:08}" for step in (*steps, 3)}
 
 
 @pytest.mark.parametrize("entry", ["model", "optimizer"])

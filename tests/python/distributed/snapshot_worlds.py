@@ -435,19 +435,23 @@ class Dying:
             def publish(self, receipts: list[str]) -> None:
                 end("before publishing")
                 self._writer.publish(receipts)
+                end("after publishing")
 
         _core.SnapshotPart = Part  # type: ignore[misc, assignment]
         _core.SnapshotWriter = Writer  # type: ignore[misc, assignment]
 
 
-def check_exit_of_one_rank_keeps_the_old_snapshot() -> None:
+def check_exit_of_one_rank_keeps_a_complete_snapshot() -> None:
     cases = [
+        ("outline", 0),
         ("outline", 1),
         ("begun", 0),
+        ("before writing", 0),
         ("before writing", 1),
         ("after writing", 1),
         ("after writing", 0),
         ("before publishing", 0),
+        ("after publishing", 0),
     ]
 
     def state_of_version(rank: int, version: int) -> dict[str, Any]:
@@ -480,7 +484,8 @@ def check_exit_of_one_rank_keeps_the_old_snapshot() -> None:
 
         in_world(2, die, dying=who)
         assert tenfold.verify(path).ok
-        assert Snapshot(path).read_object("1/state/version") == 1
+        version = 2 if phase == "after publishing" else 1
+        assert Snapshot(path).read_object("1/state/version") == version
         in_world(2, lambda rank, size, path=path: take(rank, size, path, 3))  # type: ignore[misc]
         assert Snapshot(path).read_object("1/state/version") == 3
         assert os.listdir(path.parent) == ["s"], os.listdir(path.parent)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import tenfold
+
+torch = pytest.importorskip("torch")
 pytest.importorskip("torch.distributed.fsdp")
 pytest.importorskip("safetensors")
 
@@ -17,6 +20,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "distributed.py"
 
 @pytest.mark.timeout(600)
 def test_three_ranks_resume_a_save_of_two(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
     done = subprocess.run(
         [sys.executable, EXAMPLE, "--folder", tmp_path], capture_output=True, text=True, timeout=300
     )
@@ -25,11 +30,16 @@ def test_three_ranks_resume_a_save_of_two(tmp_path: Path) -> None:
     assert float(last) < float(second) < float(first)
     assert re.search(r"longer.safetensors: 4 tensors, \d+ checksums, whole", done.stdout)
     assert "  0.weight: [30, 16]" in done.stdout
+    # The file of the two ranks, too, is plain.
+    loaded = tenfold.load(tmp_path / "model.safetensors", verify=True)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert set(file.keys()) == set(loaded) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+        for name in file.keys():  # noqa: SIM118 (not a dict)
+            assert torch.equal(file.get_tensor(name), loaded[name]), name
 
 
 @pytest.mark.timeout(600)
 def test_ranks_load_weights_from_a_plain_safetensors_file(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
     from safetensors.torch import save_file
 
     model = torch.nn.Sequential(torch.nn.Linear(16, 30), torch.nn.ReLU(), torch.nn.Linear(30, 1))

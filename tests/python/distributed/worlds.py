@@ -138,6 +138,7 @@ WHOLE = {
     "complex": numbered(torch.complex64, 3, 4),
     "plain": numbered(torch.int32, 3),
     "flags": numbered(torch.bool, 11),
+    "a.b/c": numbered(torch.int16, 5, 3),
 }
 SAVED: dict[str, list[Any]] = {
     "rows": [Shard(0)],
@@ -151,6 +152,7 @@ SAVED: dict[str, list[Any]] = {
     "eighths": [Shard(0)],
     "complex": [Shard(1)],
     "flags": [Shard(0)],
+    "a.b/c": [Shard(0)],
 }
 LOADED: dict[str, list[Any]] = {
     "rows": [Shard(1)],
@@ -164,6 +166,7 @@ LOADED: dict[str, list[Any]] = {
     "eighths": [Shard(1)],
     "complex": [Shard(0)],
     "flags": [Replicate()],
+    "a.b/c": [Shard(1)],
 }
 
 
@@ -792,6 +795,155 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
 
     in_world(2, save)
     assert not path.exists()
+
+
+def check_another_path_on_one_rank_is_refused() -> None:
+    cases = {layout: old_and_new(layout, "another") for layout in LAYOUTS}
+    cached = FOLDER / "another-cached"
+
+    def path_of(rank: int, path: Path) -> Path:
+        return path if rank == 0 else path.with_name(f"other-{path.name}")
+
+    def expect_both(error: CheckpointException, path: Path) -> None:
+        said = f"{str(path)!r} on rank 0, {str(path_of(1, path))!r} on rank 1"
+        assert f"path: expected the same on all ranks, found {said}" in str(error), error
+
+    def save(rank: int, size: int) -> None:
+        for layout, (path, _, state) in cases.items():
+            for planner in (None, SavePlanner()):
+                writer = writer_of(path_of(rank, path), layout)
+                error = failure_of(dcp.save, state(size), storage_writer=writer, planner=planner)
+                expect_both(error, path)
+        state = cases["folder"][2]
+        caching = SavePlanner(enable_plan_caching=True)
+        dcp.save(state(size), storage_writer=writer_of(cached, "folder"), planner=caching)
+        error = failure_of(
+            dcp.save,
+            state(size),
+            storage_writer=writer_of(path_of(rank, cached), "folder"),
+            planner=SavePlanner(enable_plan_caching=True),
+        )
+        expect_both(error, cached)
+        # A relative path is another one in another working directory.
+        os.chdir(FOLDER if rank == 0 else FOLDER.parent)
+        writer = writer_of(Path(cached.name), "folder")
+        error = failure_of(dcp.save, state(size), storage_writer=writer)
+        assert str(FOLDER.parent / cached.name) in str(error), error
+
+    def load(rank: int, size: int) -> None:
+        path = cases["safetensors"][0]
+        if rank == 1:
+            tenfold.save({"w": torch.ones(6, 4)}, path_of(rank, path))
+        dist.barrier()
+        for verify in (False, True):
+            into = {"w": torch.full((6, 4), 5.0)}
+            reader = StorageReader(path_of(rank, path), verify=verify)
+            expect_both(failure_of(dcp.load, into, storage_reader=reader), path)
+            assert torch.equal(into["w"], torch.full((6, 4), 5.0))
+            dcp.load(into, storage_reader=StorageReader(path, verify=verify and rank == 0))
+            assert not into["w"].any()
+        dist.barrier()
+        path_of(1, path).unlink(missing_ok=True)
+
+    in_world(2, save)
+    assert tenfold.load(cached, verify=True)["version"] == 2
+    in_world(2, load)
+    for layout, (path, _, state) in cases.items():
+        expect_after("before publishing", path, layout, state)
+
+
+class Evil:
+    """Pickled, it touches a file when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (FOLDER / "was_executed",))
+
+
+def check_object_on_one_rank_is_refused_on_all_ranks() -> None:
+    cases = {layout: old_and_new(layout, "object") for layout in LAYOUTS}
+
+    def save(rank: int, size: int) -> None:
+        for layout, (path, _, state) in cases.items():
+            for planner in (None, SavePlanner()):
+                value = {"bad": Evil()} if rank == 1 else {}
+                error = failure_of(
+                    dcp.save,
+                    {**state(size), **value},
+                    storage_writer=writer_of(path, layout),
+                    planner=planner,
+                )
+                assert list(error.failures) == [1], error
+                assert isinstance(error.failures[1][0], tenfold.UnsupportedError), error
+                assert "'bad'" in str(error), error
+
+    in_world(2, save)
+    assert not (FOLDER / "was_executed").exists()
+    for layout, (path, _, state) in cases.items():
+        expect_after("before publishing", path, layout, state)
+
+
+def check_checkpoint_of_a_newer_version_is_refused_on_all_ranks() -> None:
+    # The file of each layout that has the version, and the version in it.
+    versions = {
+        "safetensors": ("", rb"\"version\": 1, \"nodes\""),
+        "folder": ("%notes.json", b'"version": 1'),
+        "shards": ("metadata.json", b'"version":1'),
+        "torch": ("metadata.json", b'"version":1'),
+    }
+    paths = {}
+    for layout, (name, version) in versions.items():
+        paths[layout], _, state = old_and_new(layout, "newer")
+        expect_new(paths[layout], layout, state)
+        file = paths[layout] / name
+        content = file.read_bytes()
+        assert content.count(version) == 1, content
+        file.unlink()  # instead of writing into a file that may be mapped
+        file.write_bytes(content.replace(version, version.replace(b"1", b"2")))
+
+    def load(rank: int, size: int) -> None:
+        for path in paths.values():
+            into = {"w": torch.zeros(6, 4)}
+            error = failure_of(dcp.load, into, storage_reader=StorageReader(path))
+            assert list(error.failures) == [0, 1], error
+            assert all("newer" in str(failure[0]) for failure in error.failures.values()), error
+            assert not into["w"].any()
+
+    in_world(2, load)
+
+
+class DyingReader(StorageReader):
+    """Ends the process of its rank in the middle of a load, before a call."""
+
+    def __init__(self, path: Path, phase: str, dies: bool) -> None:
+        super().__init__(path)
+        self._phase = phase
+        self._dies = dies
+
+    def read_metadata(self) -> Any:
+        if self._dies and self._phase == "metadata":
+            os._exit(9)
+        return super().read_metadata()
+
+    def read_data(self, plan: Any, planner: Any) -> Any:
+        if self._dies and self._phase == "data":
+            os._exit(9)
+        return super().read_data(plan, planner)
+
+
+def check_rank_that_dies_during_a_load_raises_on_the_others() -> None:
+    path, _, state = old_and_new("safetensors", "reading")
+    for phase, who in itertools.product(("metadata", "data"), (0, 1)):
+
+        def load(rank: int, size: int, phase: str = phase, who: int = who) -> None:
+            reader = DyingReader(path, phase, rank == who)
+            try:
+                dcp.load(state(size), storage_reader=reader)
+            except (CheckpointException, RuntimeError, dist.DistError):
+                return
+            raise AssertionError("a load without a rank succeeded")
+
+        in_world(2, load, dying=who)
+        assert tenfold.load(path, verify=True)["version"] == 1
 
 
 def check_other_tensors_under_one_name_are_refused() -> None:
