@@ -2,11 +2,14 @@
 // those of Python's own run. Saves the state, from which resume.py, the Python side, trains on.
 //
 //   python resume.py folder adam && build/resume folder adam && python resume.py folder adam --back
+//
+// With --manager in all three commands, a tenfold::CheckpointManager restores and saves the state.
 
 #include <torch/nn.h>
 #include <torch/optim.h>
 #include <tenfold/tenfold.hpp>
 #include <tenfold/torch.hpp>
+#include <tenfold/torch/checkpoint.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -52,38 +55,52 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name,
   throw std::invalid_argument("unknown optimizer " + name);
 }
 
-int run(const tenfold::Path& folder, const std::string& name) {
+int run(const tenfold::Path& folder, const std::string& name, bool is_managed) {
   Net net;
   const auto optimizer = make_optimizer(name, net);
-  const tenfold::TensorDict saved = tenfold::open(folder / "python.pt");
-  tenfold::load_into(net, saved["model"]);
-  const tenfold::LoadReport report = tenfold::load_into(*optimizer, saved["optimizer"]);
-  std::cout << "loaded " << report.loaded.size() << " parts of the optimizer\n";
-  for (const std::string& option : report.ignored)
-    std::cout << "LibTorch has no " << option << '\n';
+  tenfold::Value step;
+  tenfold::TrainingState training;
+  training.add("model", *net).add("optimizer", *optimizer).add("step", step).add_rng();
+  tenfold::CheckpointManager manager(folder / "run");
+  tenfold::LoadReport report;
+  if (is_managed) {
+    report = training.load(manager.restore().state);
+  } else {
+    const tenfold::TensorDict saved = tenfold::open(folder / "python.pt");
+    tenfold::load_into(net, saved["model"]);
+    report = tenfold::load_into(*optimizer, saved["optimizer"]);
+    step = saved.value<std::int64_t>("step");
+  }
+  std::cout << "loaded " << report.loaded.size() << " parts\n";
+  for (const std::string& part : report.ignored) std::cout << "LibTorch has no " << part << '\n';
 
   const tenfold::TensorDict data = tenfold::open(folder / "data.safetensors");
   const at::Tensor inputs = tenfold::to_torch(data.at("inputs"));
   const at::Tensor wanted = tenfold::to_torch(data.at("wanted"));
-  const auto begin = saved.value<std::int64_t>("step");
+  const auto begin = step.as<std::int64_t>("step");
   double largest = 0;
-  for (std::int64_t step = begin; step < begin + kSteps; ++step) {
+  for (std::int64_t number = begin; number < begin + kSteps; ++number) {
     const at::Tensor loss = optimizer->step([&] {
       optimizer->zero_grad();
       const at::Tensor found = torch::mse_loss(net(inputs), wanted);
       found.backward();
       return found;
     });
-    const auto expected = data.at("losses")[step].item<double>();
-    std::cout << "step " << step << ": loss " << std::setprecision(12) << loss.item<double>()
+    const auto expected = data.at("losses")[number].item<double>();
+    std::cout << "step " << number << ": loss " << std::setprecision(12) << loss.item<double>()
               << ", in Python " << expected << '\n';
     largest = std::max(largest, std::abs(loss.item<double>() - expected));
   }
 
-  tenfold::save(tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)},
-                                           {"optimizer", tenfold::state_dict(*optimizer)},
-                                           {"step", begin + kSteps}}),
-                folder / "cpp.pt");
+  step = tenfold::Value(begin + kSteps);
+  if (is_managed) {
+    manager.save(begin + kSteps, training.state());
+  } else {
+    tenfold::save(tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)},
+                                             {"optimizer", tenfold::state_dict(*optimizer)},
+                                             {"step", step}}),
+                  folder / "cpp.pt");
+  }
   std::cout << "largest difference from Python: " << largest << '\n';
   return largest < kTolerance ? 0 : 1;
 }
@@ -91,12 +108,13 @@ int run(const tenfold::Path& folder, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: resume FOLDER OPTIMIZER\n";
+  const bool is_managed = argc == 4 && std::string(argv[3]) == "--manager";
+  if (argc != 3 && !is_managed) {
+    std::cerr << "usage: resume FOLDER OPTIMIZER [--manager]\n";
     return 2;
   }
   try {
-    return run(argv[1], argv[2]);
+    return run(argv[1], argv[2], is_managed);
   } catch (const std::exception& error) {
     std::cerr << "resume: " << error.what() << '\n';
     return 2;

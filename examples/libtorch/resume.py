@@ -4,7 +4,8 @@ python resume.py folder adam            # trains, saves folder/python.pt with to
 build/resume folder adam                # loads it, trains in C++, saves folder/cpp.pt
 python resume.py folder adam --back     # loads folder/cpp.pt, continues the training
 
-The last two compare their losses with those of an uninterrupted training.
+With --manager in all three commands, CheckpointManagers save and restore the steps in folder/run.
+The last two commands compare their losses with those of an uninterrupted training.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def train(
     return [optimizer.step(closure) for _ in range(steps)]
 
 
-def begin(folder: Path, name: str) -> None:
+def begin(folder: Path, name: str, is_managed: bool = False) -> None:
     """Trains 3 x STEPS steps, and saves the state after the first STEPS."""
     torch.manual_seed(0)
     net = Net()
@@ -70,22 +71,32 @@ def begin(folder: Path, name: str) -> None:
     losses = train(net, optimizer, data)
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": STEPS}
-    torch.save(checkpoint, folder / "python.pt")
+    if is_managed:
+        manager = tenfold.CheckpointManager(folder / "run")
+        manager.save(STEPS, {**checkpoint, "rng": tenfold.RngState()})
+        manager.close()
+    else:
+        torch.save(checkpoint, folder / "python.pt")
     losses += train(net, optimizer, data, 2 * STEPS)
     losses = torch.tensor(losses, dtype=torch.float64)
     tenfold.save({**data, "losses": losses}, folder / "data.safetensors")
 
 
-def go_on(folder: Path, name: str) -> float:
+def go_on(folder: Path, name: str, is_managed: bool = False) -> float:
     """Trains STEPS steps from the state that C++ saved; returns the largest loss difference."""
-    saved = tenfold.open(folder / "cpp.pt")
     net = Net()
     optimizer = OPTIMIZERS[name](net.parameters())
-    tenfold.load_into(net, saved["model"])
-    tenfold.load_into(optimizer, saved["optimizer"])
+    if is_managed:
+        state = {"model": net, "optimizer": optimizer, "step": 0, "rng": tenfold.RngState()}
+        tenfold.CheckpointManager(folder / "run").restore(state)
+        step = state["step"]
+    else:
+        saved = tenfold.open(folder / "cpp.pt")
+        tenfold.load_into(net, saved["model"])
+        tenfold.load_into(optimizer, saved["optimizer"])
+        step = saved["step"]
     data = tenfold.load(folder / "data.safetensors")
     losses = torch.tensor(train(net, optimizer, data), dtype=torch.float64)
-    step = saved["step"]
     difference = (losses - data["losses"][step : step + STEPS]).abs().max().item()
     print(f"largest difference from a training that never stopped: {difference}")
     return difference
@@ -96,10 +107,12 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("optimizer", choices=OPTIMIZERS)
     parser.add_argument("--back", action="store_true", help="go on with what C++ saved")
+    parser.add_argument("--manager", action="store_true", help="save by CheckpointManager")
     options = parser.parse_args()
     if options.back:
-        return int(go_on(options.folder, options.optimizer) >= TOLERANCE)
-    begin(options.folder, options.optimizer)
+        difference = go_on(options.folder, options.optimizer, options.manager)
+        return int(difference >= TOLERANCE)
+    begin(options.folder, options.optimizer, options.manager)
     return 0
 
 

@@ -142,6 +142,24 @@ def test_training_resumes_in_libtorch_and_back_with_equal_losses(programs, tmp_p
         }
 
 
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_step_of_a_checkpoint_manager_resumes_in_libtorch_and_back(programs, tmp_path, name):
+    resume = imported("resume")
+    resume.begin(tmp_path, name, is_managed=True)
+    output = run(programs / "resume", tmp_path, name, "--manager")
+    assert float(output.split("largest difference from Python: ")[1]) < 1e-9
+    assert "LibTorch has no rng.python\n" in output
+    assert resume.go_on(tmp_path, name, is_managed=True) < 1e-9
+
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    assert manager.all_steps() == [10, 20]
+    assert all(manager.verify(step).ok for step in manager.all_steps())
+    # A step that Python saves now continues the line of the step that C++ saved.
+    manager.restore()
+    manager.save(30, {"step": 30})
+    assert [step for _, step in manager.metadata(30)["lineage"]] == [10, 20, 30]
+
+
 def test_libtorch_refuses_the_state_of_another_optimizer(programs, tmp_path):
     imported("resume").begin(tmp_path, "sgd")
     output = run(programs / "resume", tmp_path, "adam", status=2)

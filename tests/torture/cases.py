@@ -12,6 +12,7 @@ import memory
 import places
 import power
 import ranks
+import resume
 import sharing
 from case import Options, Row
 
@@ -30,4 +31,5 @@ CASES: dict[str, Callable[[Options], list[Row]]] = {
     "places": places.run,
     "memory": memory.run,
     "ranks": ranks.run,
+    "resume": resume.run,
 }

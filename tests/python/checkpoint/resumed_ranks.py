@@ -1,4 +1,4 @@
-"""A training program under DDP, which test_resume_ranks.py kills and restarts."""
+"""A training program under DDP, which test_resume_ranks.py kills or preempts, and restarts."""
 
 import os
 import sys

@@ -1,22 +1,22 @@
-"""A training program, which test_resume.py kills and restarts."""
+"""A training program, which test_resume.py kills or preempts, and restarts."""
 
 import json
 import os
 import sys
+import time
 
 import torch
 
 import tenfold
 
-NUM_STEPS = 24
 
-
-def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model: model):
-    """Trains to the end and appends one line per step to `losses.jsonl`.
+def main(folder, mode, num_steps, rank=None, size=1, wrap=lambda model: model):
+    """Trains to the end, or until SIGTERM, and appends one line per step to `losses.jsonl`.
 
     Args:
         folder: Holds the data set "data", and the checkpoints "run".
-        mode: ``"sync"``, ``"async"`` or ``"overlap"``.
+        mode: ``"sync"``, ``"async"`` or ``"overlap"``: how every step is saved. ``"preemption"``:
+            only the last step before the end, or after SIGTERM, is saved.
         num_steps: Number of steps at which the training ends, including steps of earlier runs.
         rank: Rank of this process, whose file is `losses-<rank>.jsonl`; None for one process.
         size: Number of ranks.
@@ -34,6 +34,8 @@ def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model
     called = wrap(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=num_steps)
+    # With factors that are no powers of two, each scale rounds the gradients differently.
+    scaler = torch.amp.GradScaler("cpu", init_scale=1000.0, growth_factor=1.7, growth_interval=5)
     loader = tenfold.BatchLoader(
         tenfold.Dataset(os.path.join(folder, "data")),
         8,
@@ -46,6 +48,7 @@ def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model
         "model": model,
         "optimizer": optimizer,
         "scheduler": scheduler,
+        "scaler": scaler,
         "loader": loader,
         "rng": tenfold.RngState(),
         "epoch": 0,
@@ -54,29 +57,35 @@ def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model
         os.path.join(folder, "run"),
         max_to_keep=2,
         best="loss",
-        async_save={"sync": False, "async": True, "overlap": "overlap"}[mode],
+        async_save={"sync": False, "async": True, "overlap": "overlap", "preemption": True}[mode],
     )
     step = manager.restore(state, missing_ok=True).step or 0
     name = "losses.jsonl" if rank is None else f"losses-{rank}.jsonl"
-    with open(os.path.join(folder, name), "a") as losses:
-        while step < num_steps:
+    is_last = step == num_steps
+    with manager.preemption() as stop, open(os.path.join(folder, name), "a") as losses:
+        while not is_last:
             for batch in loader:
                 optimizer.zero_grad()
                 loss = torch.nn.functional.mse_loss(called(batch["x"])[:, 0], batch["y"])
-                loss.backward()
+                scaler.scale(loss).backward()
                 with manager.lock():
-                    optimizer.step()
+                    scaler.step(optimizer)
+                scaler.update()
                 scheduler.step()
                 step += 1
                 losses.write(json.dumps([step, loss.item().hex()]) + "\n")
                 losses.flush()
                 state["epoch"] = loader.epoch
-                # All ranks must have the same value.
-                manager.save(step, state, metrics={"loss": loss.item() if size == 1 else step})
-                if step == num_steps:
+                is_last = step == num_steps or bool(stop)
+                if is_last or mode != "preemption":
+                    # All ranks must have the same value.
+                    manager.save(step, state, metrics={"loss": loss.item() if size == 1 else step})
+                else:
+                    time.sleep(0.03)  # so that signals arrive before the end
+                if is_last:
                     break
     manager.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

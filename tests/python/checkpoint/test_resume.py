@@ -1,6 +1,10 @@
-"""A training that is killed at random moments computes the same as an uninterrupted one."""
+"""A training that is killed at random moments computes the same as an uninterrupted one.
+
+TENFOLD_KILLS is the number of kills in each mode of saving.
+"""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -14,8 +18,10 @@ import torch
 import tenfold
 
 PROGRAM = Path(__file__).with_name("resumed_training.py")
-NUM_STEPS = 24
-NUM_KILLS = 3
+NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
+NUM_STEPS = max(24, 8 * NUM_KILLS)
+
+pytestmark = pytest.mark.timeout(1200 if "TENFOLD_KILLS" in os.environ else 600)
 
 
 def prepare(folder):
@@ -26,7 +32,7 @@ def prepare(folder):
 
 
 def start(folder, mode):
-    return subprocess.Popen([sys.executable, str(PROGRAM), str(folder), mode])
+    return subprocess.Popen([sys.executable, str(PROGRAM), str(folder), mode, str(NUM_STEPS)])
 
 
 def losses(folder):
@@ -36,16 +42,25 @@ def losses(folder):
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
-def kill_delayed(process, folder, num_lines, delay_s):
-    """Kills the program after `num_lines` more lines. Returns False if it exited before."""
+def signal_delayed(process, folder, number, num_lines, delay_s):
+    """Sends a signal `delay_s` after `num_lines` more lines. Returns the exit status."""
     before = len(losses(folder))
     give_up = time.monotonic() + 300
     while len(losses(folder)) < before + num_lines and process.poll() is None:
         assert time.monotonic() < give_up, "the training makes no steps"
         time.sleep(0.002)
     time.sleep(delay_s)
-    process.kill()
-    return process.wait() == -signal.SIGKILL
+    process.send_signal(number)
+    return process.wait()
+
+
+def random_moments():
+    """Yields NUM_KILLS pairs of a number of lines and a delay in seconds."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)  # pytest shows it if the test fails
+    moments = random.Random(seed)
+    for _ in range(NUM_KILLS):
+        yield moments.randint(1, 6), moments.random() * 0.03
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +73,8 @@ def uninterrupted(tmp_path_factory):
     return dict(found)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async", "overlap"])
-def test_training_resumes_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
-    folder = prepare(tmp_path)
-    seed = random.randrange(1 << 32)
-    print("seed", seed)  # pytest shows it if the test fails
-    moments = random.Random(seed)
-    num_killed = 0
-    for _ in range(NUM_KILLS):
-        process = start(folder, mode)
-        num_killed += kill_delayed(process, folder, moments.randint(1, 6), moments.random() * 0.03)
-    assert num_killed > 0
-    assert start(folder, mode).wait() == 0
+def assert_complete(folder, uninterrupted):
+    """Every step has the loss of the uninterrupted training, and every checkpoint is whole."""
     found = losses(folder)
     assert {step for step, _ in found} == set(range(1, NUM_STEPS + 1))
     for step, loss in found:
@@ -79,3 +84,38 @@ def test_training_resumes_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_pat
     assert all(manager.verify(step).ok for step in manager.all_steps())
     names = [path.name for path in (folder / "run").iterdir()]
     assert all(name.startswith("step_") for name in names), names
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "overlap"])
+def test_training_resumes_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path, record_property):
+    folder = prepare(tmp_path)
+    statuses = [
+        signal_delayed(start(folder, mode), folder, signal.SIGKILL, *moment)
+        for moment in random_moments()
+    ]
+    num_killed = statuses.count(-signal.SIGKILL)
+    assert num_killed > 0
+    assert start(folder, mode).wait() == 0
+    assert_complete(folder, uninterrupted)
+    record_property("signals", num_killed)
+    record_property("losses", len(losses(folder)))
+
+
+def test_training_resumes_bit_for_bit_after_sigterm(uninterrupted, tmp_path, record_property):
+    folder = prepare(tmp_path)
+    num_stopped = 0
+    for moment in random_moments():
+        status = signal_delayed(start(folder, "preemption"), folder, signal.SIGTERM, *moment)
+        step, _ = losses(folder)[-1]
+        assert tenfold.CheckpointManager(folder / "run").latest_step() == step
+        if step == NUM_STEPS:
+            break
+        assert status == 0
+        num_stopped += 1
+    assert num_stopped > 0
+    assert start(folder, "preemption").wait() == 0
+    assert_complete(folder, uninterrupted)
+    # No step was computed twice.
+    assert [step for step, _ in losses(folder)] == list(range(1, NUM_STEPS + 1))
+    record_property("signals", num_stopped)
+    record_property("losses", NUM_STEPS)

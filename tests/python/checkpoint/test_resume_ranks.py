@@ -1,7 +1,7 @@
 """A training of two ranks, one of which is killed at random moments, resumes bit for bit.
 
 TENFOLD_KILLS is the number of kills in each mode of saving. By default, there are two kills, and
-only in mode "async".
+SIGKILL only in mode "async".
 """
 
 import json
@@ -24,6 +24,8 @@ NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "2"))
 IS_LONG = "TENFOLD_KILLS" in os.environ
 NUM_STEPS = max(12, 4 * NUM_KILLS)
 GIVE_UP_SECONDS = 250
+
+pytestmark = pytest.mark.timeout(1200 if IS_LONG else 600)
 
 
 def prepare(folder):
@@ -59,11 +61,11 @@ class Job:
         self.errors = b"".join(errors).decode()
         return [rank.returncode for rank in self.ranks]
 
-    def kill_delayed(self, rank, num_lines, delay_s):
-        """Kills a rank `delay_s` after `num_lines` more lines, and waits until all ranks end.
+    def signal_delayed(self, rank, number, num_lines, delay_s):
+        """Sends a signal to a rank `delay_s` after `num_lines` more lines.
 
         Returns:
-            False if the rank ended before.
+            The exit status of each rank.
         """
         before = len(losses(self.folder, rank))
         process = self.ranks[rank]
@@ -72,11 +74,8 @@ class Job:
             assert time.monotonic() < give_up, "the training makes no steps"
             time.sleep(0.002)
         time.sleep(delay_s)
-        process.kill()
-        statuses = self.wait()
-        # The other ranks raise: they neither hang nor exit with 0.
-        assert statuses[rank] != -signal.SIGKILL or 0 not in statuses, statuses
-        return statuses[rank] == -signal.SIGKILL
+        process.send_signal(number)
+        return self.wait()
 
 
 def losses(folder, rank):
@@ -99,21 +98,17 @@ def uninterrupted(tmp_path_factory):
     return [dict(curve) for curve in curves]
 
 
-@pytest.mark.timeout(1200 if IS_LONG else 600)
-@pytest.mark.parametrize("mode", ["sync", "async", "overlap"] if IS_LONG else ["async"])
-def test_ranks_resume_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
-    folder = prepare(tmp_path)
+def random_moments():
+    """Yields NUM_KILLS tuples of a rank, a number of lines and a delay in seconds."""
     seed = random.randrange(1 << 32)
     print("seed", seed)  # pytest shows it if the test fails
     moments = random.Random(seed)
-    num_killed = 0
     for _ in range(NUM_KILLS):
-        job = Job(folder, mode)
-        rank = moments.randrange(NUM_RANKS)
-        num_killed += job.kill_delayed(rank, moments.randint(1, 4), moments.random() * 0.05)
-    assert num_killed > 0
-    job = Job(folder, mode)
-    assert job.wait() == [0] * NUM_RANKS, job.errors
+        yield moments.randrange(NUM_RANKS), moments.randint(1, 4), moments.random() * 0.05
+
+
+def assert_complete(folder, uninterrupted):
+    """Every step of each rank has the loss of the uninterrupted training."""
     for rank in range(NUM_RANKS):
         found = losses(folder, rank)
         assert {step for step, _ in found} == set(range(1, NUM_STEPS + 1))
@@ -124,3 +119,43 @@ def test_ranks_resume_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
     assert all(manager.verify(step).ok for step in manager.all_steps())
     names = [path.name for path in (folder / "run").iterdir()]
     assert all(name.startswith("step_") for name in names), names
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "overlap"] if IS_LONG else ["async"])
+def test_ranks_resume_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path, record_property):
+    folder = prepare(tmp_path)
+    num_killed = 0
+    for rank, num_lines, delay_s in random_moments():
+        job = Job(folder, mode)
+        statuses = job.signal_delayed(rank, signal.SIGKILL, num_lines, delay_s)
+        if statuses[rank] == -signal.SIGKILL:
+            assert 0 not in statuses, statuses  # the other ranks raise: they do not hang
+            num_killed += 1
+    assert num_killed > 0
+    job = Job(folder, mode)
+    assert job.wait() == [0] * NUM_RANKS, job.errors
+    assert_complete(folder, uninterrupted)
+    record_property("signals", num_killed)
+    record_property("losses", sum(len(losses(folder, rank)) for rank in range(NUM_RANKS)))
+
+
+def test_ranks_resume_bit_for_bit_after_sigterm(uninterrupted, tmp_path, record_property):
+    folder = prepare(tmp_path)
+    num_stopped = 0
+    for rank, num_lines, delay_s in random_moments():
+        job = Job(folder, "preemption")
+        statuses = job.signal_delayed(rank, signal.SIGTERM, num_lines, delay_s)
+        steps = {losses(folder, each)[-1][0] for each in range(NUM_RANKS)}
+        assert steps == {tenfold.CheckpointManager(folder / "run").latest_step()}
+        if steps == {NUM_STEPS}:
+            break
+        assert statuses == [0] * NUM_RANKS, job.errors
+        num_stopped += 1
+    assert num_stopped > 0
+    job = Job(folder, "preemption")
+    assert job.wait() == [0] * NUM_RANKS, job.errors
+    assert_complete(folder, uninterrupted)
+    for rank in range(NUM_RANKS):  # no step was computed twice
+        assert [step for step, _ in losses(folder, rank)] == list(range(1, NUM_STEPS + 1))
+    record_property("signals", num_stopped)
+    record_property("losses", NUM_STEPS * NUM_RANKS)

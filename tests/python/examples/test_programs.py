@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,31 @@ def test_a_hub_checkpoint_is_fine_tuned_with_a_new_head(tmp_path: Path) -> None:
     first, last = map(float, re.search(r"loss (\S+) at first, (\S+)", output).groups())
     assert last < first / 2
     assert tenfold.load(tmp_path / "tuned/model.safetensors")["head.bias"].shape == (3,)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_training_resumes_with_the_same_losses(tmp_path: Path, number: int) -> None:
+    expected = run("resume", tmp_path / "whole", "--steps", 600).splitlines()
+    command = [sys.executable, str(EXAMPLES / "resume.py"), str(tmp_path / "run"), "--steps", "600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins at step 0\n"
+        first = process.stdout.readline()
+        process.send_signal(number)
+        found = [first, *process.stdout]
+    assert process.returncode == (0 if number == signal.SIGTERM else -number)
+    resumed = run("resume", tmp_path / "run", "--steps", 600).splitlines()
+    begun = int(resumed[0].removeprefix("begins at step "))
+    assert begun < 600
+    if number == signal.SIGTERM:
+        assert found[-1].startswith(f"step {begun}: ")
+    # An interrupted training prints other steps, too: those at which it was stopped.
+    losses = dict(line.split(": ") for line in expected[1:])
+    for line in [*"".join(found).splitlines(), *resumed[1:]]:
+        step, loss = line.split(": ")
+        assert losses.get(step, loss) == loss
+    assert resumed[-1] == expected[-1]
 
 
 @pytest.mark.timeout(600)
