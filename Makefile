@@ -32,7 +32,7 @@ export CCACHE_SLOPPINESS := pch_defines,time_macros
 
 CXX_FOLDERS := $(wildcard include src cli python/src tests fuzz bench examples)
 CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]pp' -print)
-PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
+PACKAGE_FILES = $(shell find include src cli cmake python licenses -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
 	types layers words shared asan tsan file-systems torture fuzz fuzz-release coverage wheel \
@@ -187,8 +187,9 @@ WHEEL_TARGET := $(WHEEL_MACHINE)-linux-gnu.$(WHEEL_GLIBC)
 build/sources/.ok: tools/bundled_sources.sh
 	$< build/sources
 
-dist/.wheel: CMakeLists.txt pyproject.toml README.md NOTICE $(PACKAGE_FILES) .venvs/wheel/.ok build/sources/.ok
-	rm -rf build/wheel-linux dist
+dist/.wheel: CMakeLists.txt pyproject.toml README.md NOTICE LICENSE tools/pypi_readme.py \
+		$(wildcard tools/zig/*) $(PACKAGE_FILES) .venvs/wheel/.ok build/sources/.ok
+	rm -rf build/wheel-linux dist/*.whl
 	env PATH=$(WHEEL_BIN):$$PATH \
 	  TENFOLD_ZIG=$$($(WHEEL_BIN)/python -c 'import ziglang; print(ziglang.__path__[0])')/zig \
 	  TENFOLD_ZIG_TARGET=$(WHEEL_TARGET) CCACHE_COMPILERTYPE=clang \
