@@ -32,11 +32,11 @@ export CCACHE_SLOPPINESS := pch_defines,time_macros
 
 CXX_FOLDERS := $(wildcard include src cli python/src tests fuzz bench examples)
 CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]pp' -print)
-PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
+PACKAGE_FILES = $(shell find include src cli cmake python licenses -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
 	types layers words shared asan tsan file-systems torture fuzz fuzz-release coverage wheel \
-	wheel-test doxygen test-minimum test-examples test-adapters test-ray clean
+	wheel-test sdist sdist-test doxygen test-minimum test-examples test-adapters test-ray clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -187,8 +187,9 @@ WHEEL_TARGET := $(WHEEL_MACHINE)-linux-gnu.$(WHEEL_GLIBC)
 build/sources/.ok: tools/bundled_sources.sh
 	$< build/sources
 
-dist/.wheel: CMakeLists.txt pyproject.toml README.md NOTICE $(PACKAGE_FILES) .venvs/wheel/.ok build/sources/.ok
-	rm -rf build/wheel-linux dist
+dist/.wheel: CMakeLists.txt pyproject.toml README.md NOTICE LICENSE tools/pypi_readme.py \
+		$(wildcard tools/zig/*) $(PACKAGE_FILES) .venvs/wheel/.ok build/sources/.ok
+	rm -rf build/wheel-linux dist/*.whl
 	env PATH=$(WHEEL_BIN):$$PATH \
 	  TENFOLD_ZIG=$$($(WHEEL_BIN)/python -c 'import ziglang; print(ziglang.__path__[0])')/zig \
 	  TENFOLD_ZIG_TARGET=$(WHEEL_TARGET) CCACHE_COMPILERTYPE=clang \
@@ -209,6 +210,22 @@ wheel: dist/.wheel
 ## make wheel-test  installs it into empty environments, with and without numpy and torch
 wheel-test: wheel
 	$(WHEEL_BIN)/python tests/wheel/run.py dist/*.whl --glibc $(WHEEL_GLIBC)
+
+## make sdist     builds dist/*.tar.gz, the source distribution of the Python package
+sdist: .venvs/wheel/.ok
+	rm -rf dist/*.tar.gz
+	$(WHEEL_BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
+	$(WHEEL_BIN)/twine check --strict dist/*.tar.gz
+
+## make sdist-test  builds a wheel from what dist/*.tar.gz has, with bundled libraries, and uses it
+sdist-test: sdist build/sources/.ok
+	rm -rf build/sdist && mkdir -p build/sdist/unpacked
+	tar -xf dist/*.tar.gz -C build/sdist/unpacked --strip-components=1
+	cd build/sdist/unpacked && PATH=$(WHEEL_BIN):$$PATH CCACHE_BASEDIR=$$PWD \
+	  $(WHEEL_BIN)/$(PIP) wheel --no-build-isolation --no-deps --wheel-dir .. \
+	  --config-settings=cmake.define.TENFOLD_DEPS=bundled \
+	  --config-settings=cmake.define.TENFOLD_BUNDLED_SOURCES=$(CURDIR)/build/sources .
+	$(WHEEL_BIN)/python tests/wheel/run.py --without-torch build/sdist/*.whl
 
 ## make test-examples  the examples and pages of other libraries' data, with those libraries
 test-examples: .venv/.package .venvs/examples/.ok

@@ -16,6 +16,15 @@ if(NOT TENFOLD_DEPS MATCHES "^(auto|system|bundled)$")
   message(FATAL_ERROR "TENFOLD_DEPS must be auto, system or bundled, got ${TENFOLD_DEPS}")
 endif()
 
+# tenfold_stop(names debian fedora conda remedy): stops, and names the packages that are missing.
+function(tenfold_stop names debian fedora conda remedy)
+  message(FATAL_ERROR "tenfold was not configured: not found: ${names}\n"
+    "  Debian, Ubuntu:  ${debian}\n"
+    "  Fedora, RHEL:    ${fedora}\n"
+    "  conda:           conda install -c conda-forge ${conda}\n"
+    "${remedy}")
+endfunction()
+
 include(${CMAKE_CURRENT_LIST_DIR}/TenfoldBundled.cmake)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -96,14 +105,12 @@ if(tenfold_missing)
     list(APPEND tenfold_names ${tenfold_name})
     string(APPEND tenfold_debian " ${tenfold_deb}")
     string(APPEND tenfold_fedora " ${tenfold_rpm}")
-    string(APPEND tenfold_conda " ${tenfold_con}")
+    list(APPEND tenfold_conda ${tenfold_con})
   endforeach()
   list(JOIN tenfold_names ", " tenfold_names)
-  message(FATAL_ERROR "tenfold was not configured: not found: ${tenfold_names}\n"
-    "  Debian, Ubuntu:  apt-get install${tenfold_debian}\n"
-    "  Fedora, RHEL:    dnf install${tenfold_fedora}\n"
-    "  conda:           conda install -c conda-forge${tenfold_conda}\n"
-    "or let CMake fetch and build pinned sources: -D TENFOLD_DEPS=bundled")
+  list(JOIN tenfold_conda " " tenfold_conda)
+  tenfold_stop("${tenfold_names}" "apt-get install${tenfold_debian}" "dnf install${tenfold_fedora}"
+    "${tenfold_conda}" "or let CMake fetch and build pinned sources: -D TENFOLD_DEPS=bundled")
 endif()
 
 # xxHash: XXH3, compiled into the one file that uses it (XXH_INLINE_ALL).

@@ -79,6 +79,12 @@ tenfold_component(CLI11 ${CLI11_VERSION} BSD-3-Clause pkg:github/CLIUtils/CLI11)
 
 tenfold_component(nanobind ${nanobind_VERSION} BSD-3-Clause pkg:pypi/nanobind)
 
+# nanobind brings this header, or finds it installed.
+get_target_property(tenfold_folder tsl::robin_map INTERFACE_INCLUDE_DIRECTORIES)
+tenfold_header_version(tenfold_version ${tenfold_folder}/tsl/robin_growth_policy.h
+  TSL_RH_VERSION_MAJOR TSL_RH_VERSION_MINOR TSL_RH_VERSION_PATCH)
+tenfold_component(robin-map ${tenfold_version} MIT pkg:github/Tessil/robin-map)
+
 # The toolchain file zig.cmake: LLVM's libc++, libc++abi, libunwind and compiler-rt.
 if(TENFOLD_STATIC_RUNTIME)
   string(REGEX MATCH "^[0-9.]+" tenfold_version ${CMAKE_CXX_COMPILER_VERSION})

@@ -37,3 +37,15 @@ expect_error(missing_sources "has no folder xxhash"
   -D TENFOLD_DEPS=bundled -D TENFOLD_BUNDLED_SOURCES=${WORK_DIR})
 expect_error(tests_with_bundled_libraries "the tests compress with zlib, zstd and xz"
   -D TENFOLD_TESTS=ON -D TENFOLD_DEPS=bundled)
+
+set(without_headers -D TENFOLD_PYTHON=ON -D Python_INCLUDE_DIR=/nowhere)
+expect_error(missing_python_headers "not found: Python 3.10 or newer with its headers"
+  ${without_headers})
+expect_error(missing_python_headers_debian "apt-get install python3-dev" ${without_headers})
+expect_error(missing_python_headers_fedora "dnf install python3-devel" ${without_headers})
+expect_error(missing_python_headers_conda "conda install -c conda-forge python" ${without_headers})
+
+file(WRITE ${WORK_DIR}/without_nanobind/nanobind.py "raise ModuleNotFoundError\n")
+set(ENV{PYTHONPATH} ${WORK_DIR}/without_nanobind)
+expect_error(missing_nanobind "(found: none) Debian, Ubuntu: pip install 'nanobind>=3.1'"
+  -D TENFOLD_PYTHON=ON)

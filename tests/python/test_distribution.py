@@ -9,7 +9,10 @@ from importlib import metadata
 
 import tenfold._core
 
-LINKED = {"xxHash", "libdeflate", "zlib", "zstd", "bzip2", "xz", "fmt", "CLI11", "nanobind"}
+LINKED = {
+    *("xxHash", "libdeflate", "zlib", "zstd", "bzip2", "xz"),
+    *("fmt", "CLI11", "nanobind", "robin-map"),
+}
 
 
 def objdump(*options: str) -> str:

@@ -2,10 +2,11 @@
 
 Usage: run.py <wheel> [--glibc 2.28] [--floors] [--without-torch]
 
-Three environments: without numpy and torch, with numpy, with numpy and torch. A program there sees
-no compiler (PATH has the environment alone), no PYTHONPATH and no package of this repository.
---floors installs the oldest versions that pyproject.toml allows; --without-torch leaves the third
-environment out, which takes most of the time.
+Three environments: without numpy and torch, with numpy, with numpy and torch. Each runs the command
+line; the last runs a part of the test suite as well. A program there sees no compiler (PATH has the
+environment alone), no PYTHONPATH and no package of this repository. --floors installs the oldest
+versions that pyproject.toml allows; --without-torch leaves the third environment out, which takes
+most of the time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import re
 import struct
 import subprocess
@@ -47,6 +49,7 @@ TESTS = (
     "test_load_into.py",
     "test_without_torch.py",
     "test_docs.py::test_python_blocks_of_a_page_run[README.md]",
+    "test_docs.py::test_shell_commands_of_the_readme_run",
     "dataset/test_batch_loader.py",
     "mapped_dict/test_lookups.py",
 )
@@ -111,31 +114,55 @@ class Environment:
         return done.stdout
 
 
-def write_safetensors(path: Path) -> None:
-    """A file of three float32, written without any library."""
+def write_safetensors(path: Path) -> Path:
+    """Writes a file of three float32 without any library, and returns its path."""
     header = json.dumps(
         {"weight": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
     ).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<3f", 0, 1, 2))
+    return path
 
 
-def use_the_command(environment: Environment, file: Path) -> None:
-    """Every command that needs one path, and one that fails."""
-    assert re.fullmatch(r"tenfold \d+\.\d+\.\d+\n", environment.run("tenfold", "--version"))
-    assert "weight" in environment.run("tenfold", "ls", file)
-    assert "weight" in environment.run("tenfold", "tree", file)
-    (statistics,) = json.loads(environment.run("tenfold", "stat", "--json", file))
+def use_the_command(environment: Environment) -> None:
+    """Runs commands on tensors, a pickle and a CSV file, and one on a path that is missing."""
+    folder = environment.folder / "command"
+    folder.mkdir()
+    file = write_safetensors(folder / "given.safetensors")
+
+    def tenfold(*arguments: object, status: int = 0) -> str:
+        return environment.run("tenfold", *arguments, status=status, cwd=folder)
+
+    assert re.fullmatch(r"tenfold \d+\.\d+\.\d+\n", tenfold("--version"))
+    assert "weight" in tenfold("ls", file)
+    assert "weight" in tenfold("tree", file)
+    (statistics,) = json.loads(tenfold("stat", "--json", file))
     assert (statistics["min"], statistics["max"]) == (0, 2), statistics
-    environment.run("tenfold", "verify", file)
-    environment.run("tenfold", "convert", file, file.with_suffix(".npz"))
-    environment.run("tenfold", "diff", file, file.with_suffix(".npz"))
-    environment.run("tenfold", "ls", file.with_suffix(".missing"), status=2)
+    assert json.loads(tenfold("head", "--json", file, "weight"))["rows"] == [0, 1, 2]
+    tenfold("verify", file)
+    tenfold("convert", file, "converted.npz")
+    tenfold("diff", file, "converted.npz")
+
+    (folder / "values.pkl").write_bytes(pickle.dumps({"step": 7}))
+    assert "all safe" in tenfold("scan", "values.pkl")
+    (folder / "code.pkl").write_bytes(pickle.dumps(os.getcwd))
+    assert "getcwd" in tenfold("scan", "code.pkl", status=1)
+
+    (folder / "trips.csv").write_text("id,distance\n1,0.5\n2,1.5\n")
+    tenfold("ingest", "trips.csv", "trips")
+    rows = json.loads(tenfold("head", "--json", "trips"))["rows"]
+    assert rows == [{"id": 1, "distance": 0.5}, {"id": 2, "distance": 1.5}], rows
+
+    tenfold("ls", "missing.safetensors", status=2)
 
 
-def check_linkage(environment: Environment, glibc: str) -> None:
-    """The extension needs the C library of that version or older, and no C++ runtime."""
+def extension_path(environment: Environment) -> str:
+    """Returns the path of the extension module that is installed."""
     where = "import tenfold._core; print(tenfold._core.__file__)"
-    extension = environment.run("python", "-c", where).strip()
+    return environment.run("python", "-c", where).strip()
+
+
+def check_linkage(extension: str, glibc: str) -> None:
+    """The extension needs the C library of that version or older, and no C++ runtime."""
     dump = subprocess.run(
         ["objdump", "-p", "-T", extension], capture_output=True, text=True, check=True
     ).stdout
@@ -167,17 +194,20 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        file = folder / "given.safetensors"
-        write_safetensors(file)
+        file = write_safetensors(folder / "given.safetensors")
 
         bare = Environment(folder / "bare", wheel, [])
+        extension = extension_path(bare)
+        if "abi3" in wheel.name:
+            assert extension.endswith(".abi3.so"), f"{extension} is of one version of Python"
         if options.glibc:
-            check_linkage(bare, options.glibc)
-        use_the_command(bare, file)
+            check_linkage(extension, options.glibc)
+        use_the_command(bare)
         bare.run("python", "-c", USE_WITHOUT_NUMPY, file, folder / "converted")
         print("without numpy and torch: ok", flush=True)
 
         numpy = Environment(folder / "numpy", wheel, pinned("numpy", "ml_dtypes", *TEST_TOOLS))
+        use_the_command(numpy)
         numpy.run("python", "-c", USE_WITH_NUMPY, file, folder / "arrays")
         print("with numpy: ok", flush=True)
 
@@ -187,6 +217,7 @@ def main() -> None:
         packages += PEERS if options.floors else pinned(*PEERS)
         packages += os.environ.get("TORCH_PIP_ARGS", "").split()
         torch = Environment(folder / "torch", wheel, packages)
+        use_the_command(torch)
         output = torch.run(
             *("python", "-m", "pytest", "-q", "-c", REPOSITORY / "pyproject.toml"),
             *("--rootdir", REPOSITORY, "-p", "no:cacheprovider"),
