@@ -131,6 +131,19 @@ def test_every_function_reads_a_dataset_of_parts(made, one, tmp_path) -> None:
     check(tenfold.Dataset(tmp_path / "saved"), one)
 
 
+def test_verify_reads_again_if_a_part_grows_during_the_call(made, tmp_path) -> None:
+    left = [rows(13, 15)]
+
+    def append(*_: object) -> None:
+        while left:
+            with tenfold.Dataset(tmp_path / "ds", "r+") as ds:
+                ds.append(left.pop())
+
+    report = tenfold.verify(tmp_path / "ds", progress=append)
+    assert not left
+    assert report.ok, report.problems
+
+
 def test_compact_makes_one_folder(made, one, tmp_path) -> None:
     ds = tenfold.compact(tmp_path / "ds")
     assert tenfold.probe(tmp_path / "ds") == "memmap"
