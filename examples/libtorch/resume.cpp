@@ -94,7 +94,8 @@ int run(const tenfold::Path& folder, const std::string& name, bool is_managed) {
 
   step = tenfold::Value(begin + kSteps);
   if (is_managed) {
-    manager.save(begin + kSteps, training.state());
+    // This training draws no random numbers.
+    manager.save(begin + kSteps, training.state(), {.constant = {"rng"}});
   } else {
     tenfold::save(tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)},
                                              {"optimizer", tenfold::state_dict(*optimizer)},

@@ -529,8 +529,8 @@ def _managing(
             if async_save:
                 handle.result()
 
-        yield save
-        manager.close()
+        with manager:
+            yield save
 
     return session
 

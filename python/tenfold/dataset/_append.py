@@ -417,8 +417,7 @@ class Columns:
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
-                is_split = column.ragged and _is_mapping(value)
-                sizes[name] = len(value["offsets"]) - 1 if is_split else len(value)
+                sizes[name] = _num_rows(value, column)
             else:
                 raise ValueError(
                     f'column "{name}": expected a value of {base} dimensions, which is one row, or '
@@ -451,6 +450,12 @@ def _leaves(schema: Schema, inside: tuple[str, ...]) -> Iterable[tuple[tuple[str
 
 def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "batch_size"))
+
+
+def _num_rows(batch: Any, column: Column) -> int:
+    """The number of rows of a batch, whose ragged rows may be values and offsets."""
+    is_split = column.ragged and _is_mapping(batch)
+    return len(batch["offsets"]) - 1 if is_split else len(batch)
 
 
 def _is_nan(value: Any) -> bool:
