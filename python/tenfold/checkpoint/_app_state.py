@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import sys
 from collections import OrderedDict
 
@@ -80,6 +81,19 @@ def constant_names(app_state: dict[str, Any]) -> list[str]:
         ):
             names.append(name)
     return names
+
+
+def is_damage(error: Exception, folder: str = "") -> bool:
+    """True for the error of a step that is damaged, or that another process removed.
+
+    Args:
+        error: The error.
+        folder: The folder of the step, which the message of an OSError must contain.
+    """
+    if isinstance(error, CorruptFileError):
+        return True
+    is_absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ESTALE)
+    return (is_absent or isinstance(error, FileNotFoundError)) and folder in str(error)
 
 
 class Restoring:
@@ -184,7 +198,7 @@ class Restoring:
         Raises:
             CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
                 that were loaded before it.
-            OSError: If another process removed the step.
+            OSError: ENOENT or ESTALE, if another process removed the step.
             RuntimeError: If an object raises an error after others were loaded; the message names
                 those. An error of the first object is raised unchanged.
         """
@@ -192,8 +206,7 @@ class Restoring:
             try:
                 self._load(name)
             except Exception as error:
-                is_of_step = isinstance(error, OSError) and self._where in str(error)
-                if isinstance(error, CorruptFileError) or is_of_step or not self._changed:
+                if is_damage(error, self._where) or not self._changed:
                     raise
                 raise RuntimeError(
                     f'entry "{name}" could not be loaded: {error}; loaded before it: '

@@ -20,7 +20,7 @@ from tenfold._options import boolean, integer, path_argument, text
 from tenfold._public import set_module
 from tenfold._ranks import join, require_equal
 from tenfold._reports import LoadReport, VerifyReport, verify_report
-from tenfold.checkpoint._app_state import check_names, constant_names, states_of
+from tenfold.checkpoint._app_state import check_names, constant_names, is_damage, states_of
 from tenfold.checkpoint._arguments import (
     check_name,
     metadata_of,
@@ -34,7 +34,7 @@ from tenfold.checkpoint._background import SaveHandle, Writer
 from tenfold.checkpoint._live_tensors import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of
-from tenfold.checkpoint._restoring import RestorePlan, is_damage
+from tenfold.checkpoint._restoring import RestorePlan
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
 from tenfold.checkpoint._save_request import SaveRequest, write_step
 from tenfold.checkpoint._sharded import ShardedEntries, outlines_of, templates_of, whole_states

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from tenfold._errors import CorruptFileError
 from tenfold._io.files import key_paths
-from tenfold.checkpoint._app_state import Restoring, is_module, state_of
+from tenfold.checkpoint._app_state import Restoring, is_damage, is_module, state_of
 from tenfold.checkpoint._rank_entries import is_per_rank, ranks_text
 from tenfold.checkpoint._sharded import sharded_like
 
@@ -129,7 +128,7 @@ class RestorePlan:
             document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
             return *self._compared(found, num_bytes, app_state, ranks, patterns), document, None
         except (CorruptFileError, OSError) as error:
-            if not is_damage(error):
+            if not is_damage(error, found.path):  # such as one of a user's state_dict()
                 raise
             return None, None, "", str(error)
 
@@ -171,19 +170,6 @@ class RestorePlan:
         )
         restoring.read()
         return restoring, None
-
-
-def is_damage(error: Exception, folder: str = "") -> bool:
-    """True for the error of a step that is damaged, or that another process removed.
-
-    Args:
-        error: The error.
-        folder: The folder of the step, which the message of an OSError must contain.
-    """
-    if isinstance(error, CorruptFileError):
-        return True
-    is_absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ESTALE)
-    return (is_absent or isinstance(error, FileNotFoundError)) and folder in str(error)
 
 
 def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:

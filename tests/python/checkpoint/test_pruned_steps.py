@@ -75,3 +75,14 @@ def test_verify_of_a_step_that_is_removed_meanwhile_is_a_missing_key(writer):
 
     with pytest.raises(KeyError, match="step 1: expected one of 3, 4"):
         reader.verify(1, progress=remove)
+
+
+def test_an_error_of_an_object_is_not_damage_of_the_step(writer):
+    class Missing(torch.nn.Linear):
+        def state_dict(self, *arguments, **options):
+            raise FileNotFoundError("no vocabulary")
+
+    reader = tenfold.CheckpointManager(writer.directory)
+    writer.save(3, {"model": torch.nn.Linear(2, 2)}, force=True)
+    with pytest.raises(FileNotFoundError, match="no vocabulary"):
+        reader.restore({"model": Missing(2, 2)})
