@@ -156,7 +156,7 @@ class AfterABoot {
   std::chrono::seconds timeout_;
 };
 
-// A kill or an interleaving is about files, not about memory: with a sanitizer, which makes each
+// Crashes and interleavings are about files, not about memory: with a sanitizer, which makes each
 // three times as slow, every third change is enough. Other builds take every change.
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::size_t kStep = 3;
