@@ -55,10 +55,6 @@ build/.apt-clang: $(REQUIREMENTS)/apt-clang.txt tools/apt.sh
 	@tools/apt.sh $<
 	@mkdir -p build && touch $@
 
-build/.apt-fuzz: $(REQUIREMENTS)/apt-fuzz.txt tools/apt.sh build/.apt-clang
-	@tools/apt.sh $<
-	@mkdir -p build && touch $@
-
 # A virtual environment whose making was interrupted has a python and no pip: it is made anew.
 # torch first and pinned: as a dependency of something else it would come with CUDA.
 .venv/.ok: $(REQUIREMENTS)/torch.txt $(REQUIREMENTS)/dev.txt | build/.apt
@@ -298,7 +294,7 @@ types: .venv/.package
 	.venv/bin/basedpyright --pythonpath .venv/bin/python --level error
 
 ## make asan      builds with ASan and UBSan (build/asan), runs the C++ tests
-asan: build/asan/build.ninja
+asan: build/.apt-clang build/asan/build.ninja
 	cmake --build --preset asan
 	ctest --preset asan
 
@@ -312,7 +308,7 @@ TSAN_TESTS := \
   dict/mapped_dict_write dataset/loader/residency
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
-tsan: build/tsan/build.ninja
+tsan: build/.apt-clang build/tsan/build.ninja
 	cmake --build --preset tsan --target $(addsuffix _test,$(subst /,_,$(TSAN_TESTS)))
 	ctest --preset tsan -L '^($(subst $(SPACE),|,$(strip $(TSAN_TESTS))))$$'
 
@@ -327,7 +323,7 @@ torture: build/.apt-file-systems build .venv/.package $(UPSTREAMS) .venvs/torch_
 	.venv/bin/python tests/torture/run.py --tables
 
 ## make fuzz-release  gives every fuzz target FUZZ_SECONDS of CPU, keeps what it found, writes it down
-fuzz-release: build/.apt-fuzz build/fuzz/build.ninja
+fuzz-release: build/.apt-clang build/fuzz/build.ninja
 	cmake --build --preset fuzz
 	$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) --keep
 	$(PYTHON) tests/torture/run.py --tables
@@ -338,7 +334,7 @@ coverage: build/coverage/build.ninja
 	$(PYTHON) tools/coverage.py
 
 ## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
-fuzz: build/.apt-fuzz build/fuzz/build.ninja
+fuzz: build/.apt-clang build/fuzz/build.ninja
 	cmake --build --preset fuzz
 	@shopt -s nullglob; for program in build/fuzz/fuzz/fuzz_*; do \
 	  name=$${program##*/fuzz_}; \

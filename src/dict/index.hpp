@@ -12,6 +12,7 @@
 
 #include "base/fail.hpp"
 #include "base/prefetch.hpp"
+#include "base/sanitizers.hpp"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -226,7 +227,7 @@ class DictIndex {
   // Everything is inline, because a lookup in cached memory takes some 50 ns.
   std::uint32_t matches_in(std::uint64_t bucket, std::uint64_t fingerprint) const noexcept {
     const std::uint64_t* const slots = slots_ + bucket * kDictSlots;
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && !TENFOLD_TSAN
     return dict_matches_sse2(slots, fingerprint);
 #else
     return dict_matches_scalar(slots, fingerprint);

@@ -46,7 +46,7 @@ TEST_F(StepFolder, OpensAsTheTreeOfItsEntries) {
 }
 
 TEST_F(StepFolder, IsLoadedConvertedAndCompared) {
-  EXPECT_EQ(difference(load(path_, {.keys = {{"model"}}, .verify = true})["model"],
+  EXPECT_EQ(difference(load(path_, {.keys = {"model"}, .verify = true})["model"],
                        test::sample_checkpoint()["model"]),
             "");
   convert(path_, folder_ / "copy");
@@ -63,7 +63,7 @@ TEST_F(StepFolder, IsVerifiedByEveryChecksum) {
   test::write_bytes(path_ / "model.safetensors", bytes);
   EXPECT_THAT(verify(path_).problems.at(0).path, HasSubstr("model.safetensors"));
   EXPECT_EQ(thrown_by([&] { load(path_, {.verify = true}); }).code, ErrorCode::corrupt);
-  EXPECT_NO_THROW(load(path_, {.keys = {{"optimizer"}}, .verify = true}));
+  EXPECT_NO_THROW(load(path_, {.keys = {"optimizer"}, .verify = true}));
 }
 
 TEST_F(StepFolder, DamagedEntryDoesNotAffectOthers) {

@@ -583,7 +583,7 @@ TEST(CheckpointManager, ExportOfOneEntryHasItsOwnNames) {
   CheckpointManager manager(folder / "run");
   manager.save(1, state_at(1));
   ConvertOptions options;
-  options.keys = {{"model"}};
+  options.keys = {"model"};
   options.dtype = DType::bfloat16;
   manager.export_step(1, folder / "model.safetensors", options);
   const TensorDict model = open(folder / "model.safetensors");

@@ -106,7 +106,7 @@ TEST(RankedSave, TheFolderOfAStepOpensWithTheEntriesOfEveryRank) {
   EXPECT_EQ(values<float>(tree.at("ranks", "0", "rng", "words"))[0], 0);
   EXPECT_EQ(values<float>(tree.at("ranks", "1", "rng", "words"))[0], 1);
   EXPECT_TRUE(verify(step).ok());
-  EXPECT_NO_THROW(load(step, {.keys = {{"ranks"}}, .verify = true}));
+  EXPECT_NO_THROW(load(step, {.keys = {"ranks"}, .verify = true}));
 }
 
 /// A plan of two ranks, each of which has two columns of a tensor.
@@ -250,7 +250,7 @@ TEST(RankedSave, AnExportReportsOmittedEntries) {
   CheckpointManager manager(folder.path());
   save(manager, 1, 2);
   const Warnings warnings;
-  manager.export_step(1, folder / "model.safetensors", {.keys = {{"model"}}});
+  manager.export_step(1, folder / "model.safetensors", {.keys = {"model"}});
   EXPECT_THAT(warnings.all(), IsEmpty());
   manager.export_step(1, folder / "all.safetensors");
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": only the entry of rank 0 of 2")));

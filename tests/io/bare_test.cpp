@@ -95,7 +95,7 @@ TEST(Bare, HasNoKeysToSelect) {
   const test::TemporaryFolder folder;
   save_value(Leaf(counting({2})), folder / "m.npy");
   for (const char* key : {"value", "m", "*"}) {
-    const auto thrown = thrown_by([&] { load(folder / "m.npy", {.keys = {{key}}}); });
+    const auto thrown = thrown_by([&] { load(folder / "m.npy", {.keys = {key}}); });
     EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
     EXPECT_EQ(thrown.message,
               (folder / "m.npy").string() +
@@ -157,7 +157,7 @@ TEST(Bare, ARenamedBareRootBecomesADict) {
 TEST(Bare, OneTensorOfATreeBecomesANumpyFile) {
   const test::TemporaryFolder folder;
   save(test::sample_checkpoint(), folder / "m");
-  convert(folder / "m", folder / "m.npy", {.keys = {{"model.head.bias"}}});
+  convert(folder / "m", folder / "m.npy", {.keys = {"model.head.bias"}});
   EXPECT_EQ(bytes_of(tensor_in(load_value(folder / "m.npy"))), bytes_of(counting({4}, 100)));
   EXPECT_THAT(thrown_by([&] { convert(folder / "m", folder / "n.npy"); }).message,
               HasSubstr("a NumPy file holds one array, which has no name"));

@@ -102,8 +102,8 @@ TEST(Convert, SelectsKeysAndExcludesOthers) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "a");
   ConvertOptions options;
-  options.keys = {{"model"}};
-  options.exclude = {{"*.bias"}};
+  options.keys = {"model"};
+  options.exclude = {"*.bias"};
   convert(folder / "a", folder / "b", options);
   EXPECT_THAT(load(folder / "b")["model"].keys(), ElementsAre("embed.weight", "head.weight"));
 }

@@ -99,7 +99,7 @@ TEST_P(EveryFormat, LoadsOnlyTheRequestedKeys) {
 
 TEST_P(EveryFormat, SuggestsSimilarKeysForAMissingKey) {
   const Path path = saved(sample_checkpoint());
-  const auto thrown = thrown_by([&] { load(path, {.keys = {{"model.head.wieght"}}}); });
+  const auto thrown = thrown_by([&] { load(path, {.keys = {"model.head.wieght"}}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
   EXPECT_THAT(thrown.message, HasSubstr("no key \"model.head.wieght\""));
   EXPECT_THAT(thrown.message, HasSubstr("did you mean \"model.head.weight\""));

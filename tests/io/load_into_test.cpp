@@ -151,8 +151,7 @@ TEST_P(LoadInto, FillsStridedTensorsInPlace) {
 
 TEST_P(LoadInto, WithKeysReportsNoMissingTensorsOutsideTheKeys) {
   const TensorDict target = blank_like(sample_state_dict());
-  const LoadReport report =
-      load_into(target, saved(sample_state_dict()), {.keys = {{"encoder.*"}}});
+  const LoadReport report = load_into(target, saved(sample_state_dict()), {.keys = {"encoder.*"}});
   EXPECT_THAT(report.loaded, UnorderedElementsAre("encoder.weight", "encoder.bias"));
   EXPECT_TRUE(report.missing.empty());
   EXPECT_EQ(target.at("decoder.weight").data<float>()[0], -1);
@@ -243,7 +242,7 @@ TEST(LoadIntoTree, SuggestsThePrefixOfAModelInsideACheckpoint) {
               EndsWith("the names match without the source's prefix \"model.\"; "
                        "select the keys \"model.*\" and pass a rename that removes it"));
   const auto remove = [](const std::string& name) { return name.substr(6); };
-  EXPECT_TRUE(load_into(target, checkpoint, {.rename = remove, .keys = {{"model.*"}}}).ok());
+  EXPECT_TRUE(load_into(target, checkpoint, {.rename = remove, .keys = {"model.*"}}).ok());
 }
 
 TEST(LoadIntoTree, SuggestsAPrefixSharedByMostNames) {

@@ -182,8 +182,8 @@ TEST_P(SparseLeaves, AreRefusedByKeyIfAnIndexIsOutOfRange) {
   EXPECT_EQ(report.problems[0].expected, "0 to 2");
   EXPECT_EQ(report.problems[0].found, "3");
   // The components of the invalid tensor and all other entries can be loaded separately.
-  EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
-  EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
+  EXPECT_EQ(load(path, {.keys = {"a.s.indices"}})["a"]["s"].at("indices").shape()[1], 2);
+  EXPECT_TRUE(load(path, {.keys = {"x"}}).contains("x"));
 }
 
 TEST_P(SparseLeaves, AreNotConvertedIfAnIndexIsOutOfRange) {
@@ -198,7 +198,7 @@ TEST_P(SparseLeaves, AreNotConvertedIfAnIndexIsOutOfRange) {
         << name;
     EXPECT_FALSE(std::filesystem::exists(target)) << name;
   }
-  EXPECT_EQ(convert(path, folder_ / "x.pt", {.exclude = {{"a"}}}).num_leaves, 1U);
+  EXPECT_EQ(convert(path, folder_ / "x.pt", {.exclude = {"a"}}).num_leaves, 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SparseLeaves, testing::Values("m", "m.pt", "m.tdz", "m.td"),

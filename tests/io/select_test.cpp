@@ -29,12 +29,12 @@ TEST(Select, ReturnsTheTreeItselfWithoutKeys) {
 }
 
 TEST(Select, SelectsEverythingBelowANode) {
-  EXPECT_THAT(names(select(sample_checkpoint(), {{"model"}})),
+  EXPECT_THAT(names(select(sample_checkpoint(), {"model"})),
               ElementsAre("model.embed.weight", "model.head.weight", "model.head.bias"));
 }
 
 TEST(Select, ReadsOneStringAsADottedName) {
-  EXPECT_THAT(names(select(sample_checkpoint(), {{"optimizer.state.0"}})),
+  EXPECT_THAT(names(select(sample_checkpoint(), {"optimizer.state.0"})),
               ElementsAre("optimizer.state.0.exp_avg"));
 }
 
@@ -46,19 +46,19 @@ TEST(Select, ReadsSeveralStringsAsAPathOnly) {
 }
 
 TEST(Select, MatchesGlobsOverDottedNames) {
-  EXPECT_THAT(names(select(sample_checkpoint(), {{"*.weight"}})),
+  EXPECT_THAT(names(select(sample_checkpoint(), {"*.weight"})),
               ElementsAre("model.embed.weight", "model.head.weight"));
-  EXPECT_THAT(names(select(sample_checkpoint(), {{"opt*.state"}})),
+  EXPECT_THAT(names(select(sample_checkpoint(), {"opt*.state"})),
               ElementsAre("optimizer.state.0.exp_avg"));
 }
 
 TEST(Select, OmitsExcludedEntries) {
-  EXPECT_THAT(names(select(sample_checkpoint(), {}, {{"optimizer"}, {"*.bias"}})),
+  EXPECT_THAT(names(select(sample_checkpoint(), {}, {"optimizer", "*.bias"})),
               ElementsAre("model.embed.weight", "model.head.weight", "epoch"));
 }
 
 TEST(Select, KeepsKindAndOrder) {
-  const TensorDict some = select(sample_checkpoint(), {{"optimizer.state"}, {"model.head.bias"}});
+  const TensorDict some = select(sample_checkpoint(), {"optimizer.state", "model.head.bias"});
   EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));
   EXPECT_TRUE(some["optimizer"]["state"].info().int_keys);
 }
@@ -76,7 +76,7 @@ TEST(Select, AListWithoutAllItemsBecomesADict) {
 }
 
 TEST(Select, ReportsAGlobThatMatchesNothing) {
-  const auto thrown = thrown_by([] { select(sample_checkpoint(), {{"model"}, {"decoder.*"}}); });
+  const auto thrown = thrown_by([] { select(sample_checkpoint(), {"model", "decoder.*"}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
   EXPECT_THAT(thrown.message, HasSubstr("no key matches \"decoder.*\""));
 }
@@ -96,7 +96,7 @@ TEST(Keys, AreNamesPathsOrNotGiven) {
   EXPECT_EQ(Keys({"a.*", "b"}).paths(), (std::vector<KeyPath>{{"a.*"}, {"b"}}));
   EXPECT_EQ(Keys({{"a", "b"}}).paths(), (std::vector<KeyPath>{{"a", "b"}}));
   EXPECT_EQ(Keys({{"a", "b"}, {"c"}}).paths(), (std::vector<KeyPath>{{"a", "b"}, {"c"}}));
-  EXPECT_EQ(Keys({{"a"}}).paths(), (std::vector<KeyPath>{{"a"}}));
+  EXPECT_EQ(Keys({KeyPath{"a"}}).paths(), (std::vector<KeyPath>{{"a"}}));
   const std::vector<std::string> names = {"a"};
   EXPECT_EQ(Keys(names).paths(), (std::vector<KeyPath>{{"a"}}));
 }

@@ -42,6 +42,10 @@ struct CrashCase {
   bool keeps_foreign_files = false;
 };
 
+/// The functions below interrupt a save at every change, also with AddressSanitizer, with which
+/// they otherwise take every seventh one.
+void crash_at_every_change();
+
 /// Kills the process before every change of the save, and half-way through every write. After each
 /// kill, the path contains the old version or the new one, and one more save leaves the new one and
 /// no leftovers.

@@ -76,6 +76,7 @@ struct BrokenWriter {
 class CrashHarness : public ::testing::TestWithParam<BrokenWriter> {};
 
 TEST_P(CrashHarness, DetectsAWriterThatOmitsAStep) {
+  crash_at_every_change();
   const BrokenWriter& writer = GetParam();
   const CrashCase broken = {"Broken", "data.bin",
                             [](const Path& path) { save_file(path, 'o', false); },

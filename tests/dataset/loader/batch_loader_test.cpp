@@ -17,6 +17,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "base/sanitizers.hpp"
 #include "dataset/loader/batch_stream.hpp"
 #include "dataset/table_of.hpp"
 
@@ -210,7 +211,7 @@ TEST(BatchLoader, AFailedBatchThrowsWhenItIsRequested) {
   }
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !TENFOLD_TSAN
 TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChild) {
   BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 10, .num_threads = 3});
   for (int i = 0; i < 20; ++i) {

@@ -20,6 +20,7 @@
 #include <tenfold/io.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "base/sanitizers.hpp"
 #include "dataset/table_of.hpp"
 #include "os/memory/advice.hpp"
 #include "os/memory/mapping.hpp"
@@ -79,7 +80,7 @@ TEST_F(ResidencyTest, UsesMadviseUnlessOverridden) {
   }
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !TENFOLD_TSAN
 TEST_F(ResidencyTest, AForkedChildHasNoReaderThreads) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";

@@ -80,9 +80,9 @@ TEST_F(Bundle, RefusesAnUnknownFormatByItsKeyOnly) {
 }
 
 TEST_F(Bundle, LoadsRequestedEntries) {
-  const TensorDict some = load(path_, {.keys = {{"model"}, {"trainer_state"}}});
+  const TensorDict some = load(path_, {.keys = {"model", "trainer_state"}});
   EXPECT_THAT(some.keys(), ElementsAre("model", "trainer_state"));
-  const TensorDict rest = load(path_, {.exclude = {{"README.md"}}, .verify = true});
+  const TensorDict rest = load(path_, {.exclude = {"README.md"}, .verify = true});
   EXPECT_THAT(rest.keys(), ElementsAre("model", "optimizer", "trainer_state"));
 }
 
@@ -101,7 +101,7 @@ TEST_F(Bundle, ReturnsTheBytesOfUnknownFormatsOnRequest) {
 }
 
 TEST_F(Bundle, ConvertsWithoutExcludedEntries) {
-  convert(path_, folder_ / "all", {.exclude = {{"README.md"}}});
+  convert(path_, folder_ / "all", {.exclude = {"README.md"}});
   EXPECT_TRUE(diff(path_, folder_ / "all").removed == std::vector<std::string>{"README.md.bytes"});
   EXPECT_EQ(difference(open(folder_ / "all")["optimizer"], test::sample_checkpoint()), "");
 }
@@ -144,7 +144,7 @@ TEST_F(Bundle, NamesTheDamagedEntryAndReadsTheOthers) {
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_EQ(report.problems[0].path, (path_ / "optimizer.pt").string());
   // load() reports a problem only if the affected entry is requested.
-  EXPECT_EQ(load(path_, {.keys = {{"model"}}, .verify = true})["model"].size(), 3u);
+  EXPECT_EQ(load(path_, {.keys = {"model"}, .verify = true})["model"].size(), 3u);
 }
 
 TEST_F(Bundle, NamesAnInvalidJsonFile) {

@@ -15,6 +15,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/sanitizers.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/commit.hpp"
 #include "io/sample_trees.hpp"
@@ -299,7 +300,7 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
     count += static_cast<std::uint64_t>(std::get<Leaf>(item).tensor().numel());
   });
   EXPECT_EQ(count, 600U * 15U);
-#if defined(__SANITIZE_THREAD__)
+#if TENFOLD_TSAN
   constexpr std::size_t kMaxMaps = 100;  // the thread sanitizer maps memory as well
 #else
   constexpr std::size_t kMaxMaps = 20;

@@ -70,13 +70,12 @@ TEST(Npz, MapsMembersInPlace) {
   EXPECT_EQ(read_bytes(leaf_in(tree, "b/c")), "x");
   EXPECT_EQ(leaf_in(tree, "b/c").shape(), Shape{});
   // The distance of the tensors in memory equals that in the file, which is mapped as a whole.
-  const auto address = [&](const char* key) {
-    const Tensor tensor = leaf_in(tree, key).tensor();
-    const auto number = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
-    return number;
+  const auto address = [](const Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   };
   const std::string bytes = bytes_of(folder / "x.npz");
-  EXPECT_EQ(address("b/c") - address("a"), bytes.find("\nx") - bytes.find("\nabcd"));
+  EXPECT_EQ(address(leaf_in(tree, "b/c").tensor()) - address(leaf_in(tree, "a").tensor()),
+            bytes.find("\nx") - bytes.find("\nabcd"));
 }
 
 TEST(Npz, StoresABareTensorUnderNumpysName) {
@@ -133,10 +132,10 @@ TEST(Npz, ASelectedMappedArrayInFortranOrderIsVerified) {
   write_bytes(folder / "x.npz", bytes);
   LoadOptions options;
   options.verify = true;
-  options.keys = {{"bad"}};
+  options.keys = {"bad"};
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(folder / "x.npz", options); }),
               HasSubstr("bad.npy"));
-  options.keys = {{"good"}};
+  options.keys = {"good"};
   EXPECT_EQ(load(folder / "x.npz", options).keys(), std::vector<std::string>{"good"});
 }
 
@@ -156,7 +155,7 @@ TEST(Npz, AnUnsupportedMemberIsAnErrorOnAccess) {
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("big"); }),
               HasSubstr("member \"big.npy\": dtype: big-endian elements"));
   LoadOptions some;
-  some.keys = {{"good"}};
+  some.keys = {"good"};
   EXPECT_EQ(load(folder / "x.npz", some).keys(), std::vector<std::string>{"good"});
   error_of(ErrorCode::unsupported, [&] { load(folder / "x.npz"); });
   const VerifyReport report = numpy::kNpz.verify(folder / "x.npz", {});

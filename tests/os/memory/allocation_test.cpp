@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/sanitizers.hpp"
+
 namespace tenfold::os {
 namespace {
 
@@ -23,7 +25,7 @@ void use_and_free() {
 }
 
 TEST(FreedMemory, IsReusedWithoutPageFaults) {
-#if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(__GLIBC__) || TENFOLD_ASAN || TENFOLD_TSAN
   GTEST_SKIP() << "another allocator";
 #endif
   keep_freed_memory();

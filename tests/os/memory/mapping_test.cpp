@@ -15,6 +15,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/sanitizers.hpp"
 #include "os/fs/directory.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -203,7 +204,7 @@ TEST_F(MappingTest, APrivateMapOfEightTimesTheMemoryOpens) {
 }
 
 TEST_F(MappingTest, ErrorBeyondTheLimitOfMapsNamesTheSetting) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TENFOLD_ASAN || TENFOLD_TSAN
   GTEST_SKIP() << "the sanitizer ends the process when its own memory cannot be mapped";
 #endif
   if (max_map_count() > 200'000) GTEST_SKIP() << "the limit of maps is too high to be reached";

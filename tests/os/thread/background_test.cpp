@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/sanitizers.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "support/temporary_folder.hpp"
@@ -105,7 +106,7 @@ TEST(RunInBackground, NeverForksWhileAnItemHoldsALock) {
 }
 
 TEST(RunInBackground, WorksInTheChildOfAFork) {
-#if defined(__SANITIZE_THREAD__)
+#if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #endif
   run_in_background(1, 1, [](std::size_t) {});
@@ -122,7 +123,7 @@ TEST(RunInBackground, WorksInTheChildOfAFork) {
 }
 
 TEST(RunInBackground, AForkDuringTheFirstUseDoesNotBlockTheChild) {
-#if defined(__SANITIZE_THREAD__)
+#if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #endif
   constexpr unsigned kSeconds = 20;

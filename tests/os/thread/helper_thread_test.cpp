@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitizers.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::os {
@@ -140,9 +141,9 @@ TEST(HelperThread, ManyConcurrentCallersFinish) {
 }
 
 TEST(HelperThread, AForkedChildHasItsOwn) {
-#if defined(__SANITIZE_THREAD__)
+#if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
-#elif defined(__SANITIZE_ADDRESS__)
+#elif TENFOLD_ASAN
   GTEST_SKIP() << "the allocator of ASan stays locked in the child of a fork, if it was just then";
 #endif
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitizers.hpp"
+
 namespace tenfold::os {
 namespace {
 
@@ -173,9 +175,9 @@ TEST(ParallelFor, ManyCallersShareThePool) {
 }
 
 TEST(ParallelFor, WorksInTheChildOfAForkWhileThePoolIsBusy) {
-#if defined(__SANITIZE_THREAD__)
+#if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
-#elif defined(__SANITIZE_ADDRESS__)
+#elif TENFOLD_ASAN
   GTEST_SKIP() << "the allocator of ASan stays locked in the child of a fork, if it was just then";
 #endif
   std::atomic<bool> stop = false;
