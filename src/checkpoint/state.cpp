@@ -391,9 +391,10 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   }
   write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
                  options.durable);
+  const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
   save.replacement.publish(options.durable);
   last_saved_ = info.step;
-  remember({info, save.folder_name, {}}, true);
+  remember({info, save.folder_name, {}}, stats, true);
   if (save.previous) {
     std::set<std::string> constant = save.options.constant;
     for (const checkpoint::PlannedEntry& planned : save.plan) {
@@ -477,12 +478,29 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
       if (of && os::is_leased(folder, name)) held.insert(*of);
     }
   }
-  const std::lock_guard lock(checked_mutex_);
-  for (const Step& step : listing.steps()) {
-    if (held.contains(step.folder_name)) known.held.insert(step.info.step);
-    const auto checked = checked_.find(step.info.seq);
-    if (checked == checked_.end()) continue;
-    (checked->second ? known.verified : known.damaged).insert(step.info.step);
+  std::map<std::int64_t, Checked> checked;
+  {
+    const std::lock_guard lock(checked_mutex_);
+    checked = checked_;
+  }
+  for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
+    if (held.contains(step->folder_name)) known.held.insert(step->info.step);
+    const auto found = checked.find(step->info.seq);
+    if (found == checked.end()) continue;
+    const bool is_whole = found->second.is_whole;
+    // Only the newest complete step of the line matters: the files of others are not examined.
+    if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
+    try {
+      if (stats_of(*step) != found->second.stats) continue;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::file_not_found) continue;  // removed since it was listed
+      throw;
+    }
+    if (is_whole) {
+      known.newest_verified = step->info.step;
+    } else {
+      known.damaged.insert(step->info.step);
+    }
   }
   return known;
 }
@@ -540,9 +558,13 @@ bool CheckpointManager::State::is_listed(const Step& step, bool required) {
   return found != nullptr && found->info.seq == step.info.seq;
 }
 
-void CheckpointManager::State::remember(const Step& step, bool is_whole) {
+std::uint64_t CheckpointManager::State::stats_of(const Step& step) const {
+  return checkpoint::hash_of_stats(os::Directory::open(directory / step.folder_name), step.info);
+}
+
+void CheckpointManager::State::remember(const Step& step, std::uint64_t stats, bool is_whole) {
   const std::lock_guard lock(checked_mutex_);
-  checked_[step.info.seq] = is_whole;
+  checked_[step.info.seq] = {stats, is_whole};
 }
 
 struct CheckpointHold::State {
