@@ -392,6 +392,7 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
                  options.durable);
   const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
+  require_writer();  // the writes may have been stopped for longer than the lease's time-out
   save.replacement.publish(options.durable);
   last_saved_ = info.step;
   remember({info, save.folder_name, {}}, stats, true);

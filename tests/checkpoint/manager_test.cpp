@@ -24,6 +24,7 @@
 
 #include "checkpoint/sample_states.hpp"
 #include "support/files.hpp"
+#include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
@@ -504,6 +505,33 @@ TEST(CheckpointManager, ASecondWriterIsRefused) {
   second.restore();
   second.save(2, state_at(2));
   EXPECT_THAT(first.all_steps(), ElementsAre(1, 2));
+}
+
+TEST(CheckpointManager, ALostLeaseIsNoticedBeforeAStepIsPublished) {
+  for (const std::string name : {"model.safetensors", "checkpoint.json"}) {
+    SCOPED_TRACE("lost before the creation of " + name);
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+    manager.save(1, state_at(1));
+    bool is_lost = false;
+    {
+      const WatchChanges watch([&](const os::Change& change) {
+        const bool creates = change.kind == os::Change::Kind::create_file;
+        if (!creates || change.name.find(name) == std::string::npos) return;
+        if (std::exchange(is_lost, true)) return;
+        take_over(folder / ".writer.tenfold-lease");
+      });
+      const Error error = error_of([&] { manager.save(2, state_at(2)); });
+      EXPECT_EQ(error.system_errno(), EBUSY);
+      EXPECT_THAT(error.what(), HasSubstr("another process took over"));
+    }
+    EXPECT_TRUE(is_lost);
+    EXPECT_EQ(error_of([&] { manager.prune(); }).system_errno(), EBUSY);
+    EXPECT_EQ(error_of([&] { manager.remove(1); }).system_errno(), EBUSY);
+    manager.close();
+    EXPECT_THAT(names_in(folder.path()),
+                UnorderedElementsAre("step_00000001", ".writer.tenfold-lease"));
+  }
 }
 
 TEST(CheckpointManager, AMovedDirectoryIsNeitherWrittenNorPruned) {

@@ -31,6 +31,7 @@
 #include "os/fs/change_observer.hpp"
 #include "os/fs/directory.hpp"
 #include "os/process.hpp"
+#include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
@@ -473,6 +474,22 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(other.append(test::numbers(1, 1)), 2);
   expect_error(ErrorCode::unsupported, "was closed", [&] { ds.append(test::numbers(1)); });
   EXPECT_EQ(ds.size(), 1);
+}
+
+TEST(Growth, WritesNothingIfAnotherProcessTookOverTheLeaseOfItsLock) {
+  for (const std::int64_t capacity : {0, 6}) {
+    const test::FailLocks fail(ENOLCK);
+    const test::TemporaryFolder folder;
+    const Path path = folder / "rows";
+    Dataset ds = numbers_at(path, {.capacity = capacity});
+    ds.append(test::numbers(2));
+    test::take_over(path / ".%commit.tenfold-lock");
+    for (const auto& change : std::vector<std::function<void()>>{
+             [&] { ds.append(test::numbers(1, 2)); }, [&] { ds.flush(); }, [&] { ds.close(); }}) {
+      expect_error(ErrorCode::io, "another one took over", change);
+    }
+    EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1));
+  }
 }
 
 TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
