@@ -645,7 +645,7 @@ def check_a_background_process_that_dies_leaves_a_whole_version() -> None:
 
 
 def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
-    chance = random.Random(7)
+    chance = random.Random(os.environ.get("TENFOLD_SEED", "7"))
     for number in range(NUM_KILLS):
         layout = LAYOUTS[number % len(LAYOUTS)]
         path, _, state = old_and_new(layout)
