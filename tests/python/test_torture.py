@@ -113,6 +113,25 @@ def run_harness(program: str, **values: str) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+EVEN_ORDER = """
+from calls import in_even_order
+
+for shift in (0.0, 0.3, 0.9):
+    order = in_even_order(1000, shift)
+    assert sorted(order) == list(range(1, 1001))
+    for size in (5, 40, 300):
+        tested = [0, *sorted(order[:size]), 1001]
+        gaps = [after - before for before, after in zip(tested, tested[1:])]
+        assert max(gaps) < 3 * 1000 / size, (shift, size, max(gaps))
+assert in_even_order(1000, 0.0)[:5] != in_even_order(1000, 0.3)[:5]
+assert in_even_order(0, 0.3) == []
+"""
+
+
+def test_calls_that_are_tested_in_too_little_time_are_spread_evenly():
+    run_harness(EVEN_ORDER)
+
+
 HUNG_CHILDREN = """
 import time
 
