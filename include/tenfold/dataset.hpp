@@ -129,7 +129,7 @@ class TENFOLD_API Dataset {
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read; append()
-  /// throws.
+  /// throws. Throws Error(io) (ESTALE) if the folder was moved, but allows appending to it.
   void close();
   /// Includes the rows that other handles have added since this handle was opened. A view, or a
   /// data set of a tree, throws Error(unsupported).
