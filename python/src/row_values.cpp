@@ -286,6 +286,22 @@ nb::object simple_value(nb::handle object) {
   return made;
 }
 
+bool is_decimal(nb::handle object) {
+  return !is_plain(object.ptr()) && nb::cast<bool>(ingest_values().attr("is_decimal")(object));
+}
+
+std::vector<std::int64_t> indices_of_none(nb::handle value, std::size_t depth) {
+  if (!is_sequence(value.ptr()) || depth > kMaxDepth) return {};
+  for (std::size_t i = 0; i < sequence_size(value.ptr()); ++i) {
+    const nb::handle item = sequence_item(value.ptr(), i);
+    std::vector<std::int64_t> indices = indices_of_none(item, depth + 1);
+    if (indices.empty() && !item.is_none()) continue;
+    indices.insert(indices.begin(), static_cast<std::int64_t>(i));
+    return indices;
+  }
+  return {};
+}
+
 std::string found_text(nb::handle object) {
   PyObject* const raw = object.ptr();
   if (raw == Py_None) return "null";
@@ -296,6 +312,7 @@ std::string found_text(nb::handle object) {
     if (text.size() > kMost) text = text.substr(0, kMost) + "...";
     return text;
   }
+  if (is_decimal(object)) return utf8(nb::repr(object));
   try {
     if (time_from(object)) {
       return utf8(nb::str(object)) + ", " + row_type_of(object).text();

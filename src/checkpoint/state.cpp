@@ -80,6 +80,22 @@ std::string time_text() {
                      time.minutes().count(), time.seconds().count(), time.subseconds().count());
 }
 
+void require_json(std::string_view option, const Value& value) {
+  if (!checkpoint::is_json(value)) {
+    throw base::unsupported()
+        .part(option)
+        .expected("a value that JSON can represent (no tuples, integer keys or bytes)")
+        .found("another value");
+  }
+  if (!checkpoint::is_finite(value)) {
+    throw base::unsupported()
+        .part(option)
+        .expected("finite numbers, because JSON has no others")
+        .found("NaN or an infinity")
+        .remedy("store it as null or as a string");
+  }
+}
+
 Value versions_of(const CheckpointSaveOptions& options) {
   Value::Object versions;
   versions.members.emplace_back("tenfold", std::string(version()));
@@ -305,12 +321,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   if (number < 0) {
     throw base::invalid_argument().part("step").expected("0 or more").found(number);
   }
-  if (!checkpoint::is_json(save_options.extra)) {
-    throw base::unsupported()
-        .part("extra")
-        .expected("a value that JSON can represent (no tuples, integer keys or bytes)")
-        .found("another value");
-  }
+  require_json("extra", save_options.extra);
+  require_json("versions", save_options.versions);
   os::Directory& folder = require_writer();
   Listing listing = reader.list();
   const Step* old = listing.find(number);

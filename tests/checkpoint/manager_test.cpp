@@ -364,6 +364,28 @@ TEST(CheckpointManager, ARestartContinuesRetentionOfThePreviousRun) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3, 4));
 }
 
+TEST(CheckpointManager, NumbersThatJsonLacksAreRefusedInExtra) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  for (const double number : {std::nan(""), -std::numeric_limits<double>::infinity()}) {
+    const Value nested = Value::Object{{{"a", Value::List{{1.0, number}}}}};
+    for (const bool is_extra : {true, false}) {
+      CheckpointSaveOptions options;
+      (is_extra ? options.extra : options.versions) = nested;
+      try {
+        manager.save(1, state_at(1), options);
+        ADD_FAILURE() << number;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::unsupported);
+        EXPECT_THAT(error.what(), HasSubstr(is_extra ? "extra: expected finite numbers"
+                                                     : "versions: expected finite numbers"));
+      }
+    }
+  }
+  EXPECT_THAT(manager.all_steps(), testing::IsEmpty());
+  manager.save(1, state_at(1), {.extra = Value::Object{{{"a", 0.5}}}});
+}
+
 TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.best = "acc", .best_mode = BestMode::max});

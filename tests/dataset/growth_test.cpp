@@ -505,6 +505,8 @@ TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
     }
     expect_error(ErrorCode::io, "found none or another one", [&] { ds.flush(); });
     expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+    ds.close();
+    EXPECT_EQ(ds.size(), 3);
     EXPECT_EQ(std::filesystem::exists(folder / name), with_another);
     EXPECT_EQ(Dataset(folder / (name + " moved")).size(), 3);
     EXPECT_TRUE(verify(folder / (name + " moved")).ok());
@@ -515,6 +517,40 @@ TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
   };
   moves("a", false);
   moves("b", true);
+}
+
+TEST(Growth, ClosingAMovedFolderReleasesItsLocks) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  std::filesystem::rename(folder / "rows", folder / "moved");
+  expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+  Dataset other(folder / "moved", Mode::write_through);
+  EXPECT_EQ(other.append(test::numbers(1, 3)), 4);
+  other.close();
+  EXPECT_TRUE(verify(folder / "moved").ok());
+  save(test::numbers(1), folder / "moved");
+  EXPECT_EQ(ds.size(), 3);
+}
+
+TEST(Growth, RowsOfAMovedFolderAreNotWrittenInPlace) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  ds.flush();
+  std::filesystem::rename(folder / "rows", folder / "moved");
+  for (const bool with_another : {false, true}) {
+    if (with_another) {
+      Dataset other = numbers_at(folder / "rows");
+      other.append(test::numbers(2));
+      other.close();
+    }
+    for (int i = 0; i < 2; ++i) {
+      expect_error(ErrorCode::io, "found none or another one", [&] { ds.column("x"); });
+    }
+  }
+  EXPECT_GT(verify(folder / "rows").num_checksums, 0U);
+  EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
 TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
