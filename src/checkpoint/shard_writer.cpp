@@ -137,8 +137,11 @@ class ShardWriter::State {
       return;
     }
     throw base::unsupported(ticket_.staging)
-        .part("file system")
-        .expected("one on which several hosts can write to the same file (Lustre, GPFS, Weka)")
+        .part("rank ", ticket_.rank, " on host ", base::quote(os::host_name()))
+        .problem("the coordinator is on host ", base::quote(ticket_.host))
+        .expected(
+            "one host, or a file system on which several can write to the same file (Lustre, ",
+            "GPFS, Weka)")
         .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
         .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
   }

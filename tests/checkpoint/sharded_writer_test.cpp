@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@
 
 #include "base/hash/checksum.hpp"
 #include "checkpoint/checked_copy.hpp"
+#include "os/fs/file_system.hpp"
+#include "os/process.hpp"
 #include "support/crash_harness.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
@@ -327,6 +331,92 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   const std::vector<std::string> receipts = {old_receipt, write_part(writer, save, 1)};
   EXPECT_THROW(writer.publish(receipts), Error);
   EXPECT_FALSE(fs::exists(path()));
+}
+
+/// Values of `f_type`, from statfs(2).
+constexpr std::uint32_t kNfs = 0x6969;
+constexpr std::uint32_t k9p = 0x01021997;
+constexpr std::uint32_t kFuse = 0x65735546;
+constexpr std::uint32_t kSmb = 0xFE534D42;
+constexpr std::uint32_t kLustre = 0x0BD00BD0;
+constexpr std::uint32_t kGpfs = 0x47504653;
+constexpr std::uint32_t kXfs = 0x58465342;
+
+/// Lets every file seem to be on that file system during its lifetime.
+class OnFileSystem {
+ public:
+  explicit OnFileSystem(std::uint32_t magic) : before_(os::set_file_system(magic)) {}
+  ~OnFileSystem() { os::set_file_system(before_); }
+  OnFileSystem(const OnFileSystem&) = delete;
+  OnFileSystem& operator=(const OnFileSystem&) = delete;
+
+ private:
+  std::optional<std::uint32_t> before_;
+};
+
+/// Lets this process seem to run on another host during its lifetime.
+class OnAnotherHost {
+ public:
+  OnAnotherHost() : before_(os::set_boot_id(os::BootId{std::byte{7}})) {}
+  ~OnAnotherHost() { os::set_boot_id(before_); }
+  OnAnotherHost(const OnAnotherHost&) = delete;
+  OnAnotherHost& operator=(const OnAnotherHost&) = delete;
+
+ private:
+  std::optional<os::BootId> before_;
+};
+
+TEST_P(EveryLayout, OneHostMayWriteOnAnyFileSystem) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kNfs, k9p, kFuse, kSmb, kLustre, kGpfs, kXfs}) {
+    const OnFileSystem file_system(magic);
+    run(save, path());
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+}
+
+TEST_P(EveryLayout, SeveralHostsMayWriteOneFileWhereNoBytesAreLost) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kLustre, kGpfs, kXfs}) {
+    const OnFileSystem file_system(magic);
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    std::vector<std::string> receipts = {write_part(writer, save, 0)};
+    {
+      const OnAnotherHost host;
+      receipts.push_back(write_part(writer, save, 1));
+    }
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+}
+
+TEST_P(EveryLayout, SeveralHostsOnNfs9pFuseOrSmbNeedSeparateFiles) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kNfs, k9p, kFuse, kSmb}) {
+    const OnFileSystem file_system(magic);
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    std::vector<std::string> receipts = {write_part(writer, save, 0)};
+    {
+      const OnAnotherHost host;
+      if (save.options.layout != ShardLayout::plain) {
+        receipts.push_back(write_part(writer, save, 1));
+      } else {
+        try {
+          write_part(writer, save, 1);
+          FAIL() << "written on " << magic;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::unsupported);
+          EXPECT_THAT(error.what(),
+                      AllOf(HasSubstr("rank 1 on host"), HasSubstr("found NFS, 9p, SMB or FUSE"),
+                            HasSubstr("use the layout \"shards\"")));
+        }
+        continue;
+      }
+    }
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+  EXPECT_EQ(fs::exists(path()), save.options.layout != ShardLayout::plain);
 }
 
 TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
