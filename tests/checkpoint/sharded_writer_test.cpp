@@ -610,6 +610,29 @@ TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  Save save{dict(), {{0, {0}, {1}, 0}}};
+  save.tree.set("w", numbered(DType::uint8, {1}));
+  // The header stores JSON in JSON, so it has seven bytes for each of these characters.
+  save.tree.set("value", Value(std::string(15'000'000, '\x01')));
+  std::size_t num_changes = 0;
+  const WatchChanges watch([&](const os::Change&) { ++num_changes; });
+  try {
+    ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
+    FAIL() << "begun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("m.safetensors"),
+                      HasSubstr("the header is too long: expected at most 100000000 bytes, found "
+                                "1050")));
+  }
+  EXPECT_EQ(num_changes, 0U);
+  save.options.layout = ShardLayout::shards;  // values are in another file
+  ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
+}
+
 /// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
 TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;
