@@ -43,7 +43,8 @@ struct ShardedWriteOptions {
   bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
-  /// not suffice, publish() copies the data once.
+  /// not suffice, publish() inserts space at the beginning of the file, or copies the data once
+  /// where the file system cannot do that (other than ext4 and XFS).
   std::uint64_t value_bytes = 0;
 };
 

@@ -34,6 +34,7 @@ namespace safetensors = detail::formats::safetensors;
 
 constexpr std::size_t kCopiedPieceBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kHeaderAlignment = 64;
+constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< of the header's length, which precedes it
 
 Error refuse_key(const std::string& key) {
   return base::unsupported().part("key ", base::quote(key));
@@ -131,7 +132,7 @@ class FileLayout final : public ShardedLayout {
       }
     }
     std::string header = header_of(plan, ordered);
-    const bool fits = header.size() <= reserved_bytes_;
+    const bool fits = header.size() <= reserved_bytes_ || insert_space(header.size());
     if (fits) safetensors::pad_header(header, reserved_bytes_);
     if (options_.checksums) {
       formats::fill_boxes(header, formats::find_checksums(header, safetensors::kBoxesMember), sums);
@@ -165,6 +166,21 @@ class FileLayout final : public ShardedLayout {
         refuse_other_tensors(path_);
       }
     }
+  }
+
+  /// Inserts space for a header of `header_bytes`, without copying the data. Returns false if the
+  /// file system cannot do this, or if the header with its padding would exceed the limit.
+  bool insert_space(std::uint64_t header_bytes) {
+    os::File& file = replacement_->file();
+    const std::uint64_t block = file.block_bytes();
+    const std::uint64_t added = (header_bytes - reserved_bytes_ + block - 1) / block * block;
+    if (added % kHeaderAlignment != 0 ||
+        reserved_bytes_ + added - kHeaderLengthBytes > safetensors::kMaxHeaderBytes ||
+        !file.insert_hole(0, added)) {
+      return false;
+    }
+    reserved_bytes_ += added;
+    return true;
   }
 
   /// Copies the file with a larger header, because the values exceed the reserved space.

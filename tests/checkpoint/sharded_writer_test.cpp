@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,9 @@
 
 #include "base/hash/checksum.hpp"
 #include "checkpoint/checked_copy.hpp"
+#include "os/fs/change_observer.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "os/fs/file_system.hpp"
 #include "os/process.hpp"
 #include "support/crash_harness.hpp"
@@ -633,6 +638,84 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
   ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
 }
 
+/// Whether the file system of the folder has FALLOC_FL_INSERT_RANGE.
+bool inserts_holes(const TemporaryFolder& folder) {
+  os::File file = os::File::create_at(os::Directory::open(folder.path()), "probe");
+  const std::string text = "x";
+  file.write_at(0, std::as_bytes(std::span(text)));
+  const bool inserts = file.insert_hole(0, file.block_bytes());
+  fs::remove(folder / "probe");
+  return inserts;
+}
+
+/// What publish() does to the file system.
+struct Published {
+  std::size_t num_created = 0;
+  std::size_t num_inserted = 0;
+  std::uint64_t num_written_bytes = 0;
+};
+
+/// Saves `save`, and publishes `later` instead of its tree.
+Published publish_later(const Save& save, const Path& path, const TensorDict& later) {
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  Published published;
+  const WatchChanges watch([&](const os::Change& change) {
+    if (change.kind == os::Change::Kind::create_file) ++published.num_created;
+    if (change.kind == os::Change::Kind::insert) ++published.num_inserted;
+    published.num_written_bytes += change.bytes.size();
+  });
+  writer.publish(receipts, later);
+  return published;
+}
+
+TEST(ShardedWriterHeader, ValuesThatArePlannedHaveExactSpace) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  Save save = rich_save();
+  save.tree.set("long", Value(std::string(1'000'000, 'x')));
+  const Published published = publish_later(save, path, save.tree);
+  EXPECT_EQ(published.num_created, 0U);
+  EXPECT_EQ(published.num_inserted, 0U);
+  // The header alone was written, and only its alignment adds spaces.
+  const std::string header =
+      read_bytes(path).substr(0, static_cast<std::size_t>(published.num_written_bytes));
+  EXPECT_LT(header.size() - header.find_last_not_of(' '), 65U);
+  EXPECT_EQ(header.at(header.find_last_not_of(' ')), '}');
+  EXPECT_TRUE(verify(path).ok());
+}
+
+TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  const bool inserts_here = inserts_holes(folder);
+  const Save save = rich_save();
+  // The header needs a part of a block, about one block, or many more.
+  for (const std::size_t size : {std::size_t{100}, std::size_t{4000}, std::size_t{4032},
+                                 std::size_t{4096}, std::size_t{1'000'000}}) {
+    TensorDict later = rich_save().tree;
+    later.set("step", Value(std::string(size, 'x')));
+    for (const bool is_supported : {true, false}) {
+      const bool before = os::set_insert_supported(is_supported);
+      const Published published = publish_later(save, path, later);
+      os::set_insert_supported(before);
+      const bool is_inserted = is_supported && inserts_here;
+      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: a copy
+      if (is_inserted) {
+        EXPECT_EQ(published.num_inserted, 1U);
+        EXPECT_LT(published.num_written_bytes, 10'000 + 2 * size);  // the header alone
+      }
+      const VerifyReport report = verify(path);
+      EXPECT_TRUE(report.ok()) << size << ": " << report.problems.at(0).what;
+      tenfold::save(later, folder / "alone");
+      EXPECT_TRUE(diff(path, folder / "alone").same()) << size;
+      fs::remove_all(folder / "alone");
+      EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+    }
+  }
+}
+
 /// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
 TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;
@@ -729,6 +812,27 @@ TEST_P(Crash, PrivateFilesStayPrivate) { expect_stays_private(crash_case(GetPara
 
 TEST_P(Crash, EachFileIsSyncedByTheDescriptorThatWroteIt) {
   expect_syncs_by_the_descriptor_that_wrote(crash_case(GetParam()));
+}
+
+TEST(ShardedWriterHeader, ACrashWhileTheDataMoveLeavesACompleteVersion) {
+  CrashCase crash = crash_case("m.safetensors");
+  crash.make_new = [](const fs::path& path, bool durable) {
+    Save save = save_of(2);
+    save.options.durable = durable;
+    TensorDict later = save_of(2).tree;
+    later.set("long", Value(std::string(5000, 'x')));  // longer than the reserved space
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    writer.publish(receipts, later);
+  };
+  for (const bool is_supported : {true, false}) {
+    const bool before = os::set_insert_supported(is_supported);
+    expect_survives_kill_at_every_change(crash, true, true);
+    expect_survives_failure_of_every_change(crash, true, true, ENOSPC);
+    expect_survives_power_loss(crash, true, 4, 20263);
+    os::set_insert_supported(before);
+  }
 }
 
 }  // namespace
