@@ -24,8 +24,8 @@ from tenfold._options import boolean
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
-from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
-from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
+from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes, gives_objects
+from tenfold.distributed._plans import Items, Kind, PackedPlan, PlannedValues, differs
 from tenfold.distributed._tree import CONTAINER, nest
 
 TYPE_CHECKING = False
@@ -44,8 +44,8 @@ LAYOUTS = ("plain", "shards", "torch")
 # it has this many bytes.
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
-# Bytes reserved in the header for a value that is unknown when the layout of files is planned. Most
-# values are numbers. If values do not fit, the file is copied once.
+# Bytes reserved in the header for a value that is unknown when the layout of files is planned, as
+# those of torch's planners are. Most values are numbers. If they do not fit, the data are moved.
 _VALUE_BYTES = 256
 
 
@@ -70,7 +70,9 @@ class _Save:
         self.names: list[str] = []
         self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # of these names
         self.containers: dict[Any, Any] = {}
-        self.value_names: dict[str, int] = {}
+        self.tree: _core.Node | None = None  # without the values that are still unknown
+        self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
+        self.sent: set[str] = set()  # names of the values that this rank has sent with its plan
         self.rank = 0
 
 
@@ -194,12 +196,23 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan` with the path of this rank, which the coordinator compares.
+            SavePlan: `plan` with the path of this rank, which the coordinator compares, and the
+                values that the planner has passed.
+
+        Raises:
+            UnsupportedError: If a value cannot be stored; the message has its name.
         """
+        save = self._save()
+        planned = plan.storage_data
+        values = planned.by_name if isinstance(planned, PlannedValues) else {}
+        values = {name: _plain(name, value) for name, value in values.items()}
+        save.sent = set(values)
         path = self._absolute_path()
         if isinstance(plan, PackedPlan):
-            return PackedPlan(storage_data=path, planner_data=plan.planner_data, packed=plan.packed)
-        return dataclasses.replace(plan, storage_data=path)
+            return PackedPlan(
+                storage_data=(path, values), planner_data=plan.planner_data, packed=plan.packed
+            )
+        return dataclasses.replace(plan, storage_data=(path, values))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Called on the coordinator: plans the files and assigns each rank its boxes.
@@ -216,7 +229,7 @@ class StorageWriter(HasPath, _StorageWriter):
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
-        require_equal("storage writer: path", [plan.storage_data for plan in plans])
+        require_equal("storage writer: path", [plan.storage_data[0] for plan in plans])
         if not all(plan.usable for plan in plans):
             raise ValueError(_CACHING)
         paths: dict[Any, Any] = {}
@@ -225,13 +238,13 @@ class StorageWriter(HasPath, _StorageWriter):
                 paths.setdefault(key, path)
         save.containers = {key: path for key, path in paths.items() if _is_container(key)}
         packed = [Items.of_plan(plan) for plan in plans]
-        _add_leaves(save, packed, paths)
-        tree = _core.tree(nest(save.leaves, save.containers), save.path)
+        _add_leaves(save, packed, paths, [plan.storage_data[1] for plan in plans])
+        tree = save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
         by_keys = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
         numbers = {
             name: by_keys[tuple(map(str, path))]
             for name, (path, leaf) in zip(save.names, save.leaves, strict=True)
-            if leaf is not None
+            if isinstance(leaf, torch.Tensor)
         }
         boxes: list[tuple[int, Sequence[int], Sequence[int], int]] = []
         for rank, items in enumerate(packed):
@@ -248,7 +261,7 @@ class StorageWriter(HasPath, _StorageWriter):
             durable=self.durable,
             checksums=self.checksums,
             overwrite=self.overwrite,
-            value_bytes=_VALUE_BYTES * len(save.value_names),
+            value_bytes=_VALUE_BYTES * len(save.unknown),
         )
         return [
             PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
@@ -282,9 +295,10 @@ class StorageWriter(HasPath, _StorageWriter):
             raise ValueError(_CACHING)
         part = _core.ShardWriter(plan.storage_data)
         values: dict[str, Any] = {}
+        sent = self._save().sent
         batch: list[torch.Tensor] = []
         batch_bytes = written = size_bytes = 0
-        for data in _data_of(plan, planner, values):
+        for data in _data_of(plan, planner, values, sent):
             batch.append(_in_memory(data))
             size_bytes += data.nbytes
             batch_bytes += data.nbytes
@@ -322,21 +336,23 @@ class StorageWriter(HasPath, _StorageWriter):
 
 
 def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
-    if save.writer is None:
+    if save.writer is None or save.tree is None:
         raise ValueError("storage writer: expected a save that was planned, found none")
     receipts = []
-    missing = set(save.value_names)
+    missing = set(save.unknown)
     for result in (result for of_rank in results for result in of_rank):
         receipt, values = result.storage_data
         receipts.append(receipt)
         for name in missing & values.keys():
-            number = save.value_names[name]
+            number = save.unknown[name]
             save.leaves[number] = (save.leaves[number][0], values[name])
         missing -= values.keys()
     if missing:
         name = min(missing)
         raise ValueError(f"{save.path}: value {name!r}: expected it from a rank, found none")
-    save.writer.publish(receipts, _core.tree(nest(save.leaves, save.containers), save.path))
+    if save.unknown:
+        save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
+    save.writer.publish(receipts, save.tree)
 
 
 _CACHING = (
@@ -349,13 +365,16 @@ def _is_container(key: Any) -> bool:
     return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
 
 
-def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None:
+def _add_leaves(
+    save: _Save, packed: list[Items], paths: dict[Any, Any], values: list[dict[str, Any]]
+) -> None:
     """Adds to `save` the leaves of the tree that all ranks write.
 
     Args:
         save: Receives names and leaves.
         packed: The items of each rank.
         paths: The path of each name that is not a key of the root.
+        values: The values that each rank has sent, by name.
 
     Raises:
         ValueError: If ranks have different tensors of one name.
@@ -378,38 +397,40 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
             found = first.setdefault(name, (of_kind[number], items.kinds[number], rank))
             if found[0] != of_kind[number]:
                 raise differs(name, found[1], found[2], items.kinds[number], rank)
-    for name, (group, *_) in first.items():
-        stand_in = stand_ins[group]
-        if stand_in is None:
-            save.value_names[name] = len(save.leaves)
+    for name, (group, _, rank) in first.items():
+        leaf: Any = stand_ins[group]
+        if leaf is None and name in values[rank]:
+            leaf = values[rank][name]
+        elif leaf is None:
+            save.unknown[name] = len(save.leaves)
         save.names.append(name)
-        save.leaves.append((paths.get(name, (name,)), stand_in))
+        save.leaves.append((paths.get(name, (name,)), leaf))
 
 
 def _data_of(
-    plan: SavePlan, planner: AnySavePlanner, values: dict[str, Any]
+    plan: SavePlan, planner: AnySavePlanner, values: dict[str, Any], sent: set[str]
 ) -> Iterator[torch.Tensor]:
-    """Yields the tensors of a plan in its order, and adds its values to `values`."""
+    """Yields the tensors of a plan in its order, and adds its values to `values` unless sent."""
     if (
         isinstance(plan, PackedPlan)
         and isinstance(planner, SavePlanner)
         and type(planner).lookup_object is DefaultSavePlanner.lookup_object
-        and _gives_objects(planner)
+        and gives_objects(planner)
     ):
         for name, kind in plan.packed:
-            if kind.is_value:
-                values[name] = _plain(name, planner.state_dict[name])
-            else:
+            if not kind.is_value:
                 yield planner.local_tensor(name, kind.offsets)
+            elif name not in sent:
+                values[name] = _plain(name, planner.state_dict[name])
         return
     for item in plan.items:
         name = item.index.fqn
-        if item.type == WriteItemType.BYTE_IO:
-            values[name] = _value_of(item, planner)
-        else:
+        if item.type != WriteItemType.BYTE_IO:
             data = planner.resolve_data(item)
             assert isinstance(data, torch.Tensor)
             yield data
+        elif name not in sent:
+            values[name] = _value_of(item, planner)
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -424,7 +445,7 @@ def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
 def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
     """The plain value of an item. A value that a planner pickled is parsed, not executed."""
     name = item.index.fqn
-    if _gives_objects(planner):
+    if gives_objects(planner):
         value = planner.lookup_object(item.index)  # type: ignore[attr-defined]
     else:
         data = planner.resolve_data(item)
@@ -453,16 +474,6 @@ def _plain(name: str, value: Any) -> Any:
             "in it; tenfold.distributed.SavePlanner saves tuples with tensors"
         )
     return value
-
-
-def _gives_objects(planner: AnySavePlanner) -> bool:
-    """True if the plain value is complete: the planner's pickle would not contain more."""
-    return (
-        isinstance(planner, DefaultSavePlanner)
-        and type(planner).resolve_data is DefaultSavePlanner.resolve_data
-        and type(planner).transform_object
-        in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
-    )
 
 
 def _decoded(pickled: memoryview) -> Any:

@@ -223,6 +223,85 @@ def test_values_longer_than_the_reserved_space_are_saved(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
 
+def header_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(int.from_bytes(file.read(8), "little"))
+
+
+class NotingWriter(StorageWriter):
+    """Notes the inode of the file that is written, before it is published."""
+
+    inode = 0
+
+    def finish(self, metadata: Any, results: Any) -> None:
+        (staged,) = [
+            file
+            for file in Path(self.path).parent.iterdir()
+            if file.name.startswith(".") and file.is_file()
+        ]
+        self.inode = staged.stat().st_ino
+        super().finish(metadata, results)
+
+
+VALUES: dict[str, Any] = {
+    "none": None,
+    "long": 'x\n"ä' * 250_000,
+    "pair": (1, ("x", 2.5)),
+    "empty": [{}, (), []],
+    "by_number": {1: {0.5: None}, (1, 2): b"bytes"},
+    "large": 2**70,
+    "ordered": OrderedDict(b=1, a={"deep": [True]}),
+}
+
+
+@pytest.mark.parametrize("is_caching", [False, True])
+def test_values_of_our_planner_have_exact_space_in_the_header(
+    is_caching: bool, tmp_path: Path
+) -> None:
+    for number in range(2):
+        path = tmp_path / str(number) / "m.safetensors"
+        path.parent.mkdir()
+        state = {"exact": torch.arange(1000.0), **VALUES, "number": [10**50] * (1 + 999 * number)}
+        writer = NotingWriter(path, durable=False)
+        planner = SavePlanner(enable_plan_caching=is_caching)
+        dcp.save(state, storage_writer=writer, planner=planner, no_dist=True)
+        header = header_of(path)
+        assert len(header) - len(header.rstrip(b" ")) < 64
+        assert path.stat().st_ino == writer.inode  # the file was not copied
+        assert [file.name for file in path.parent.iterdir()] == ["m.safetensors"]
+        assert repr(tenfold.load(path, verify=True)) == repr(state)
+
+
+def test_values_that_a_subclass_of_our_planner_changes_are_those_that_are_stored(
+    tmp_path: Path,
+) -> None:
+    save({"text": "x" * 1000}, tmp_path / "m.safetensors", planner=Doubling())
+    assert tenfold.load(tmp_path / "m.safetensors")["text"] == "x" * 2000
+
+
+def test_a_header_beyond_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    # A character that is escaped twice takes seven bytes of the header.
+    state = {"w": torch.ones(1), "long": "\x01" * 15_000_000}
+    path = tmp_path / "new" / "m.safetensors"
+    error = failure(save, state, path, planner=SavePlanner())
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "the header is too long: expected at most 100000000 bytes, found 1050" in str(error)
+    assert not path.parent.exists()  # not even the folder was created
+
+
+def test_a_header_beyond_the_limit_keeps_the_old_version(tmp_path: Path) -> None:
+    save({"w": torch.zeros(1)}, tmp_path / "m.safetensors")
+    # torch's planner passes values to the writer only when the ranks write.
+    error = failure(
+        save, {"w": torch.ones(1), "long": "\x01" * 15_000_000}, tmp_path / "m.safetensors"
+    )
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "the header is too long" in str(error)
+    assert tenfold.load(tmp_path / "m.safetensors", verify=True)["w"].tolist() == [0]
+    save({"w": torch.ones(1)}, tmp_path / "m.safetensors")
+    assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
+
+
 def test_a_dtype_that_the_format_lacks_is_refused_by_name(tmp_path: Path) -> None:
     state = {"z": torch.ones(2, dtype=torch.complex128)}
     error = failure(save, state, tmp_path / "m.safetensors")

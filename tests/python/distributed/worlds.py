@@ -425,6 +425,40 @@ def check_containers_survive_with_our_planner() -> None:
     in_world(2, save)
 
 
+def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
+    path = FOLDER / "values.safetensors"
+
+    class Recording(StorageWriter):
+        """Checks that the results of the ranks have no values."""
+
+        def finish(self, metadata: Any, results: Any) -> None:
+            for result in (result for of_rank in results for result in of_rank):
+                assert result.storage_data[1] == {}, result.storage_data[1]
+            super().finish(metadata, results)
+
+    def save(rank: int, size: int) -> None:
+        for number, is_caching in enumerate((False, True, True)):
+            state = {
+                **values_of(rank),
+                f"of-{rank}": {"long": "x" * (1000 + 100_000 * number), "rank": rank},
+                "w": torch.full((3,), number),
+            }
+            planner = SavePlanner(enable_plan_caching=is_caching)
+            dcp.save(state, storage_writer=Recording(path, durable=False), planner=planner)
+            if rank == 0:
+                loaded = tenfold.load(path, verify=True)
+                assert {key: loaded[key] for key in values_of(0)} == values_of(0)
+                for other in range(size):
+                    expected = {"long": state["of-0"]["long"], "rank": other}
+                    assert loaded[f"of-{other}"] == expected
+                content = path.read_bytes()
+                header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+                assert len(header) - len(header.rstrip(b" ")) < 64
+            dist.barrier()
+
+    in_world(2, save)
+
+
 def check_asynchronous_saves() -> None:
     kinds = (AsyncCheckpointerType.THREAD, *AsyncCheckpointerType)
 
