@@ -79,14 +79,16 @@ struct Save {
   ShardedWriteOptions options{.durable = false};
 };
 
-/// Writes the part of one rank.
-std::string write_part(const ShardedWriter& writer, const Save& save, int rank) {
+/// Writes the part of one rank, and passes `values` to the coordinator if they are given.
+std::string write_part(const ShardedWriter& writer, const Save& save, int rank,
+                       const TensorDict* values = nullptr) {
   const std::vector<Tensor> tensors = tensors_of(save.tree);
   std::vector<Tensor> parts;
   for (const ShardBox& box : save.boxes) {
     if (box.rank == rank) parts.push_back(cut(tensors[box.tensor], box.offsets, box.sizes));
   }
   ShardWriter part(writer.ticket(rank));
+  if (values != nullptr) part.add_values(*values);
   part.write(0, parts);
   return part.finish();
 }
@@ -283,8 +285,181 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
                                              write_part(writer, save, 1)};
   TensorDict renamed = rich().tree;
   renamed.set("more", numbered(DType::int32, {1}));
+  if (save.options.layout != ShardLayout::plain) {
+    EXPECT_THROW(writer.publish(receipts, renamed), Error);
+  }
+  renamed.set("list", Value("no tensors"));
   EXPECT_THROW(writer.publish(receipts, renamed), Error);
+  TensorDict other = rich().tree;
+  other.set("list", TensorDict(NodeInfo{.kind = NodeKind::list}));
+  EXPECT_THROW(writer.publish(receipts, other), Error);
+  EXPECT_THROW(writer.publish(receipts, dict()), Error);
   EXPECT_FALSE(fs::exists(path()));
+  writer.publish(receipts, rich().tree);
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+/// The layouts in which values may contain tensors.
+class PlainLayout : public EveryLayout {
+ protected:
+  /// A value is the first entry, so that its tensors precede the planned ones in the tree.
+  static Save with_value() {
+    Save save{dict(), rich_save().boxes};
+    save.options.accepts_values = true;
+    save.tree.set("value", Value());
+    copy_into(save.tree);
+    return save;
+  }
+  /// The value that a rank passes: a tuple with tensors, one of several blocks.
+  static TensorDict value(int start) {
+    TensorDict deep = dict();
+    deep.set("large", numbered(DType::uint8, {17'000'001}, start));
+    deep.set("empty", numbered(DType::float32, {0, 3}));
+    TensorDict tuple(NodeInfo{.kind = NodeKind::tuple});
+    tuple.set("0", cut(numbered(DType::int16, {6, 4}, start), {1, 1}, {4, 2}));
+    tuple.set("1", Value("text"));
+    tuple.set("2", deep);
+    tuple.set("3", numbered(DType::bfloat16, {}, start));
+    return tuple;
+  }
+  static TensorDict named(const TensorDict& value) {
+    TensorDict values = dict();
+    values.set("value", value);
+    return values;
+  }
+  /// The tree to publish with that value.
+  static TensorDict later(const TensorDict& value) {
+    TensorDict tree = named(value);
+    copy_into(tree);
+    return tree;
+  }
+
+ private:
+  static void copy_into(TensorDict& tree) {
+    rich_save().tree.for_each(
+        [&](const std::string& key, const TensorDict::Item& item) { tree.set(key, item); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(ShardedWriter, PlainLayout, testing::Values("m.safetensors", "folder"),
+                         test_name);
+
+TEST_P(PlainLayout, TensorsInValuesAreWrittenAfterThePlannedOnes) {
+  const Save save = with_value();
+  const TensorDict values = named(value(1));
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1, &values)};
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // this rank has passed none
+  writer.publish(receipts, later(std::get<TensorDict>(writer.values(1).get("value"))));
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+  const VerifyReport report = verify(path());
+  EXPECT_TRUE(report.ok()) << report.problems.at(0).what;
+  tenfold::save(later(value(1)), folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+  fs::remove_all(folder_ / "alone");
+
+  const bool is_file = !fs::is_directory(path());
+  const Path file = is_file ? path() : path() / "value" / "3.memmap";
+  std::string bytes = read_bytes(file);
+  const Tensor last = numbered(DType::bfloat16, {}, 1);
+  EXPECT_EQ(bytes.substr(bytes.size() - 2),
+            std::string(reinterpret_cast<const char*>(last.raw_data()), 2));
+  bytes.back() ^= 1;
+  write_bytes(file, bytes);
+  EXPECT_FALSE(verify(path()).ok());
+}
+
+TEST_P(PlainLayout, EachRankMayPassValues) {
+  Save save = with_value();
+  save.options.durable = true;
+  save.options.checksums = false;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  std::vector<std::string> receipts;
+  TensorDict all(NodeInfo{.kind = NodeKind::list});
+  for (int rank = 0; rank < 2; ++rank) {
+    const TensorDict values = named(value(rank));
+    receipts.push_back(write_part(writer, save, rank, &values));
+    all.set(std::to_string(rank), writer.values(rank).get("value"));
+  }
+  writer.publish(receipts, later(all));
+  TensorDict expected(NodeInfo{.kind = NodeKind::list});
+  for (int rank = 0; rank < 2; ++rank) expected.set(std::to_string(rank), value(rank));
+  tenfold::save(later(expected), folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(PlainLayout, ATensorAtTheRootMayBeAdded) {
+  Save save{dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}};
+  save.tree.set("b", numbered(DType::int8, {4}));
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  TensorDict later = dict();
+  later.set("a", numbered(DType::float64, {2}));  // before "b" in the order of the format
+  later.set("b", numbered(DType::int8, {4}));
+  later.set("c", numbered(DType::int8, {3}));
+  writer.publish(receipts, later);
+  EXPECT_TRUE(verify(path()).ok());
+  EXPECT_THAT(open(path()).keys(), ElementsAre("a", "b", "c"));
+  tenfold::save(later, folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+}
+
+TEST_P(PlainLayout, UnsupportedTensorsInValuesAreRefusedByKeyWhenTheyArePassed) {
+  const Save save = with_value();
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const auto refusal = [&](const TensorDict::Item& item) {
+    TensorDict tuple(NodeInfo{.kind = NodeKind::tuple});
+    tuple.set("0", item);
+    ShardWriter part(writer.ticket(0));
+    try {
+      part.add_values(named(tuple));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  NodeInfo stack;
+  stack.kind = NodeKind::lazy_stack;
+  EXPECT_THAT(refusal(TensorDict(stack)), HasSubstr("\"value.0\""));
+  const std::string complex = refusal(Leaf(numbered(DType::complex128, {2})));
+  if (save.options.layout == ShardLayout::plain && GetParam() == std::string("m.safetensors")) {
+    EXPECT_THAT(complex, HasSubstr("\"value.0\""));
+  } else {
+    EXPECT_EQ(complex, "");
+  }
+}
+
+TEST_P(PlainLayout, LeftoverValuesOfACrashedCoordinatorAreRemovedByTheNextSave) {
+  const Save save = with_value();
+  EXPECT_EXIT(
+      {
+        const TensorDict values = named(value(1));
+        ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+        write_part(writer, save, 1, &values);
+        std::_Exit(3);
+      },
+      testing::ExitedWithCode(3), "");
+  EXPECT_THAT(names(), Not(IsEmpty()));
+  run(save, path());
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, ValuesAreRefusedUnlessTheSaveAcceptsThem) {
+  Save save = rich();
+  save.options.accepts_values = save.options.layout != ShardLayout::plain;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  ShardWriter part(writer.ticket(0));
+  try {
+    part.add_values(dict());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("expected a save in the plain layout that accepts values"));
+  }
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);
 }
 
 TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
@@ -812,6 +987,27 @@ TEST_P(Crash, PrivateFilesStayPrivate) { expect_stays_private(crash_case(GetPara
 
 TEST_P(Crash, EachFileIsSyncedByTheDescriptorThatWroteIt) {
   expect_syncs_by_the_descriptor_that_wrote(crash_case(GetParam()));
+}
+
+TEST_P(PlainLayout, ACrashOfASaveWithTensorsInValuesLeavesACompleteVersion) {
+  CrashCase crash = crash_case(GetParam());
+  crash.make_new = [](const fs::path& path, bool durable) {
+    Save save = save_of(2);
+    save.options.durable = durable;
+    save.options.accepts_values = true;
+    TensorDict values = dict();
+    values.set("more", numbered(DType::int32, {3}));
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0, &values),
+                                               write_part(writer, save, 1)};
+    TensorDict later = save_of(2).tree;
+    later.set("more", writer.values(0).get("more"));
+    writer.publish(receipts, later);
+  };
+  expect_survives_kill_at_every_change(crash, false, true);
+  expect_survives_failure_of_every_change(crash, true, true, ENOSPC);
+  expect_survives_power_loss(crash, true, 2, 20264);
+  expect_stays_private(crash);
 }
 
 TEST(ShardedWriterHeader, ACrashWhileTheDataMoveLeavesACompleteVersion) {

@@ -56,11 +56,11 @@ class ValueBytes(io.BytesIO):
 class SavePlanner(DefaultSavePlanner):
     """torch's DefaultSavePlanner for states of any containers, and without pickles.
 
-    DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts
-    and cannot save a tuple with tensors to a `StorageWriter`. This planner keeps keys and
-    containers unchanged, passes plain values to the writer without pickling them, and supports plan
-    caching. It sends a `StorageWriter` names and numbers instead of torch's objects, so a state of
-    thousands of tensors is planned several times as fast.
+    DefaultSavePlanner converts all keys to str, drops empty dicts and converts OrderedDicts to
+    dicts. A tuple with tensors is one value for it, whose tensors the coordinator must copy. This
+    planner keeps keys and containers unchanged, passes plain values to the writer without pickling
+    them, and supports plan caching. It sends a `StorageWriter` names and numbers instead of
+    torch's objects, so a state of thousands of tensors is planned several times as fast.
 
     Args:
         dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them.

@@ -205,7 +205,7 @@ class StorageWriter(HasPath, _StorageWriter):
         save = self._save()
         planned = plan.storage_data
         values = planned.by_name if isinstance(planned, PlannedValues) else {}
-        values = {name: _plain(name, value) for name, value in values.items()}
+        values = {name: value for name, value in values.items() if not _has_tensors(name, value)}
         save.sent = set(values)
         path = self._absolute_path()
         if isinstance(plan, PackedPlan):
@@ -262,6 +262,7 @@ class StorageWriter(HasPath, _StorageWriter):
             checksums=self.checksums,
             overwrite=self.overwrite,
             value_bytes=_VALUE_BYTES * len(save.unknown),
+            accepts_values=bool(save.unknown),
         )
         return [
             PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
@@ -294,11 +295,13 @@ class StorageWriter(HasPath, _StorageWriter):
         if getattr(planner, "_enable_plan_caching", False) and not isinstance(planner, SavePlanner):
             raise ValueError(_CACHING)
         part = _core.ShardWriter(plan.storage_data)
-        values: dict[str, Any] = {}
-        sent = self._save().sent
+        values = _values_of(plan, planner, self._save().sent)
+        with_tensors = {name: values[name] for name in values if _has_tensors(name, values[name])}
+        if with_tensors:
+            self._add_values(part, with_tensors)
         batch: list[torch.Tensor] = []
         batch_bytes = written = size_bytes = 0
-        for data in _data_of(plan, planner, values, sent):
+        for data in _tensors_of(plan, planner):
             batch.append(_in_memory(data))
             size_bytes += data.nbytes
             batch_bytes += data.nbytes
@@ -307,7 +310,20 @@ class StorageWriter(HasPath, _StorageWriter):
                 written += len(batch)
                 batch, batch_bytes = [], 0
         part.write(written, batch)
-        return WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
+        plain = {name: value for name, value in values.items() if name not in with_tensors}
+        stored = (part.finish(), plain, list(with_tensors))
+        return WriteResult(MetadataIndex(""), size_bytes, stored)
+
+    def _add_values(self, part: _core.ShardWriter, values: dict[str, Any]) -> None:
+        """Passes values that contain tensors to the coordinator."""
+        if self.layout != "plain":
+            name = next(iter(values))
+            raise UnsupportedError(
+                f"{name!r}: it cannot be stored in layout {self.layout!r}: expected a value "
+                f"without tensors, found {type(values[name]).__name__} with tensors in it; "
+                "tenfold.distributed.SavePlanner saves tuples with tensors"
+            )
+        part.add_values(_core.tree(values, ""))
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Called on the coordinator when all ranks have written: publishes the checkpoint.
@@ -340,9 +356,12 @@ def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
         raise ValueError("storage writer: expected a save that was planned, found none")
     receipts = []
     missing = set(save.unknown)
-    for result in (result for of_rank in results for result in of_rank):
-        receipt, values = result.storage_data
+    for rank, result in ((rank, result) for rank, some in enumerate(results) for result in some):
+        receipt, values, with_tensors = result.storage_data
         receipts.append(receipt)
+        if missing & set(with_tensors):
+            node = save.writer.values(rank)
+            values = {**values, **{name: node.item(name) for name in with_tensors}}
         for name in missing & values.keys():
             number = save.unknown[name]
             save.leaves[number] = (save.leaves[number][0], values[name])
@@ -407,30 +426,45 @@ def _add_leaves(
         save.leaves.append((paths.get(name, (name,)), leaf))
 
 
-def _data_of(
-    plan: SavePlan, planner: AnySavePlanner, values: dict[str, Any], sent: set[str]
-) -> Iterator[torch.Tensor]:
-    """Yields the tensors of a plan in its order, and adds its values to `values` unless sent."""
+def _own_planner(plan: SavePlan, planner: AnySavePlanner) -> SavePlanner | None:
+    """The planner, if entries can be read from its state without torch's items; else None."""
     if (
         isinstance(plan, PackedPlan)
         and isinstance(planner, SavePlanner)
         and type(planner).lookup_object is DefaultSavePlanner.lookup_object
         and gives_objects(planner)
     ):
-        for name, kind in plan.packed:
+        return planner
+    return None
+
+
+def _values_of(plan: SavePlan, planner: AnySavePlanner, sent: set[str]) -> dict[str, Any]:
+    """The values of a plan by name, except those that were sent with it."""
+    own = _own_planner(plan, planner)
+    if own is not None:
+        items = Items.of_plan(plan)
+        names = (name for name, kind in items if kind.is_value and name not in sent)
+        return {name: own.state_dict[name] for name in names}
+    return {
+        item.index.fqn: _value_of(item, planner)
+        for item in plan.items
+        if item.type == WriteItemType.BYTE_IO and item.index.fqn not in sent
+    }
+
+
+def _tensors_of(plan: SavePlan, planner: AnySavePlanner) -> Iterator[torch.Tensor]:
+    """Yields the tensors of a plan in its order."""
+    own = _own_planner(plan, planner)
+    if own is not None:
+        for name, kind in Items.of_plan(plan):
             if not kind.is_value:
-                yield planner.local_tensor(name, kind.offsets)
-            elif name not in sent:
-                values[name] = _plain(name, planner.state_dict[name])
+                yield own.local_tensor(name, kind.offsets)
         return
     for item in plan.items:
-        name = item.index.fqn
         if item.type != WriteItemType.BYTE_IO:
             data = planner.resolve_data(item)
             assert isinstance(data, torch.Tensor)
             yield data
-        elif name not in sent:
-            values[name] = _value_of(item, planner)
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -443,37 +477,32 @@ def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
-    """The plain value of an item. A value that a planner pickled is parsed, not executed."""
-    name = item.index.fqn
+    """The value of an item. A value that a planner pickled is parsed, not executed."""
     if gives_objects(planner):
-        value = planner.lookup_object(item.index)  # type: ignore[attr-defined]
-    else:
-        data = planner.resolve_data(item)
-        if isinstance(data, ValueBytes):
-            value = data.value
-        else:
-            assert not isinstance(data, torch.Tensor)
-            value = _decoded(data.getbuffer())
-    return _plain(name, value)
+        return planner.lookup_object(item.index)  # type: ignore[attr-defined]
+    data = planner.resolve_data(item)
+    if isinstance(data, ValueBytes):
+        return data.value
+    assert not isinstance(data, torch.Tensor)
+    return _decoded(data.getbuffer())
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Returns the value if it can be stored as JSON; otherwise raises.
+def _has_tensors(name: str, value: Any) -> bool:
+    """True if the value contains tensors, so that it is more than JSON.
 
     Raises:
-        UnsupportedError: If the value cannot be stored as JSON.
+        UnsupportedError: If the value cannot be stored.
     """
     try:
         tree = _core.tree({"value": value}, "")
     except UnsupportedError as error:
         raise UnsupportedError(f"{name!r}: {error}") from None
-    if tree.leaves() or _has_opaque(value):
+    if _has_opaque(value):
         raise UnsupportedError(
-            f"{name!r}: it cannot be stored: expected a value of None, bool, int, float, str and "
-            f"lists and dicts of them, found {type(value).__name__} with tensors or other objects "
-            "in it; tenfold.distributed.SavePlanner saves tuples with tensors"
+            f"{name!r}: it cannot be stored: expected tensors, None, bool, int, float, str and "
+            f"containers of them, found {type(value).__name__} with other objects in it"
         )
-    return value
+    return bool(tree.leaves())
 
 
 def _decoded(pickled: memoryview) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -111,16 +112,107 @@ def test_an_unsupported_value_raises_an_error_with_its_name(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tuple_with_tensors_needs_our_planner(tmp_path: Path) -> None:
-    state = {"pair": (torch.arange(3), 1)}
-    error = failure(save, state, tmp_path / "m.safetensors")
+def tuples() -> dict[str, Any]:
+    shared = torch.arange(6.0).reshape(2, 3)
+    return {
+        "w": torch.arange(5, dtype=torch.int16),
+        "pair": (torch.arange(3), 1),
+        "model": {
+            "deep": (shared.t(), [torch.tensor(2.5), {"x": torch.zeros(0, 4)}], shared),
+            "bias": torch.ones(2),
+        },
+        "large": (torch.arange(5_000_000), None),  # several blocks of checksums
+        "half": (torch.ones(3).bfloat16(), torch.tensor([True, False]), "text"),
+        "step": 7,
+    }
+
+
+@pytest.mark.parametrize("planner", [None, Pickling()])
+@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+def test_tuples_with_tensors_are_saved_with_torchs_planner(
+    name: str, planner: Any, tmp_path: Path
+) -> None:
+    state = tuples()
+    save(state, tmp_path / name, planner=planner)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert tenfold.verify(tmp_path / name).ok
+    assert repr(tenfold.load(tmp_path / name, verify=True)) == repr(state)
+    assert tenfold.diff(tmp_path / name, state).same
+    into: dict[str, Any] = {
+        "w": torch.zeros(5, dtype=torch.int16),
+        "pair": (),
+        "model": {"deep": None, "bias": torch.zeros(2)},
+        **dict.fromkeys(("large", "half", "step")),
+    }
+    reader = StorageReader(tmp_path / name, verify=True)
+    dcp.load(into, storage_reader=reader, no_dist=True)
+    assert repr(into) == repr(state)
+
+
+def test_tensors_in_values_are_the_last_ones_of_the_file(tmp_path: Path) -> None:
+    save(tuples(), tmp_path / "m.safetensors")
+    header = json.loads(header_of(tmp_path / "m.safetensors"))
+    del header["__metadata__"]
+    names = sorted(header, key=lambda name: header[name]["data_offsets"])
+    assert names[:2] == ["model.bias", "w"]  # in the order of the reference
+    assert len(names) == 10
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+def test_a_flipped_bit_of_a_tensor_in_a_value_is_detected(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    save({"a": torch.ones(3), "z": (torch.arange(100), 1)}, path)
+    file = path if path.is_file() else next(path.glob("z/*.memmap"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.unlink()
+    file.write_bytes(content)
+    assert not tenfold.verify(path).ok
+    loaded = {"a": torch.zeros(3)}
+    dcp.load(loaded, storage_reader=StorageReader(path, verify=True), no_dist=True)
+    reader = StorageReader(path, verify=True)
+    error = failure(dcp.load, {"z": None}, storage_reader=reader, no_dist=True)
+    assert isinstance(error, tenfold.CorruptFileError)
+
+
+def test_tuples_with_tensors_of_our_planner_need_no_copy(tmp_path: Path) -> None:
+    state = tuples()
+    writer = NotingWriter(tmp_path / "m.safetensors", durable=False)
+    dcp.save(state, storage_writer=writer, planner=SavePlanner(), no_dist=True)
+    assert (tmp_path / "m.safetensors").stat().st_ino == writer.inode
+    assert repr(tenfold.load(tmp_path / "m.safetensors", verify=True)) == repr(state)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_named_tuples_with_tensors_are_values_of_our_planner(tmp_path: Path) -> None:
+    save({"p": Point(torch.ones(2), 3)}, tmp_path / "m", planner=SavePlanner())
+    assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr({"p": (torch.ones(2), 3)})
+
+
+@pytest.mark.parametrize("layout", ["shards", "torch"])
+def test_tuples_with_tensors_need_our_planner_in_other_layouts(layout: str, tmp_path: Path) -> None:
+    error = failure(save, tuples(), tmp_path / "m", layout=layout)
     assert isinstance(error, tenfold.UnsupportedError)
-    assert "'pair'" in str(error)
+    assert f"'pair': it cannot be stored in layout '{layout}'" in str(error)
     assert "SavePlanner" in str(error)
-    save(state, tmp_path / "m.safetensors", planner=SavePlanner())
-    into: dict[str, Any] = {"pair": ()}
-    dcp.load(into, storage_reader=StorageReader(tmp_path / "m.safetensors"), no_dist=True)
-    assert torch.equal(into["pair"][0], torch.arange(3))
+    save(tuples(), tmp_path / "m", layout=layout, planner=SavePlanner())
+    assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr(tuples())
+
+
+def test_an_unsupported_tensor_in_a_value_is_refused_by_name(tmp_path: Path) -> None:
+    save({"old": torch.ones(1)}, tmp_path / "m.safetensors")
+    for tensor in (torch.ones(2, dtype=torch.complex128), torch.ones(2).to_sparse()):
+        state = {"w": torch.ones(2), "pair": (1, tensor)}
+        error = failure(save, state, tmp_path / "m.safetensors")
+        assert isinstance(error, tenfold.UnsupportedError)
+        assert '"pair.1"' in str(error)
+        assert list(tenfold.load(tmp_path / "m.safetensors")) == ["old"]
+    save({"pair": (1, torch.ones(2, dtype=torch.complex128))}, tmp_path / "m")
+    assert tenfold.load(tmp_path / "m")["pair"][1].dtype == torch.complex128
 
 
 def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:

@@ -459,6 +459,50 @@ def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
     in_world(2, save)
 
 
+def check_tuples_with_tensors_of_all_ranks() -> None:
+    def state_with_tuples(rank: int, size: int) -> dict[str, Any]:
+        mesh = init_device_mesh("cpu", (size,))
+        return {
+            "w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)]),
+            "shared": (numbered(torch.int64, 5), "x"),
+            f"of-{rank}": (numbered(torch.float64, 4) + rank, [rank]),
+            "step": 7,
+        }
+
+    def save(rank: int, size: int) -> None:
+        for layout in ("safetensors", "folder"):
+            path = (
+                FOLDER
+                / f"tuples-{size}-{layout}"
+                / ("m.safetensors" if layout == "safetensors" else "m")
+            )
+            if rank == 0:
+                path.parent.mkdir()
+            dist.barrier()
+            dcp.save(state_with_tuples(rank, size), storage_writer=StorageWriter(path))
+            if rank == 0:
+                assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
+                loaded = tenfold.load(path, verify=True)
+                expect_equal(loaded["w"], numbered(torch.float32, 6, 4))
+                for other in range(size):
+                    expect_equal(loaded[f"of-{other}"][0], numbered(torch.float64, 4) + other)
+                    assert loaded[f"of-{other}"][1] == [other]
+            dist.barrier()
+            mesh = init_device_mesh("cpu", (size,))
+            into = {
+                "w": spread(torch.zeros(6, 4), mesh, [Shard(1)]),
+                "shared": None,
+                f"of-{rank}": None,
+            }
+            dcp.load(into, storage_reader=StorageReader(path, verify=True))
+            expected = state_with_tuples(rank, size)
+            for key in ("shared", f"of-{rank}"):
+                assert repr(into[key]) == repr(expected[key])
+
+    for size in (1, 2):
+        in_world(size, save)
+
+
 def check_asynchronous_saves() -> None:
     kinds = (AsyncCheckpointerType.THREAD, *AsyncCheckpointerType)
 
