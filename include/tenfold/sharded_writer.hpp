@@ -43,8 +43,12 @@ struct ShardedWriteOptions {
   bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
-  /// not suffice, publish() copies the data once.
+  /// not suffice, publish() inserts space at the beginning of the file, or copies the data once
+  /// where the file system cannot do that (other than ext4 and XFS).
   std::uint64_t value_bytes = 0;
+  /// Ranks may pass values that contain tensors by ShardWriter::add_values(). ShardLayout::plain
+  /// only.
+  bool accepts_values = false;
 };
 
 /// Coordinates several processes that write one tree, as one `.safetensors` file or one folder. In
@@ -87,9 +91,18 @@ class TENFOLD_API ShardedWriter {
   /// receipt belongs to another save, or if the tree is already published; `path` is unchanged
   /// then.
   void publish(std::span<const std::string> receipts);
-  /// Publishes the JSON values of `tree` instead of those of the constructor. Also throws
-  /// Error(invalid_argument) unless `tree` has the same tensors under the same keys.
+  /// Publishes the JSON values of `tree` instead of those of the constructor. In
+  /// ShardLayout::plain, `tree` may have more tensors, which are written here, after the others of
+  /// the file. Also throws Error(invalid_argument) unless `tree` has the tensors of the constructor
+  /// under the same keys, in the same order; Error(unsupported) if the format does not support an
+  /// entry, or a header is longer than it allows.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
+
+  /// Returns the tree that a rank has passed by ShardWriter::add_values(). Its tensors are read
+  /// when they are used, at the latest by publish(). Throws Error(file_not_found) if the rank has
+  /// passed none, Error(corrupt) if its bytes do not match their checksums, Error(invalid_argument)
+  /// without ShardedWriteOptions::accepts_values.
+  TensorDict values(int rank) const;
 
  private:
   class State;
@@ -119,6 +132,12 @@ class TENFOLD_API ShardWriter {
   /// Error(invalid_argument), and writes none of them, if one does not fit or is already written;
   /// Error(io).
   void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor = nullptr);
+
+  /// Passes a tree to the coordinator, where ShardedWriter::values() returns it: values with
+  /// tensors in them, of which the constructor of the coordinator did not know. Call it once at
+  /// most. Throws Error(unsupported), naming the key, for an entry that the coordinator could not
+  /// write, Error(invalid_argument) without ShardedWriteOptions::accepts_values, Error(io).
+  void add_values(const TensorDict& tree);
 
   /// Makes the written boxes durable, if the save is, and returns the receipt. Throws
   /// Error(invalid_argument) naming a tensor if a box was not written.

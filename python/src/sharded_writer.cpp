@@ -47,7 +47,7 @@ ShardLayout shard_layout_from(const std::string& name) {
 
 void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree, nb::list boxes,
                  const std::string& layout, bool durable, bool checksums, bool overwrite,
-                 std::uint64_t value_bytes) {
+                 std::uint64_t value_bytes, bool accepts_values) {
   const ShardLayout how = shard_layout_from(layout);
   std::vector<ShardBox> all = shard_boxes_from(boxes);
   const Path target = path_from(path);
@@ -57,7 +57,8 @@ void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree,
                               .durable = durable,
                               .checksums = checksums,
                               .overwrite = overwrite,
-                              .value_bytes = value_bytes});
+                              .value_bytes = value_bytes,
+                              .accepts_values = accepts_values});
   });
 }
 
@@ -117,17 +118,24 @@ void bind_sharded_writer(nb::module_& module) {
   nb::class_<ShardedWriter>(module, "ShardedWriter",
                             "The coordinator's part of a save by several processes.")
       .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "layout"_a, "durable"_a,
-           "checksums"_a, "overwrite"_a, "value_bytes"_a,
+           "checksums"_a, "overwrite"_a, "value_bytes"_a, "accepts_values"_a = false,
            nb::sig("def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                    "tree: Node, "
                    "boxes: list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
-                   "checksums: bool, overwrite: bool, value_bytes: int) -> None"),
+                   "checksums: bool, overwrite: bool, value_bytes: int, "
+                   "accepts_values: bool = False) -> None"),
            "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
       .def(
           "ticket",
           [](const ShardedWriter& self, int rank) {
             return without_gil([&] { return self.ticket(rank); });
+          },
+          "rank"_a)
+      .def(
+          "values",
+          [](const ShardedWriter& self, int rank) {
+            return NodeHandle{without_gil([&] { return self.values(rank); })};
           },
           "rank"_a)
       .def("publish", &publish, "receipts"_a, "tree"_a);
@@ -141,6 +149,12 @@ void bind_sharded_writer(nb::module_& module) {
       .def("__len__", &ShardWriter::num_boxes)
       .def("write", &write, "first"_a, "tensors"_a,
            nb::sig("def write(self, first: int, tensors: list[typing.Any]) -> None"))
+      .def(
+          "add_values",
+          [](ShardWriter& self, const NodeHandle& tree) {
+            without_gil([&] { self.add_values(tree.node); });
+          },
+          "tree"_a)
       .def("finish", [](ShardWriter& self) { return without_gil([&] { return self.finish(); }); });
   nb::class_<Boxes>(module, "Boxes", "Reads parts of the tensors of a tree.")
       .def(nb::init<const NodeHandle&>(), "tree"_a)

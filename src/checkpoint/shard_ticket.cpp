@@ -114,6 +114,7 @@ std::string ShardTicket::to_text() const {
   member(json, "host", base::base64(host));
   // A path need not be UTF-8.
   member(json, "staging", base::base64(staging));
+  member(json, "values", base::base64(values));
   member(json, "is_folder", is_folder);
   member(json, "durable", durable);
   member(json, "checksums", checksums);
@@ -171,6 +172,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.boot = as<std::string>(member(object, "boot"));
   ticket.host = from_base64(member(object, "host"));
   ticket.staging = from_base64(member(object, "staging"));
+  ticket.values = from_base64(member(object, "values"));
   ticket.is_folder = as<bool>(member(object, "is_folder"));
   ticket.durable = as<bool>(member(object, "durable"));
   ticket.checksums = as<bool>(member(object, "checksums"));
@@ -244,6 +246,10 @@ std::optional<ShardReceipt> ShardReceipt::parse(std::string_view text) {
 }
 
 std::string marker_text(const std::string& id) { return "tenfold staging " + id + "\n"; }
+
+std::string values_name(int rank, bool is_folder) {
+  return "values-" + std::to_string(rank) + (is_folder ? "" : ".safetensors");
+}
 
 std::string boot_text() {
   std::string text;

@@ -40,6 +40,7 @@ struct ShardTicket {
   std::string boot;
   std::string host;
   std::string staging;  ///< absolute path
+  std::string values;   ///< absolute path of the folder for add_values(); empty if there is none
   bool is_folder = false;
   bool durable = true;
   bool checksums = true;
@@ -69,6 +70,9 @@ struct ShardReceipt {
 /// The file in a staged folder that identifies the save. A staged file begins with the same text.
 inline constexpr std::string_view kStagingMarker = "%staging";
 std::string marker_text(const std::string& id);
+
+/// The name of the tree that a rank passes to the coordinator, in the format of the save.
+std::string values_name(int rank, bool is_folder);
 
 /// Returns the boot ID of this host.
 std::string boot_text();

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
 #include <tenfold/sharded_writer.hpp>
 
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/shard_ticket.hpp"
+#include "checkpoint/sharded_layout.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/shared/boxes.hpp"
@@ -77,6 +79,20 @@ class ShardWriter::State {
     progress.finish();
   }
 
+  void add_values(const TensorDict& tree) {
+    if (ticket_.values.empty()) {
+      throw base::invalid_argument(ticket_.staging)
+          .part("rank ", ticket_.rank)
+          .problem("values with tensors cannot be passed")
+          .expected("a save in the plain layout that accepts values")
+          .found("another one");
+    }
+    static_cast<void>(checkpoint::outline_of(tree));  // refuses nodes that cannot be published
+    require_marker(os::Directory::open(ticket_.values));
+    save(tree, Path(ticket_.values) / checkpoint::values_name(ticket_.rank, ticket_.is_folder),
+         {.durable = false});
+  }
+
   std::string finish() {
     ShardReceipt receipt{ticket_.id, ticket_.rank, ticket_.boxes.size(), {}};
     for (std::size_t i = 0; i < ticket_.boxes.size(); ++i) {
@@ -108,26 +124,30 @@ class ShardWriter::State {
 
   /// Opens the staged file or folder and checks its marker.
   void open_staging() {
-    const std::string expected = checkpoint::marker_text(ticket_.id);
-    std::string found(expected.size(), '\0');
-    std::size_t size = 0;
     try {
       if (ticket_.is_folder) {
         folder_ = os::Directory::open(ticket_.staging);
-        const os::File marker =
-            os::File::open_read_at(folder_, std::string(checkpoint::kStagingMarker));
-        size = marker.read_some_at(0, std::as_writable_bytes(std::span(found)));
-        require_coherent(marker);
+        require_marker(folder_);
       } else {
         os::File file = os::File::open_read_write(ticket_.staging);
-        size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
-        require_coherent(file);
+        require_marker(file);
         if (!ticket_.files.empty()) files_.emplace(0, std::move(file));
       }
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
       refuse_staging("none");
     }
+  }
+
+  void require_marker(const os::Directory& folder) const {
+    require_marker(os::File::open_read_at(folder, std::string(checkpoint::kStagingMarker)));
+  }
+
+  void require_marker(const os::File& file) const {
+    const std::string expected = checkpoint::marker_text(ticket_.id);
+    std::string found(expected.size(), '\0');
+    const std::size_t size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
+    require_coherent(file);
     if (found.substr(0, size) != expected) refuse_staging("those of another save");
   }
 
@@ -137,8 +157,11 @@ class ShardWriter::State {
       return;
     }
     throw base::unsupported(ticket_.staging)
-        .part("file system")
-        .expected("one on which several hosts can write to the same file (Lustre, GPFS, Weka)")
+        .part("rank ", ticket_.rank, " on host ", base::quote(os::host_name()))
+        .problem("the coordinator is on host ", base::quote(ticket_.host))
+        .expected(
+            "one host, or a file system on which several can write to the same file (Lustre, ",
+            "GPFS, Weka)")
         .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
         .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
   }
@@ -280,6 +303,8 @@ std::size_t ShardWriter::num_boxes() const noexcept { return state_->num_boxes()
 void ShardWriter::write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor) {
   state_->write(first, tensors, monitor);
 }
+
+void ShardWriter::add_values(const TensorDict& tree) { state_->add_values(tree); }
 
 std::string ShardWriter::finish() { return state_->finish(); }
 

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include <tenfold/leaf.hpp>
 #include <tenfold/sharded_writer.hpp>
+#include <tenfold/tensordict.hpp>
 
 #include "checkpoint/shard_ticket.hpp"
 #include "formats/shared/boxes.hpp"
@@ -26,6 +29,16 @@ struct PlannedShard {
   std::vector<SummedBox> parts;  ///< parts of the box, each with a checksum
 };
 
+/// The tree that is published.
+struct PublishedTree {
+  struct Tensor {
+    Leaf leaf;
+    std::optional<std::size_t> number;  ///< in the order of the plan; empty: it was not planned
+  };
+  TensorDict outline;
+  std::vector<Tensor> tensors;  ///< in the order of for_each_leaf
+};
+
 /// The files of a save by several processes, created next to the target. The destructor removes
 /// them unless they were published.
 class ShardedLayout {
@@ -40,9 +53,9 @@ class ShardedLayout {
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
 
-  /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: holds the
-  /// tensors of the layout. `boxes`: one list for each location.
-  virtual void publish(const TensorDict& tree,
+  /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: has all
+  /// planned tensors. `boxes`: one list for each location.
+  virtual void publish(const PublishedTree& tree,
                        const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
  protected:

@@ -110,12 +110,13 @@ class ShardsLayout : public ShardedLayout {
 
   bool is_folder() const noexcept override { return true; }
 
-  void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
-    require_same_tensors(tree);
-    finish(tree, boxes);
+  void publish(const PublishedTree& tree,
+               const std::vector<std::vector<SummedBox>>& boxes) override {
+    require_same_tensors(tree.outline);
+    finish(tree.outline, boxes);
     write_new(std::string(formats::kManifestName),
               formats::write_manifest(layout_name(), data_files(), options_.checksums,
-                                      manifest_tensors(), tree));
+                                      manifest_tensors(), tree.outline));
     folder().remove_file(std::string(kStagingMarker));
     replacement_->publish(options_.durable);
   }

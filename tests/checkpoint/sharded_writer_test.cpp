@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +19,11 @@
 
 #include "base/hash/checksum.hpp"
 #include "checkpoint/checked_copy.hpp"
+#include "os/fs/change_observer.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/file_system.hpp"
+#include "os/process.hpp"
 #include "support/crash_harness.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
@@ -70,14 +79,16 @@ struct Save {
   ShardedWriteOptions options{.durable = false};
 };
 
-/// Writes the part of one rank.
-std::string write_part(const ShardedWriter& writer, const Save& save, int rank) {
+/// Writes the part of one rank, and passes `values` to the coordinator if they are given.
+std::string write_part(const ShardedWriter& writer, const Save& save, int rank,
+                       const TensorDict* values = nullptr) {
   const std::vector<Tensor> tensors = tensors_of(save.tree);
   std::vector<Tensor> parts;
   for (const ShardBox& box : save.boxes) {
     if (box.rank == rank) parts.push_back(cut(tensors[box.tensor], box.offsets, box.sizes));
   }
   ShardWriter part(writer.ticket(rank));
+  if (values != nullptr) part.add_values(*values);
   part.write(0, parts);
   return part.finish();
 }
@@ -274,8 +285,181 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
                                              write_part(writer, save, 1)};
   TensorDict renamed = rich().tree;
   renamed.set("more", numbered(DType::int32, {1}));
+  if (save.options.layout != ShardLayout::plain) {
+    EXPECT_THROW(writer.publish(receipts, renamed), Error);
+  }
+  renamed.set("list", Value("no tensors"));
   EXPECT_THROW(writer.publish(receipts, renamed), Error);
+  TensorDict other = rich().tree;
+  other.set("list", TensorDict(NodeInfo{.kind = NodeKind::list}));
+  EXPECT_THROW(writer.publish(receipts, other), Error);
+  EXPECT_THROW(writer.publish(receipts, dict()), Error);
   EXPECT_FALSE(fs::exists(path()));
+  writer.publish(receipts, rich().tree);
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+/// The layouts in which values may contain tensors.
+class PlainLayout : public EveryLayout {
+ protected:
+  /// A value is the first entry, so that its tensors precede the planned ones in the tree.
+  static Save with_value() {
+    Save save{dict(), rich_save().boxes};
+    save.options.accepts_values = true;
+    save.tree.set("value", Value());
+    copy_into(save.tree);
+    return save;
+  }
+  /// The value that a rank passes: a tuple with tensors, one of several blocks.
+  static TensorDict value(int start) {
+    TensorDict deep = dict();
+    deep.set("large", numbered(DType::uint8, {17'000'001}, start));
+    deep.set("empty", numbered(DType::float32, {0, 3}));
+    TensorDict tuple(NodeInfo{.kind = NodeKind::tuple});
+    tuple.set("0", cut(numbered(DType::int16, {6, 4}, start), {1, 1}, {4, 2}));
+    tuple.set("1", Value("text"));
+    tuple.set("2", deep);
+    tuple.set("3", numbered(DType::bfloat16, {}, start));
+    return tuple;
+  }
+  static TensorDict named(const TensorDict& value) {
+    TensorDict values = dict();
+    values.set("value", value);
+    return values;
+  }
+  /// The tree to publish with that value.
+  static TensorDict later(const TensorDict& value) {
+    TensorDict tree = named(value);
+    copy_into(tree);
+    return tree;
+  }
+
+ private:
+  static void copy_into(TensorDict& tree) {
+    rich_save().tree.for_each(
+        [&](const std::string& key, const TensorDict::Item& item) { tree.set(key, item); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(ShardedWriter, PlainLayout, testing::Values("m.safetensors", "folder"),
+                         test_name);
+
+TEST_P(PlainLayout, TensorsInValuesAreWrittenAfterThePlannedOnes) {
+  const Save save = with_value();
+  const TensorDict values = named(value(1));
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1, &values)};
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // this rank has passed none
+  writer.publish(receipts, later(std::get<TensorDict>(writer.values(1).get("value"))));
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+  const VerifyReport report = verify(path());
+  EXPECT_TRUE(report.ok()) << report.problems.at(0).what;
+  tenfold::save(later(value(1)), folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+  fs::remove_all(folder_ / "alone");
+
+  const bool is_file = !fs::is_directory(path());
+  const Path file = is_file ? path() : path() / "value" / "3.memmap";
+  std::string bytes = read_bytes(file);
+  const Tensor last = numbered(DType::bfloat16, {}, 1);
+  EXPECT_EQ(bytes.substr(bytes.size() - 2),
+            std::string(reinterpret_cast<const char*>(last.raw_data()), 2));
+  bytes.back() ^= 1;
+  write_bytes(file, bytes);
+  EXPECT_FALSE(verify(path()).ok());
+}
+
+TEST_P(PlainLayout, EachRankMayPassValues) {
+  Save save = with_value();
+  save.options.durable = true;
+  save.options.checksums = false;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  std::vector<std::string> receipts;
+  TensorDict all(NodeInfo{.kind = NodeKind::list});
+  for (int rank = 0; rank < 2; ++rank) {
+    const TensorDict values = named(value(rank));
+    receipts.push_back(write_part(writer, save, rank, &values));
+    all.set(std::to_string(rank), writer.values(rank).get("value"));
+  }
+  writer.publish(receipts, later(all));
+  TensorDict expected(NodeInfo{.kind = NodeKind::list});
+  for (int rank = 0; rank < 2; ++rank) expected.set(std::to_string(rank), value(rank));
+  tenfold::save(later(expected), folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(PlainLayout, ATensorAtTheRootMayBeAdded) {
+  Save save{dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}};
+  save.tree.set("b", numbered(DType::int8, {4}));
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  TensorDict later = dict();
+  later.set("a", numbered(DType::float64, {2}));  // before "b" in the order of the format
+  later.set("b", numbered(DType::int8, {4}));
+  later.set("c", numbered(DType::int8, {3}));
+  writer.publish(receipts, later);
+  EXPECT_TRUE(verify(path()).ok());
+  EXPECT_THAT(open(path()).keys(), ElementsAre("a", "b", "c"));
+  tenfold::save(later, folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+}
+
+TEST_P(PlainLayout, UnsupportedTensorsInValuesAreRefusedByKeyWhenTheyArePassed) {
+  const Save save = with_value();
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const auto refusal = [&](const TensorDict::Item& item) {
+    TensorDict tuple(NodeInfo{.kind = NodeKind::tuple});
+    tuple.set("0", item);
+    ShardWriter part(writer.ticket(0));
+    try {
+      part.add_values(named(tuple));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  NodeInfo stack;
+  stack.kind = NodeKind::lazy_stack;
+  EXPECT_THAT(refusal(TensorDict(stack)), HasSubstr("\"value.0\""));
+  const std::string complex = refusal(Leaf(numbered(DType::complex128, {2})));
+  if (save.options.layout == ShardLayout::plain && GetParam() == std::string("m.safetensors")) {
+    EXPECT_THAT(complex, HasSubstr("\"value.0\""));
+  } else {
+    EXPECT_EQ(complex, "");
+  }
+}
+
+TEST_P(PlainLayout, LeftoverValuesOfACrashedCoordinatorAreRemovedByTheNextSave) {
+  const Save save = with_value();
+  EXPECT_EXIT(
+      {
+        const TensorDict values = named(value(1));
+        ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+        write_part(writer, save, 1, &values);
+        std::_Exit(3);
+      },
+      testing::ExitedWithCode(3), "");
+  EXPECT_THAT(names(), Not(IsEmpty()));
+  run(save, path());
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, ValuesAreRefusedUnlessTheSaveAcceptsThem) {
+  Save save = rich();
+  save.options.accepts_values = save.options.layout != ShardLayout::plain;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  ShardWriter part(writer.ticket(0));
+  try {
+    part.add_values(dict());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("expected a save in the plain layout that accepts values"));
+  }
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);
 }
 
 TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
@@ -327,6 +511,92 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   const std::vector<std::string> receipts = {old_receipt, write_part(writer, save, 1)};
   EXPECT_THROW(writer.publish(receipts), Error);
   EXPECT_FALSE(fs::exists(path()));
+}
+
+/// Values of `f_type`, from statfs(2).
+constexpr std::uint32_t kNfs = 0x6969;
+constexpr std::uint32_t k9p = 0x01021997;
+constexpr std::uint32_t kFuse = 0x65735546;
+constexpr std::uint32_t kSmb = 0xFE534D42;
+constexpr std::uint32_t kLustre = 0x0BD00BD0;
+constexpr std::uint32_t kGpfs = 0x47504653;
+constexpr std::uint32_t kXfs = 0x58465342;
+
+/// Lets every file seem to be on that file system during its lifetime.
+class OnFileSystem {
+ public:
+  explicit OnFileSystem(std::uint32_t magic) : before_(os::set_file_system(magic)) {}
+  ~OnFileSystem() { os::set_file_system(before_); }
+  OnFileSystem(const OnFileSystem&) = delete;
+  OnFileSystem& operator=(const OnFileSystem&) = delete;
+
+ private:
+  std::optional<std::uint32_t> before_;
+};
+
+/// Lets this process seem to run on another host during its lifetime.
+class OnAnotherHost {
+ public:
+  OnAnotherHost() : before_(os::set_boot_id(os::BootId{std::byte{7}})) {}
+  ~OnAnotherHost() { os::set_boot_id(before_); }
+  OnAnotherHost(const OnAnotherHost&) = delete;
+  OnAnotherHost& operator=(const OnAnotherHost&) = delete;
+
+ private:
+  std::optional<os::BootId> before_;
+};
+
+TEST_P(EveryLayout, OneHostMayWriteOnAnyFileSystem) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kNfs, k9p, kFuse, kSmb, kLustre, kGpfs, kXfs}) {
+    const OnFileSystem file_system(magic);
+    run(save, path());
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+}
+
+TEST_P(EveryLayout, SeveralHostsMayWriteOneFileWhereNoBytesAreLost) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kLustre, kGpfs, kXfs}) {
+    const OnFileSystem file_system(magic);
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    std::vector<std::string> receipts = {write_part(writer, save, 0)};
+    {
+      const OnAnotherHost host;
+      receipts.push_back(write_part(writer, save, 1));
+    }
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+}
+
+TEST_P(EveryLayout, SeveralHostsOnNfs9pFuseOrSmbNeedSeparateFiles) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kNfs, k9p, kFuse, kSmb}) {
+    const OnFileSystem file_system(magic);
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    std::vector<std::string> receipts = {write_part(writer, save, 0)};
+    {
+      const OnAnotherHost host;
+      if (save.options.layout != ShardLayout::plain) {
+        receipts.push_back(write_part(writer, save, 1));
+      } else {
+        try {
+          write_part(writer, save, 1);
+          FAIL() << "written on " << magic;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::unsupported);
+          EXPECT_THAT(error.what(),
+                      AllOf(HasSubstr("rank 1 on host"), HasSubstr("found NFS, 9p, SMB or FUSE"),
+                            HasSubstr("use the layout \"shards\"")));
+        }
+        continue;
+      }
+    }
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+  EXPECT_EQ(fs::exists(path()), save.options.layout != ShardLayout::plain);
 }
 
 TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
@@ -520,6 +790,107 @@ TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  Save save{dict(), {{0, {0}, {1}, 0}}};
+  save.tree.set("w", numbered(DType::uint8, {1}));
+  // The header stores JSON in JSON, so it has seven bytes for each of these characters.
+  save.tree.set("value", Value(std::string(15'000'000, '\x01')));
+  std::size_t num_changes = 0;
+  const WatchChanges watch([&](const os::Change&) { ++num_changes; });
+  try {
+    ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
+    FAIL() << "begun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("m.safetensors"),
+                      HasSubstr("the header is too long: expected at most 100000000 bytes, found "
+                                "1050")));
+  }
+  EXPECT_EQ(num_changes, 0U);
+  save.options.layout = ShardLayout::shards;  // values are in another file
+  ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
+}
+
+/// Whether the file system of the folder has FALLOC_FL_INSERT_RANGE.
+bool inserts_holes(const TemporaryFolder& folder) {
+  os::File file = os::File::create_at(os::Directory::open(folder.path()), "probe");
+  const std::string text = "x";
+  file.write_at(0, std::as_bytes(std::span(text)));
+  const bool inserts = file.insert_hole(0, file.block_bytes());
+  fs::remove(folder / "probe");
+  return inserts;
+}
+
+/// What publish() does to the file system.
+struct Published {
+  std::size_t num_created = 0;
+  std::size_t num_inserted = 0;
+  std::uint64_t num_written_bytes = 0;
+};
+
+/// Saves `save`, and publishes `later` instead of its tree.
+Published publish_later(const Save& save, const Path& path, const TensorDict& later) {
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  Published published;
+  const WatchChanges watch([&](const os::Change& change) {
+    if (change.kind == os::Change::Kind::create_file) ++published.num_created;
+    if (change.kind == os::Change::Kind::insert) ++published.num_inserted;
+    published.num_written_bytes += change.bytes.size();
+  });
+  writer.publish(receipts, later);
+  return published;
+}
+
+TEST(ShardedWriterHeader, ValuesThatArePlannedHaveExactSpace) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  Save save = rich_save();
+  save.tree.set("long", Value(std::string(1'000'000, 'x')));
+  const Published published = publish_later(save, path, save.tree);
+  EXPECT_EQ(published.num_created, 0U);
+  EXPECT_EQ(published.num_inserted, 0U);
+  // The header alone was written, and only its alignment adds spaces.
+  const std::string header =
+      read_bytes(path).substr(0, static_cast<std::size_t>(published.num_written_bytes));
+  EXPECT_LT(header.size() - header.find_last_not_of(' '), 65U);
+  EXPECT_EQ(header.at(header.find_last_not_of(' ')), '}');
+  EXPECT_TRUE(verify(path).ok());
+}
+
+TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  const bool inserts_here = inserts_holes(folder);
+  const Save save = rich_save();
+  // The header needs a part of a block, about one block, or many more.
+  for (const std::size_t size : {std::size_t{100}, std::size_t{4000}, std::size_t{4032},
+                                 std::size_t{4096}, std::size_t{1'000'000}}) {
+    TensorDict later = rich_save().tree;
+    later.set("step", Value(std::string(size, 'x')));
+    for (const bool is_supported : {true, false}) {
+      const bool before = os::set_insert_supported(is_supported);
+      const Published published = publish_later(save, path, later);
+      os::set_insert_supported(before);
+      const bool is_inserted = is_supported && inserts_here;
+      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: a copy
+      if (is_inserted) {
+        EXPECT_EQ(published.num_inserted, 1U);
+        EXPECT_LT(published.num_written_bytes, 10'000 + 2 * size);  // the header alone
+      }
+      const VerifyReport report = verify(path);
+      EXPECT_TRUE(report.ok()) << size << ": " << report.problems.at(0).what;
+      tenfold::save(later, folder / "alone");
+      EXPECT_TRUE(diff(path, folder / "alone").same()) << size;
+      fs::remove_all(folder / "alone");
+      EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+    }
+  }
+}
+
 /// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
 TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;
@@ -616,6 +987,48 @@ TEST_P(Crash, PrivateFilesStayPrivate) { expect_stays_private(crash_case(GetPara
 
 TEST_P(Crash, EachFileIsSyncedByTheDescriptorThatWroteIt) {
   expect_syncs_by_the_descriptor_that_wrote(crash_case(GetParam()));
+}
+
+TEST_P(PlainLayout, ACrashOfASaveWithTensorsInValuesLeavesACompleteVersion) {
+  CrashCase crash = crash_case(GetParam());
+  crash.make_new = [](const fs::path& path, bool durable) {
+    Save save = save_of(2);
+    save.options.durable = durable;
+    save.options.accepts_values = true;
+    TensorDict values = dict();
+    values.set("more", numbered(DType::int32, {3}));
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0, &values),
+                                               write_part(writer, save, 1)};
+    TensorDict later = save_of(2).tree;
+    later.set("more", writer.values(0).get("more"));
+    writer.publish(receipts, later);
+  };
+  expect_survives_kill_at_every_change(crash, false, true);
+  expect_survives_failure_of_every_change(crash, true, true, ENOSPC);
+  expect_survives_power_loss(crash, true, 2, 20264);
+  expect_stays_private(crash);
+}
+
+TEST(ShardedWriterHeader, ACrashWhileTheDataMoveLeavesACompleteVersion) {
+  CrashCase crash = crash_case("m.safetensors");
+  crash.make_new = [](const fs::path& path, bool durable) {
+    Save save = save_of(2);
+    save.options.durable = durable;
+    TensorDict later = save_of(2).tree;
+    later.set("long", Value(std::string(5000, 'x')));  // longer than the reserved space
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    writer.publish(receipts, later);
+  };
+  for (const bool is_supported : {true, false}) {
+    const bool before = os::set_insert_supported(is_supported);
+    expect_survives_kill_at_every_change(crash, true, true);
+    expect_survives_failure_of_every_change(crash, true, true, ENOSPC);
+    expect_survives_power_loss(crash, true, 4, 20263);
+    os::set_insert_supported(before);
+  }
 }
 
 }  // namespace

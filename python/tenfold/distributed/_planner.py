@@ -21,6 +21,8 @@ from tenfold.distributed._plans import (
     Items,
     PackedMetadata,
     PackedPlan,
+    PlannedValues,
+    is_value,
     metadata_of,
     without_duplicates,
 )
@@ -33,12 +35,13 @@ if TYPE_CHECKING:
 
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import ReadItem, SavePlan, WriteItem
+    from torch.distributed.checkpoint.planner import SavePlanner as AnySavePlanner
 
     from tenfold.distributed._tree import Stored
 
 
 class OwnStorage(StorageMeta):
-    """Tells planners that a `StorageWriter` saves: it accepts packed plans and plain values."""
+    """Tells planners that a `StorageWriter` saves: it accepts packed plans and planned values."""
 
 
 class ValueBytes(io.BytesIO):
@@ -53,11 +56,11 @@ class ValueBytes(io.BytesIO):
 class SavePlanner(DefaultSavePlanner):
     """torch's DefaultSavePlanner for states of any containers, and without pickles.
 
-    DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts
-    and cannot save a tuple with tensors to a `StorageWriter`. This planner keeps keys and
-    containers unchanged, passes plain values to the writer without pickling them, and supports plan
-    caching. It sends a `StorageWriter` names and numbers instead of torch's objects, so a state of
-    thousands of tensors is planned several times as fast.
+    DefaultSavePlanner converts all keys to str, drops empty dicts and converts OrderedDicts to
+    dicts. A tuple with tensors is one value for it, whose tensors the coordinator must copy. This
+    planner keeps keys and containers unchanged, passes plain values to the writer without pickling
+    them, and supports plan caching. It sends a `StorageWriter` names and numbers instead of
+    torch's objects, so a state of thousands of tensors is planned several times as fast.
 
     Args:
         dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them.
@@ -107,17 +110,30 @@ class SavePlanner(DefaultSavePlanner):
         """Called by ``dcp.save``: plans the items of this rank."""
         if self._is_own_storage and not self._enable_plan_caching:
             items = Items.of_state(self.state_dict, self._boxes)
-            self.plan = PackedPlan(planner_data=self.mappings, packed=items)
+            self.plan = PackedPlan(
+                planner_data=self.mappings, packed=items, storage_data=self._planned_values()
+            )
             return self.plan
         plan = super().create_local_plan()
-        if plan.usable:
-            return plan
-        cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
-        if cached.planner_data == self.mappings:
-            return plan
-        # torch compares only the items of plans: the same tensors may be in other containers.
-        self._pending_local_plan = self.plan
-        return self.plan
+        if not plan.usable:
+            cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
+            if cached.planner_data != self.mappings:
+                # torch compares only the items of plans: the same tensors may be in other
+                # containers.
+                self._pending_local_plan = plan = self.plan
+        if self._is_own_storage:
+            return dataclasses.replace(plan, storage_data=self._planned_values())
+        return plan
+
+    def _planned_values(self) -> PlannedValues | None:
+        """The values of this rank; None if a subclass may write others."""
+        if type(self).lookup_object is not DefaultSavePlanner.lookup_object:
+            return None
+        if not gives_objects(self):
+            return None
+        return PlannedValues(
+            {name: value for name, value in self.state_dict.items() if is_value(value)}
+        )
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         """Called by ``dcp.save`` on the coordinator: creates the global plan.
@@ -186,6 +202,16 @@ class SavePlanner(DefaultSavePlanner):
             return ValueBytes(object)
         transformed: torch.Tensor | io.BytesIO = super().transform_object(write_item, object)
         return transformed
+
+
+def gives_objects(planner: AnySavePlanner) -> bool:
+    """True if the plain value is complete: the planner's pickle would not contain more."""
+    return (
+        isinstance(planner, DefaultSavePlanner)
+        and type(planner).resolve_data is DefaultSavePlanner.resolve_data
+        and type(planner).transform_object
+        in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
+    )
 
 
 def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:

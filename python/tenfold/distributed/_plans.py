@@ -173,9 +173,7 @@ class Items:
                 if box is None:
                     continue  # this rank is not in the mesh
                 key = (local.dtype, value.shape, box)
-            elif not isinstance(value, torch.Tensor) and not hasattr(
-                value, "__create_write_items__"
-            ):
+            elif is_value(value):
                 made.add(name, value_number)
                 continue
             else:
@@ -201,6 +199,11 @@ def _kind_of(item: WriteItem) -> Kind:
         tuple(data.chunk.offsets),
         tuple(data.chunk.sizes),
     )
+
+
+def is_value(entry: Any) -> bool:
+    """True for an entry of a flat state that is not a tensor."""
+    return not isinstance(entry, torch.Tensor) and not hasattr(entry, "__create_write_items__")
 
 
 def _is_here(value: Any) -> bool:
@@ -243,6 +246,16 @@ class BoxesOfDTensors:
                 made = tuple(chunk.offsets), tuple(chunk.sizes)
             self._known[key] = made
         return self._known[key]
+
+
+class PlannedValues(NamedTuple):
+    """The `storage_data` of a plan that a `SavePlanner` passes to a `StorageWriter`.
+
+    Attributes:
+        by_name: The values of this rank, with which the writer knows the size of the header.
+    """
+
+    by_name: dict[str, Any]
 
 
 class PackedPlan(SavePlan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -111,16 +112,107 @@ def test_an_unsupported_value_raises_an_error_with_its_name(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tuple_with_tensors_needs_our_planner(tmp_path: Path) -> None:
-    state = {"pair": (torch.arange(3), 1)}
-    error = failure(save, state, tmp_path / "m.safetensors")
+def tuples() -> dict[str, Any]:
+    shared = torch.arange(6.0).reshape(2, 3)
+    return {
+        "w": torch.arange(5, dtype=torch.int16),
+        "pair": (torch.arange(3), 1),
+        "model": {
+            "deep": (shared.t(), [torch.tensor(2.5), {"x": torch.zeros(0, 4)}], shared),
+            "bias": torch.ones(2),
+        },
+        "large": (torch.arange(5_000_000), None),  # several blocks of checksums
+        "half": (torch.ones(3).bfloat16(), torch.tensor([True, False]), "text"),
+        "step": 7,
+    }
+
+
+@pytest.mark.parametrize("planner", [None, Pickling()])
+@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+def test_tuples_with_tensors_are_saved_with_torchs_planner(
+    name: str, planner: Any, tmp_path: Path
+) -> None:
+    state = tuples()
+    save(state, tmp_path / name, planner=planner)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert tenfold.verify(tmp_path / name).ok
+    assert repr(tenfold.load(tmp_path / name, verify=True)) == repr(state)
+    assert tenfold.diff(tmp_path / name, state).same
+    into: dict[str, Any] = {
+        "w": torch.zeros(5, dtype=torch.int16),
+        "pair": (),
+        "model": {"deep": None, "bias": torch.zeros(2)},
+        **dict.fromkeys(("large", "half", "step")),
+    }
+    reader = StorageReader(tmp_path / name, verify=True)
+    dcp.load(into, storage_reader=reader, no_dist=True)
+    assert repr(into) == repr(state)
+
+
+def test_tensors_in_values_are_the_last_ones_of_the_file(tmp_path: Path) -> None:
+    save(tuples(), tmp_path / "m.safetensors")
+    header = json.loads(header_of(tmp_path / "m.safetensors"))
+    del header["__metadata__"]
+    names = sorted(header, key=lambda name: header[name]["data_offsets"])
+    assert names[:2] == ["model.bias", "w"]  # in the order of the reference
+    assert len(names) == 10
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+def test_a_flipped_bit_of_a_tensor_in_a_value_is_detected(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    save({"a": torch.ones(3), "z": (torch.arange(100), 1)}, path)
+    file = path if path.is_file() else next(path.glob("z/*.memmap"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.unlink()
+    file.write_bytes(content)
+    assert not tenfold.verify(path).ok
+    loaded = {"a": torch.zeros(3)}
+    dcp.load(loaded, storage_reader=StorageReader(path, verify=True), no_dist=True)
+    reader = StorageReader(path, verify=True)
+    error = failure(dcp.load, {"z": None}, storage_reader=reader, no_dist=True)
+    assert isinstance(error, tenfold.CorruptFileError)
+
+
+def test_tuples_with_tensors_of_our_planner_need_no_copy(tmp_path: Path) -> None:
+    state = tuples()
+    writer = NotingWriter(tmp_path / "m.safetensors", durable=False)
+    dcp.save(state, storage_writer=writer, planner=SavePlanner(), no_dist=True)
+    assert (tmp_path / "m.safetensors").stat().st_ino == writer.inode
+    assert repr(tenfold.load(tmp_path / "m.safetensors", verify=True)) == repr(state)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_named_tuples_with_tensors_are_values_of_our_planner(tmp_path: Path) -> None:
+    save({"p": Point(torch.ones(2), 3)}, tmp_path / "m", planner=SavePlanner())
+    assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr({"p": (torch.ones(2), 3)})
+
+
+@pytest.mark.parametrize("layout", ["shards", "torch"])
+def test_tuples_with_tensors_need_our_planner_in_other_layouts(layout: str, tmp_path: Path) -> None:
+    error = failure(save, tuples(), tmp_path / "m", layout=layout)
     assert isinstance(error, tenfold.UnsupportedError)
-    assert "'pair'" in str(error)
+    assert f"'pair': it cannot be stored in layout '{layout}'" in str(error)
     assert "SavePlanner" in str(error)
-    save(state, tmp_path / "m.safetensors", planner=SavePlanner())
-    into: dict[str, Any] = {"pair": ()}
-    dcp.load(into, storage_reader=StorageReader(tmp_path / "m.safetensors"), no_dist=True)
-    assert torch.equal(into["pair"][0], torch.arange(3))
+    save(tuples(), tmp_path / "m", layout=layout, planner=SavePlanner())
+    assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr(tuples())
+
+
+def test_an_unsupported_tensor_in_a_value_is_refused_by_name(tmp_path: Path) -> None:
+    save({"old": torch.ones(1)}, tmp_path / "m.safetensors")
+    for tensor in (torch.ones(2, dtype=torch.complex128), torch.ones(2).to_sparse()):
+        state = {"w": torch.ones(2), "pair": (1, tensor)}
+        error = failure(save, state, tmp_path / "m.safetensors")
+        assert isinstance(error, tenfold.UnsupportedError)
+        assert '"pair.1"' in str(error)
+        assert list(tenfold.load(tmp_path / "m.safetensors")) == ["old"]
+    save({"pair": (1, torch.ones(2, dtype=torch.complex128))}, tmp_path / "m")
+    assert tenfold.load(tmp_path / "m")["pair"][1].dtype == torch.complex128
 
 
 def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:
@@ -221,6 +313,85 @@ def test_values_longer_than_the_reserved_space_are_saved(tmp_path: Path) -> None
     assert loaded["text"] == state["text"]
     assert torch.equal(loaded["w"], state["w"])
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def header_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(int.from_bytes(file.read(8), "little"))
+
+
+class NotingWriter(StorageWriter):
+    """Notes the inode of the file that is written, before it is published."""
+
+    inode = 0
+
+    def finish(self, metadata: Any, results: Any) -> None:
+        (staged,) = [
+            file
+            for file in Path(self.path).parent.iterdir()
+            if file.name.startswith(".") and file.is_file()
+        ]
+        self.inode = staged.stat().st_ino
+        super().finish(metadata, results)
+
+
+VALUES: dict[str, Any] = {
+    "none": None,
+    "long": 'x\n"ä' * 250_000,
+    "pair": (1, ("x", 2.5)),
+    "empty": [{}, (), []],
+    "by_number": {1: {0.5: None}, (1, 2): b"bytes"},
+    "large": 2**70,
+    "ordered": OrderedDict(b=1, a={"deep": [True]}),
+}
+
+
+@pytest.mark.parametrize("is_caching", [False, True])
+def test_values_of_our_planner_have_exact_space_in_the_header(
+    is_caching: bool, tmp_path: Path
+) -> None:
+    for number in range(2):
+        path = tmp_path / str(number) / "m.safetensors"
+        path.parent.mkdir()
+        state = {"exact": torch.arange(1000.0), **VALUES, "number": [10**50] * (1 + 999 * number)}
+        writer = NotingWriter(path, durable=False)
+        planner = SavePlanner(enable_plan_caching=is_caching)
+        dcp.save(state, storage_writer=writer, planner=planner, no_dist=True)
+        header = header_of(path)
+        assert len(header) - len(header.rstrip(b" ")) < 64
+        assert path.stat().st_ino == writer.inode  # the file was not copied
+        assert [file.name for file in path.parent.iterdir()] == ["m.safetensors"]
+        assert repr(tenfold.load(path, verify=True)) == repr(state)
+
+
+def test_values_that_a_subclass_of_our_planner_changes_are_those_that_are_stored(
+    tmp_path: Path,
+) -> None:
+    save({"text": "x" * 1000}, tmp_path / "m.safetensors", planner=Doubling())
+    assert tenfold.load(tmp_path / "m.safetensors")["text"] == "x" * 2000
+
+
+def test_a_header_beyond_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    # A character that is escaped twice takes seven bytes of the header.
+    state = {"w": torch.ones(1), "long": "\x01" * 15_000_000}
+    path = tmp_path / "new" / "m.safetensors"
+    error = failure(save, state, path, planner=SavePlanner())
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "the header is too long: expected at most 100000000 bytes, found 1050" in str(error)
+    assert not path.parent.exists()  # not even the folder was created
+
+
+def test_a_header_beyond_the_limit_keeps_the_old_version(tmp_path: Path) -> None:
+    save({"w": torch.zeros(1)}, tmp_path / "m.safetensors")
+    # torch's planner passes values to the writer only when the ranks write.
+    error = failure(
+        save, {"w": torch.ones(1), "long": "\x01" * 15_000_000}, tmp_path / "m.safetensors"
+    )
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "the header is too long" in str(error)
+    assert tenfold.load(tmp_path / "m.safetensors", verify=True)["w"].tolist() == [0]
+    save({"w": torch.ones(1)}, tmp_path / "m.safetensors")
+    assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
 
 
 def test_a_dtype_that_the_format_lacks_is_refused_by_name(tmp_path: Path) -> None:

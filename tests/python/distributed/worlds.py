@@ -425,6 +425,84 @@ def check_containers_survive_with_our_planner() -> None:
     in_world(2, save)
 
 
+def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
+    path = FOLDER / "values.safetensors"
+
+    class Recording(StorageWriter):
+        """Checks that the results of the ranks have no values."""
+
+        def finish(self, metadata: Any, results: Any) -> None:
+            for result in (result for of_rank in results for result in of_rank):
+                assert result.storage_data[1] == {}, result.storage_data[1]
+            super().finish(metadata, results)
+
+    def save(rank: int, size: int) -> None:
+        for number, is_caching in enumerate((False, True, True)):
+            state = {
+                **values_of(rank),
+                f"of-{rank}": {"long": "x" * (1000 + 100_000 * number), "rank": rank},
+                "w": torch.full((3,), number),
+            }
+            planner = SavePlanner(enable_plan_caching=is_caching)
+            dcp.save(state, storage_writer=Recording(path, durable=False), planner=planner)
+            if rank == 0:
+                loaded = tenfold.load(path, verify=True)
+                assert {key: loaded[key] for key in values_of(0)} == values_of(0)
+                for other in range(size):
+                    expected = {"long": state["of-0"]["long"], "rank": other}
+                    assert loaded[f"of-{other}"] == expected
+                content = path.read_bytes()
+                header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+                assert len(header) - len(header.rstrip(b" ")) < 64
+            dist.barrier()
+
+    in_world(2, save)
+
+
+def check_tuples_with_tensors_of_all_ranks() -> None:
+    def state_with_tuples(rank: int, size: int) -> dict[str, Any]:
+        mesh = init_device_mesh("cpu", (size,))
+        return {
+            "w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)]),
+            "shared": (numbered(torch.int64, 5), "x"),
+            f"of-{rank}": (numbered(torch.float64, 4) + rank, [rank]),
+            "step": 7,
+        }
+
+    def save(rank: int, size: int) -> None:
+        for layout in ("safetensors", "folder"):
+            path = (
+                FOLDER
+                / f"tuples-{size}-{layout}"
+                / ("m.safetensors" if layout == "safetensors" else "m")
+            )
+            if rank == 0:
+                path.parent.mkdir()
+            dist.barrier()
+            dcp.save(state_with_tuples(rank, size), storage_writer=StorageWriter(path))
+            if rank == 0:
+                assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
+                loaded = tenfold.load(path, verify=True)
+                expect_equal(loaded["w"], numbered(torch.float32, 6, 4))
+                for other in range(size):
+                    expect_equal(loaded[f"of-{other}"][0], numbered(torch.float64, 4) + other)
+                    assert loaded[f"of-{other}"][1] == [other]
+            dist.barrier()
+            mesh = init_device_mesh("cpu", (size,))
+            into = {
+                "w": spread(torch.zeros(6, 4), mesh, [Shard(1)]),
+                "shared": None,
+                f"of-{rank}": None,
+            }
+            dcp.load(into, storage_reader=StorageReader(path, verify=True))
+            expected = state_with_tuples(rank, size)
+            for key in ("shared", f"of-{rank}"):
+                assert repr(into[key]) == repr(expected[key])
+
+    for size in (1, 2):
+        in_world(size, save)
+
+
 def check_asynchronous_saves() -> None:
     kinds = (AsyncCheckpointerType.THREAD, *AsyncCheckpointerType)
 
