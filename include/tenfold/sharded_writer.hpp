@@ -23,7 +23,8 @@ struct ShardBox {
 
 /// The files of a tree that several processes write.
 enum class ShardLayout : std::uint8_t {
-  /// One `.safetensors` file, or one of tensordict's folders, independent of the number of ranks.
+  /// One `.safetensors` file, safetensors shards with their `.safetensors.index.json`, or one of
+  /// tensordict's folders, independent of the number of ranks.
   plain,
   /// A folder with one safetensors file per rank (several if a rank has several boxes of one
   /// tensor), named as by torch's HuggingFaceStorageWriter (`save_distributed=True`), and
@@ -45,10 +46,14 @@ struct ShardedWriteOptions {
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
   /// not suffice, publish() copies the data once.
   std::uint64_t value_bytes = 0;
+  /// `.safetensors.index.json`: greatest size of a shard, unless a single tensor is larger; 0: 5
+  /// GB.
+  std::uint64_t shard_size_bytes = 0;
 };
 
-/// Coordinates several processes that write one tree, as one `.safetensors` file or one folder. In
-/// ShardLayout::plain only the stored checksums depend on the number of processes.
+/// Coordinates several processes that write one tree: as one `.safetensors` file, shards and their
+/// index, or one folder. In ShardLayout::plain only the stored checksums depend on the number of
+/// processes.
 ///
 /// One process is the coordinator. It creates the files next to `path`, reserves the space of all
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
@@ -68,7 +73,8 @@ class TENFOLD_API ShardedWriter {
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
   /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
   /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
-  /// selects another format. Throws Error(unsupported) naming the key of an entry that the format
+  /// selects another format, or a shard size is given for a format without shards. Throws
+  /// Error(unsupported) naming the key of an entry that the format
   /// does not support, Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});

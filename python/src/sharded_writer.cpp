@@ -47,7 +47,7 @@ ShardLayout shard_layout_from(const std::string& name) {
 
 void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree, nb::list boxes,
                  const std::string& layout, bool durable, bool checksums, bool overwrite,
-                 std::uint64_t value_bytes) {
+                 std::uint64_t value_bytes, std::uint64_t shard_size) {
   const ShardLayout how = shard_layout_from(layout);
   std::vector<ShardBox> all = shard_boxes_from(boxes);
   const Path target = path_from(path);
@@ -57,7 +57,8 @@ void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree,
                               .durable = durable,
                               .checksums = checksums,
                               .overwrite = overwrite,
-                              .value_bytes = value_bytes});
+                              .value_bytes = value_bytes,
+                              .shard_size_bytes = shard_size});
   });
 }
 
@@ -117,12 +118,13 @@ void bind_sharded_writer(nb::module_& module) {
   nb::class_<ShardedWriter>(module, "ShardedWriter",
                             "The coordinator's part of a save by several processes.")
       .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "layout"_a, "durable"_a,
-           "checksums"_a, "overwrite"_a, "value_bytes"_a,
-           nb::sig("def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
-                   "tree: Node, "
-                   "boxes: list[tuple[int, collections.abc.Sequence[int], "
-                   "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
-                   "checksums: bool, overwrite: bool, value_bytes: int) -> None"),
+           "checksums"_a, "overwrite"_a, "value_bytes"_a, "shard_size"_a = 0,
+           nb::sig(
+               "def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+               "tree: Node, "
+               "boxes: list[tuple[int, collections.abc.Sequence[int], "
+               "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
+               "checksums: bool, overwrite: bool, value_bytes: int, shard_size: int = 0) -> None"),
            "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
       .def(
           "ticket",

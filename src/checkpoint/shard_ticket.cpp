@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -244,6 +245,13 @@ std::optional<ShardReceipt> ShardReceipt::parse(std::string_view text) {
 }
 
 std::string marker_text(const std::string& id) { return "tenfold staging " + id + "\n"; }
+
+bool has_marker(const os::File& file, const std::string& id) {
+  const std::string expected = marker_text(id);
+  std::string found(expected.size(), '\0');
+  const std::size_t size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
+  return size == found.size() && found == expected;
+}
 
 std::string boot_text() {
   std::string text;

@@ -108,27 +108,32 @@ class ShardWriter::State {
 
   /// Opens the staged file or folder and checks its marker.
   void open_staging() {
-    const std::string expected = checkpoint::marker_text(ticket_.id);
-    std::string found(expected.size(), '\0');
-    std::size_t size = 0;
     try {
       if (ticket_.is_folder) {
         folder_ = os::Directory::open(ticket_.staging);
         const os::File marker =
             os::File::open_read_at(folder_, std::string(checkpoint::kStagingMarker));
-        size = marker.read_some_at(0, std::as_writable_bytes(std::span(found)));
+        require_marker(marker);
         require_coherent(marker);
+        return;
+      }
+      os::File file = os::File::open_read_write(ticket_.staging);
+      require_marker(file);
+      require_coherent(file);
+      if (ticket_.files.empty()) return;
+      if (ticket_.files.front().path.empty()) {
+        files_.emplace(0, std::move(file));
       } else {
-        os::File file = os::File::open_read_write(ticket_.staging);
-        size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
-        require_coherent(file);
-        if (!ticket_.files.empty()) files_.emplace(0, std::move(file));
+        folder_ = os::Directory::open(Path(ticket_.staging).parent_path());
       }
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
       refuse_staging("none");
     }
-    if (found.substr(0, size) != expected) refuse_staging("those of another save");
+  }
+
+  void require_marker(const os::File& file) const {
+    if (!checkpoint::has_marker(file, ticket_.id)) refuse_staging("those of another save");
   }
 
   void require_coherent(const os::File& file) const {
@@ -248,6 +253,8 @@ class ShardWriter::State {
     if (found != files_.end()) return found->second;
     if (files_.size() >= os::num_files_to_keep_open()) close_files();
     os::File file = detail::formats::open_below_to_write(folder_, ticket_.files[number].path);
+    // The name of a file outside of a staged folder may belong to another save by now.
+    if (!ticket_.is_folder) require_marker(file);
     return files_.emplace(number, std::move(file)).first->second;
   }
 

@@ -73,12 +73,6 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
   return outline;
 }
 
-std::vector<Shape> shapes_of(const safetensors::FilePlan& plan) {
-  std::vector<Shape> shapes;
-  for (const auto* tensor : plan.tensors) shapes.push_back(tensor->leaf.shape());
-  return shapes;
-}
-
 std::uint64_t bytes_of(const std::vector<TensorPlace>& places) {
   std::uint64_t total = 0;
   for (const TensorPlace& place : places) total += nbytes_of(place.dtype, place.shape);
@@ -147,12 +141,7 @@ class FileLayout final : public ShardedLayout {
  private:
   std::string header_of(const safetensors::FilePlan& plan,
                         const std::vector<std::vector<formats::Box>>& boxes) const {
-    safetensors::Metadata metadata = plan.plan.metadata;
-    if (options_.checksums) {
-      metadata.insert_or_assign(std::string(safetensors::kBoxesMember),
-                                formats::blank_boxes_text(boxes, shapes_of(plan)));
-    }
-    return safetensors::header_of(plan.tensors, metadata);
+    return blank_header(plan.tensors, plan.plan.metadata, options_.checksums ? &boxes : nullptr);
   }
 
   void require_same(const safetensors::FilePlan& plan, const OutlineNumbers& numbers) const {
@@ -347,6 +336,29 @@ void refuse_other_tensors(const Path& path) {
       .found("other tensors or keys");
 }
 
+void require_same_tensors(const Path& path, const TensorDict& tree,
+                          const std::vector<TensorPlace>& planned) {
+  std::vector<TensorPlace> tensors;
+  OutlineNumbers(tree, &tensors);
+  const bool are_same =
+      std::ranges::equal(tensors, planned, [](const TensorPlace& a, const TensorPlace& b) {
+        return a.key == b.key && a.dtype == b.dtype && a.shape == b.shape;
+      });
+  if (!are_same) refuse_other_tensors(path);
+}
+
+std::string blank_header(const std::vector<const safetensors::Plan::Tensor*>& tensors,
+                         safetensors::Metadata metadata,
+                         const std::vector<std::vector<formats::Box>>* boxes) {
+  if (boxes != nullptr) {
+    std::vector<Shape> shapes;
+    for (const auto* tensor : tensors) shapes.push_back(tensor->leaf.shape());
+    metadata.insert_or_assign(std::string(safetensors::kBoxesMember),
+                              formats::blank_boxes_text(*boxes, shapes));
+  }
+  return safetensors::header_of(tensors, metadata);
+}
+
 Path beside(const Path& path, const std::string& name) {
   return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
 }
@@ -355,17 +367,22 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
                                        const std::vector<std::vector<formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id) {
   const formats::Format& format = format_for_saving(path, "");
-  if (&format != &safetensors::kFormat && &format != &folder::kFormat) {
+  const bool is_index = &format == &safetensors::kShardedFormat;
+  if (!is_index && &format != &safetensors::kFormat && &format != &folder::kFormat) {
     throw base::invalid_argument(path.string())
         .expected(
-            "a name that ends in \".safetensors\", or a folder: several processes write these")
+            "a name that ends in \".safetensors\" or \".safetensors.index.json\", or a folder: "
+            "several processes write these")
         .found("one of format ", base::quote(format.name));
   }
+  refuse_shard_size(format, path, options.shard_size_bytes);
   formats::refuse_existing(path, options.overwrite);
   check_supported(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {
-    if (&format == &safetensors::kFormat) {
+    if (is_index) {
+      layout = lay_out_index(path, outline, boxes, options, id);
+    } else if (&format == &safetensors::kFormat) {
       layout = std::make_unique<FileLayout>(path, outline, boxes, options, id);
     } else {
       layout = std::make_unique<FolderLayout>(path, outline, options, id);

@@ -9,6 +9,7 @@
 #include <tenfold/sharded_writer.hpp>
 
 #include "checkpoint/shard_ticket.hpp"
+#include "formats/safetensors/tree.hpp"
 #include "formats/shared/boxes.hpp"
 
 namespace tenfold::checkpoint {
@@ -57,12 +58,19 @@ class ShardedLayout {
 /// deep.
 TensorDict outline_of(const TensorDict& tree);
 
-/// Creates the files for an outline: one file if `path` ends in ".safetensors", else a folder.
+/// Creates the files for an outline: one file if `path` ends in ".safetensors", shards and their
+/// index if it ends in ".safetensors.index.json", else a folder.
 /// `boxes`: for each tensor, the boxes that will have a checksum. Throws like ShardedWriter's
 /// constructor.
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<detail::formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id);
+
+/// lay_out() for a path that ends in ".safetensors.index.json".
+std::unique_ptr<ShardedLayout> lay_out_index(
+    const Path& path, const TensorDict& outline,
+    const std::vector<std::vector<detail::formats::Box>>& boxes, const ShardedWriteOptions& options,
+    const std::string& id);
 
 /// Creates a folder in which each written shard is stored separately, in a file of its rank:
 /// ShardLayout::shards and ShardLayout::torch. Shards without elements are not stored.
@@ -85,6 +93,17 @@ class OutlineNumbers {
 };
 
 [[noreturn]] void refuse_other_tensors(const Path& path);
+/// Throws Error(invalid_argument) unless the tensors of `tree` have the keys, dtypes and shapes of
+/// `planned`.
+void require_same_tensors(const Path& path, const TensorDict& tree,
+                          const std::vector<TensorPlace>& planned);
+
+/// Returns the header of a safetensors file, with zeros for the checksums of the tensors' boxes.
+/// `boxes`: for each tensor; null: no checksums.
+std::string blank_header(
+    const std::vector<const detail::formats::safetensors::Plan::Tensor*>& tensors,
+    detail::formats::safetensors::Metadata metadata,
+    const std::vector<std::vector<detail::formats::Box>>* boxes);
 
 /// Returns the path of a sibling of `path`, absolute because processes may have different working
 /// directories.

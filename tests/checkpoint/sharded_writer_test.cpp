@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/checkpoint_manager.hpp>
@@ -15,6 +17,7 @@
 
 #include "base/hash/checksum.hpp"
 #include "checkpoint/checked_copy.hpp"
+#include "formats/shared/hub_index.hpp"
 #include "support/crash_harness.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
@@ -123,8 +126,8 @@ Save rich_save() {
   return save;
 }
 
-/// Returns the layout for a test parameter: "shards", "torch", or the name of a file or folder of
-/// the plain layout.
+/// Returns the layout for a test parameter: "shards", "torch", or a name for the plain layout: that
+/// of a file or folder, or "index", a folder with an index and its shards.
 ShardLayout layout_of(const std::string& name) {
   if (name == "shards") return ShardLayout::shards;
   return name == "torch" ? ShardLayout::torch : ShardLayout::plain;
@@ -132,7 +135,29 @@ ShardLayout layout_of(const std::string& name) {
 
 Save laid_out(Save save, const std::string& name) {
   save.options.layout = layout_of(name);
+  if (name == "index") save.options.shard_size_bytes = 20;
   return save;
+}
+
+/// Returns the path of the save: `path`, or the index in it.
+Path target_of(const Path& path) {
+  return path.filename() == "index" ? path / "m.safetensors.index.json" : path;
+}
+
+/// Returns the files in the folder of an index that it does not name.
+std::string files_beside_index(const fs::path& folder) {
+  const Path index = target_of(folder);
+  std::vector<std::string> named = {index.filename().string()};
+  if (fs::exists(index)) {
+    const auto shards = detail::formats::parse_hub_index(read_bytes(index), index.string()).shards;
+    named.insert(named.end(), shards.begin(), shards.end());
+  }
+  std::string names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (std::ranges::find(named, name) == named.end()) names += name + " ";
+  }
+  return names;
 }
 
 std::string test_name(const testing::TestParamInfo<const char*>& info) {
@@ -143,11 +168,17 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
 class EveryLayout : public testing::TestWithParam<const char*> {
  protected:
   static Save rich() { return laid_out(rich_save(), GetParam()); }
-  Path path() const { return folder_ / GetParam(); }
+  static bool is_index() { return GetParam() == std::string("index"); }
+  Path path() const { return target_of(folder_ / GetParam()); }
+  /// The entries of the folder, except those that belong to an index.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
       names.push_back(entry.path().filename().string());
+    }
+    if (is_index()) {
+      const std::string others = files_beside_index(folder_ / GetParam());
+      if (!others.empty()) names.push_back(others);
     }
     return names;
   }
@@ -155,7 +186,8 @@ class EveryLayout : public testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout,
-                         testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
+                         testing::Values("m.safetensors", "index", "folder", "shards", "torch"),
+                         test_name);
 
 TEST_P(EveryLayout, HoldsTheSameTreeAsASaveOfOneProcess) {
   const Save save = rich();
@@ -176,9 +208,10 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
   run(save, path());
   const TensorDict tree = open(path());
   std::vector<fs::path> files = {path()};
-  if (fs::is_directory(path())) {
+  const Path folder = folder_ / GetParam();
+  if (fs::is_directory(folder)) {
     files.clear();
-    for (const auto& entry : fs::recursive_directory_iterator(path())) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       const fs::path suffix = entry.path().extension();
       if (suffix == ".memmap" || suffix == ".safetensors" || suffix == ".distcp") {
         files.push_back(entry.path());
@@ -201,6 +234,7 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
 }
 
 TEST_P(EveryLayout, IsVerifiedBeforeItIsCopiedAsAnEntryOfAStep) {
+  if (is_index()) GTEST_SKIP() << "an entry of a step is one file or folder";
   const Save save = rich_save();
   run(save, path());
   CheckpointEntry entry;
@@ -243,6 +277,7 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
   EXPECT_THAT(names(), ElementsAre(GetParam()));
   run(save, path());
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
 }
 
 TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
@@ -341,6 +376,122 @@ TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   EXPECT_THAT(names(), Not(IsEmpty()));
   run(save, path());
   EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, AShardSizeNeedsAnIndex) {
+  if (is_index()) GTEST_SKIP() << "it is one";
+  Save save = rich();
+  save.options.shard_size_bytes = 20;
+  try {
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    FAIL() << "begun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("only an index of shards has a shard size"));
+  }
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+/// Two tensors of the same dtype and shape.
+Save two_tensors() {
+  Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
+  save.tree.set("b", numbered(DType::float32, {6}));
+  save.tree.set("a", numbered(DType::float32, {6}, 3));
+  return save;
+}
+
+TEST(IndexLayout, HasTheNamesAndSizesOfASaveOfOneProcess) {
+  const TemporaryFolder folder;
+  const Save save = two_tensors();
+  const auto names_in = [](const Path& path) {
+    std::vector<std::pair<std::string, std::uint64_t>> names;
+    for (const auto& entry : fs::directory_iterator(path.parent_path())) {
+      names.emplace_back(entry.path().filename().string(), entry.file_size());
+    }
+    std::ranges::sort(names);
+    return names;
+  };
+  run(save, folder / "ours" / "m.safetensors.index.json");
+  tenfold::save(save.tree, folder / "m.safetensors");
+  convert(folder / "m.safetensors", folder / "alone" / "m.safetensors.index.json",
+          {.shard_size_bytes = save.options.shard_size_bytes});
+  EXPECT_EQ(names_in(folder / "ours" / "x"), names_in(folder / "alone" / "x"));
+  // Shards are filled in the order of the keys, and each is a plain file.
+  const Path first = folder / "ours" / "m-00001-of-00002.safetensors";
+  EXPECT_THAT(open(first).keys(), ElementsAre("b"));
+  EXPECT_TRUE(verify(first).ok());
+  EXPECT_EQ(verify(first).num_checksums, 2U);  // of the header and the box
+}
+
+TEST(IndexLayout, TheOldVersionCanBeReadUntilTheIndexIsReplaced) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  Save save = two_tensors();
+  run(save, path);
+  const TensorDict old = open(path);
+  save.tree.set("a", numbered(DType::float32, {6}, 20));
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  EXPECT_TRUE(diff(open(path), two_tensors().tree).same());
+  EXPECT_TRUE(verify(path).ok());
+  writer.publish(receipts);
+  EXPECT_TRUE(diff(open(path), save.tree).same());
+  EXPECT_FALSE(diff(old, save.tree).same());  // an open tree keeps the old version
+  EXPECT_EQ(files_beside_index(folder.path()), "");
+}
+
+TEST(IndexLayout, ForeignFilesWithTheNamesOfShardsAreNotReplaced) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  write_bytes(folder / "m-00002-of-00002.safetensors", "mine");
+  run(two_tensors(), path);
+  EXPECT_EQ(read_bytes(folder / "m-00002-of-00002.safetensors"), "mine");
+  EXPECT_TRUE(diff(open(path), two_tensors().tree).same());
+}
+
+/// Puts other files in the places of staged shards, as a second coordinator would.
+void replace_shards(const Path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::string bytes = read_bytes(entry.path());
+    write_bytes(entry.path(), std::string(bytes.size(), 'x'));
+  }
+}
+
+TEST(IndexLayout, AShardOfAnotherSaveIsNotWritten) {
+  const TemporaryFolder folder;
+  const Path path = folder / "index" / "m.safetensors.index.json";
+  const Save save = two_tensors();
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  ShardWriter late(writer.ticket(1));
+  replace_shards(folder / "index");
+  const std::vector<Tensor> tensors = {numbered(DType::float32, {6})};
+  try {
+    late.write(0, tensors);
+    FAIL() << "written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
+  }
+  ShardedWriter second(folder / "other" / "m.safetensors.index.json", save.tree, save.boxes,
+                       save.options);
+  const std::vector<std::string> receipts = {write_part(second, save, 0),
+                                             write_part(second, save, 1)};
+  replace_shards(folder / "other");
+  try {
+    second.publish(receipts);
+    FAIL() << "published";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.what(), HasSubstr("expected the shard that this save created"));
+  }
+  for (const Path& of : {folder / "index", folder / "other"}) {
+    for (const auto& entry : fs::directory_iterator(of)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      EXPECT_THAT(read_bytes(entry.path()), testing::Each('x')) << entry;
+    }
+  }
 }
 
 TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
@@ -495,7 +646,7 @@ TEST(ShardedWriterBoxes, MismatchedTensorsAreNotWritten) {
 
 TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
   const TemporaryFolder folder;
-  for (const char* name : {"m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"}) {
+  for (const char* name : {"m.pt", "m.npz", "m.tdz", "pytorch_model.bin.index.json"}) {
     try {
       ShardedWriter writer(folder / name, dict(), {});
       FAIL() << name;
@@ -559,8 +710,9 @@ TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
 /// A save in which each rank writes whole rows, because the disk model does not see writes through
 /// mappings.
 Save save_of(int version) {
-  Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}}};
+  Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}, {1, {0}, {2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 3}, version));
+  save.tree.set("v", numbered(DType::float32, {2}, version));
   save.tree.set("version", Value(version));
   return save;
 }
@@ -570,13 +722,17 @@ CrashCase crash_case(const char* name) {
   crash.name = "ShardedWriter";
   crash.file_name = name;
   const std::string layout = name;
-  crash.make_old = [layout](const fs::path& path) { run(laid_out(save_of(1), layout), path); };
+  crash.make_old = [layout](const fs::path& path) {
+    run(laid_out(save_of(1), layout), target_of(path));
+  };
   crash.make_new = [layout](const fs::path& path, bool durable) {
     Save save = laid_out(save_of(2), layout);
     save.options.durable = durable;
-    run(save, path);
+    run(save, target_of(path));
   };
-  crash.which = [](const fs::path& path) {
+  if (layout == "index") crash.litter_in = files_beside_index;
+  crash.which = [](const fs::path& folder) {
+    const Path path = target_of(folder);
     if (!fs::exists(path)) return Found::absent;
     if (!verify(path).ok()) return Found::neither;
     const Value version = open(path).value("version");
@@ -589,7 +745,8 @@ CrashCase crash_case(const char* name) {
 
 class Crash : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(ShardedWriter, Crash,
-                         testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
+                         testing::Values("m.safetensors", "index", "folder", "shards", "torch"),
+                         test_name);
 
 TEST_P(Crash, ACrashAtEveryChangeLeavesACompleteVersion) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, true);

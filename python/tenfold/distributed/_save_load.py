@@ -34,28 +34,31 @@ def save(
     durable: bool = True,
     checksums: bool = True,
     overwrite: bool = True,
+    shard_size: int | None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Saves a state that is distributed over ranks as one file or folder. Collective.
+    """Saves a state that is distributed over ranks as one checkpoint. Collective.
 
     Equivalent to ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
 
     Args:
         state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and objects
             with ``state_dict()``.
-        path: A name that ends in ``.safetensors``, or a folder. It is replaced when the new version
-            is complete.
+        path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder. It
+            is replaced when the new version is complete.
         layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders with separate files
             for each rank: see `StorageWriter`.
         durable: fsync before returning.
         checksums: Store checksums, which `tenfold.verify` compares.
         overwrite: If false, an existing `path` is an error.
+        shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
+            file with more than one tensor. None: 5 GB.
         process_group: The ranks. None: all.
         no_dist: This process alone.
 
     Raises:
-        ValueError: For an unknown layout.
+        ValueError: For an unknown layout, or a `shard_size` below 1.
         CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged.
 
     Example:
@@ -64,7 +67,12 @@ def save(
         >>> tenfold.distributed.save(state, "run/state.safetensors", no_dist=True)
     """
     writer = StorageWriter(
-        path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
+        path,
+        layout=layout,
+        durable=durable,
+        checksums=checksums,
+        overwrite=overwrite,
+        shard_size=shard_size,
     )
     planner = SavePlanner()
     planner.state_to_save = {

@@ -20,7 +20,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
-from tenfold._options import boolean
+from tenfold._options import boolean, integer
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
@@ -84,19 +84,20 @@ _last_writers: weakref.WeakValueDictionary[tuple[int, int], StorageWriter] = (
 class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
 
-    The coordinator creates one ``.safetensors`` file, or one folder of memory-mapped files, next to
-    `path` and reserves its space; every rank writes its shards into it. When all ranks have
-    written, checksummed and synced their boxes, the coordinator replaces `path` by one rename. So
-    `path` has the complete old version or the complete new one at any moment, also if a rank dies
-    or runs out of space. The next save removes the leftovers of a failed one.
+    The coordinator creates one ``.safetensors`` file, the shards of an index, or one folder of
+    memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
+    it. When all ranks have written, checksummed and synced their boxes, the coordinator replaces
+    `path` by one rename. So `path` has the complete old version or the complete new one at any
+    moment, also if a rank dies or runs out of space. The next save removes the leftovers of a
+    failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
     `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled.
 
     Args:
-        path: A name that ends in ``.safetensors``, or a folder. None: the ``checkpoint_id`` of
-            ``dcp.save``.
+        path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder.
+            None: the ``checkpoint_id`` of ``dcp.save``.
         layout: ``"plain"``, as above. ``"shards"``: a folder with safetensors files for each rank,
             like those of torch's HuggingFaceStorageWriter, for file systems on which several hosts
             cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
@@ -105,12 +106,14 @@ class StorageWriter(HasPath, _StorageWriter):
         durable: fsync before returning.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.
+        shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
+            file with more than one tensor. None: 5 GB.
 
     Raises:
-        ValueError: For an unknown layout. ``dcp.save`` raises CheckpointException, which is a
-            BaseException, with the errors of all ranks. They may be ValueError, if ranks
-            have different paths, or shards overlap or omit elements of a tensor, UnsupportedError,
-            which names an entry that cannot be stored, and OSError.
+        ValueError: For an unknown layout, or a `shard_size` below 1. ``dcp.save`` raises
+            CheckpointException, which is a BaseException, with the errors of all ranks. They may be
+            ValueError, if ranks have different paths, or shards overlap or omit elements of a
+            tensor, UnsupportedError, which names an entry that cannot be stored, and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -127,12 +130,16 @@ class StorageWriter(HasPath, _StorageWriter):
         durable: bool = True,
         checksums: bool = True,
         overwrite: bool = True,
+        shard_size: int | None = None,
     ) -> None:
         self.layout: str = check_layout(layout)
         self.path = None if path is None else os.fspath(path)
         self.durable: bool = boolean("storage writer: durable", durable)
         self.checksums: bool = boolean("storage writer: checksums", checksums)
         self.overwrite: bool = boolean("storage writer: overwrite", overwrite)
+        self.shard_size: int | None = (
+            None if shard_size is None else integer("storage writer: shard_size", shard_size, 1)
+        )
         self._saves: dict[int, _Save] = {}  # by thread, because saves may run asynchronously
 
     def __getstate__(self) -> dict[str, Any]:
@@ -249,6 +256,7 @@ class StorageWriter(HasPath, _StorageWriter):
             checksums=self.checksums,
             overwrite=self.overwrite,
             value_bytes=_VALUE_BYTES * len(save.value_names),
+            shard_size=self.shard_size or 0,
         )
         return [
             PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from collections import OrderedDict
 from pathlib import Path
@@ -33,7 +34,7 @@ def failure(call: Any, *args: Any, **kwargs: Any) -> BaseException:
     return error
 
 
-@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+@pytest.mark.parametrize("name", ["m.safetensors", "m.safetensors.index.json", "m"])
 def test_a_checkpoint_is_a_plain_tree(name: str, tmp_path: Path) -> None:
     state = {"model": {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}, "step": 3}
     save(state, tmp_path / name)
@@ -53,7 +54,38 @@ def test_flat_state_is_a_plain_safetensors_file(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["m.safetensors", "m", "m.pt", "m.npz", "m.tdz"])
+def test_shards_of_an_index_are_plain_safetensors_files(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    state = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.ones(2)}
+    path = tmp_path / "model.safetensors.index.json"
+    distributed.save(state, path, shard_size=24, durable=False, no_dist=True)
+    weight_map = json.loads(path.read_text())["weight_map"]
+    assert weight_map == {
+        "b": "model-00001-of-00002.safetensors",
+        "a": "model-00002-of-00002.safetensors",
+    }
+    for name, file in weight_map.items():
+        assert safetensors.load_file(tmp_path / file)[name].tolist() == state[name].tolist()
+    assert repr(tenfold.load(path, verify=True)) == repr(state)
+    distributed.save({"a": torch.zeros(2)}, path, durable=False, no_dist=True)  # the default: 5 GB
+    names = {"model.safetensors.index.json", "model-00001-of-00001.safetensors"}
+    assert {file.name for file in tmp_path.iterdir()} == names
+
+
+def test_a_shard_size_needs_an_index(tmp_path: Path) -> None:
+    for name, layout in [("m.safetensors", "plain"), ("m", "plain"), ("m", "shards")]:
+        writer = StorageWriter(tmp_path / name, layout=layout, shard_size=10)
+        error = failure(dcp.save, {"w": torch.ones(1)}, storage_writer=writer, no_dist=True)
+        assert isinstance(error, ValueError)
+        assert "only an index of shards has a shard size" in str(error)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match=r"^storage writer: shard_size: expected 1 or more"):
+        StorageWriter(tmp_path / "m.safetensors.index.json", shard_size=0)
+
+
+@pytest.mark.parametrize(
+    "name", ["m.safetensors", "m.safetensors.index.json", "m", "m.pt", "m.npz", "m.tdz"]
+)
 def test_any_format_is_loaded(name: str, tmp_path: Path) -> None:
     state = {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.int64)}
     tenfold.save(state, tmp_path / name)
@@ -305,11 +337,12 @@ def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
         assert 'found "notes.txt"' in str(error)
 
 
-@pytest.mark.parametrize("name", ["m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"])
+@pytest.mark.parametrize("name", ["m.pt", "m.npz", "m.tdz", "m.bin.index.json"])
 def test_unsupported_file_suffixes_are_refused(name: str, tmp_path: Path) -> None:
     error = failure(save, {"w": torch.ones(1)}, tmp_path / name)
     assert isinstance(error, ValueError)
-    assert 'expected a name that ends in ".safetensors", or a folder' in str(error)
+    expected = '".safetensors" or ".safetensors.index.json", or a folder'
+    assert f"expected a name that ends in {expected}" in str(error)
 
 
 def test_saves_without_collectives_are_refused(tmp_path: Path) -> None:

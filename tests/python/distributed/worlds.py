@@ -222,20 +222,34 @@ EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
 # Seconds until a rank counts as hung. A background process imports torch anew: it takes minutes
 # on a busy machine at low priority.
 PATIENCE = 1200 if EVERY_FAULT else 180
-LAYOUTS = ("safetensors", "folder", "shards", "torch")
+LAYOUTS = ("safetensors", "index", "folder", "shards", "torch")
+SUFFIXES = {"safetensors": ".safetensors", "index": ".safetensors.index.json"}
+
+
+def path_in(folder: str, layout: str) -> Path:
+    """The path of a checkpoint in a folder of its own."""
+    return FOLDER / f"{folder}-{layout}" / f"m{SUFFIXES.get(layout, '')}"
 
 
 def saved_path(size: int, layout: str) -> Path:
-    return FOLDER / f"world-{size}{'.' if layout == 'safetensors' else '-'}{layout}"
+    return path_in(f"world-{size}", layout)
 
 
 def layout_of(layout: str) -> str:
-    """The argument `layout` of the writer; the first two of LAYOUTS are both plain."""
+    """The argument `layout` of the writer; the first three of LAYOUTS are plain."""
     return layout if layout in ("shards", "torch") else "plain"
 
 
 def writer_of(path: Path, layout: str) -> StorageWriter:
-    return StorageWriter(path, layout=layout_of(layout), durable=False)
+    size = 200 if layout == "index" else None
+    return StorageWriter(path, layout=layout_of(layout), durable=False, shard_size=size)
+
+
+def shards_of(path: Path) -> set[str]:
+    """The files that an index names; none for another path."""
+    if not path.name.endswith(SUFFIXES["index"]):
+        return set()
+    return set(json.loads(path.read_text())["weight_map"].values())
 
 
 def save_every_layout(rank: int, size: int) -> None:
@@ -400,7 +414,7 @@ def check_containers_survive_with_our_planner() -> None:
     }
 
     def save(rank: int, size: int) -> None:
-        for layout in ("c.safetensors", "c", "shards", "torch"):
+        for layout in ("c.safetensors", "c.safetensors.index.json", "c", "shards", "torch"):
             tenfold.distributed.save(
                 dict(state), FOLDER / layout, layout=layout_of(layout), durable=False
             )
@@ -429,7 +443,7 @@ def check_asynchronous_saves() -> None:
     kinds = (AsyncCheckpointerType.THREAD, *AsyncCheckpointerType)
 
     def path_of(layout: str, number: int) -> Path:
-        return FOLDER / f"async-{number}{'.' if layout == 'safetensors' else '-'}{layout}"
+        return path_in(f"async-{number}", layout)
 
     def save(rank: int, size: int) -> None:
         mesh = init_device_mesh("cpu", (size,))
@@ -489,7 +503,7 @@ def check_plan_caching_writes_each_save_to_its_own_path() -> None:
 def old_and_new(
     layout: str, folder: str = "old"
 ) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
-    path = FOLDER / f"{folder}-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
+    path = path_in(folder, layout)
     path.parent.mkdir(exist_ok=True)
     dcp.save(
         {"w": torch.zeros(6, 4), "version": 1}, storage_writer=writer_of(path, layout), no_dist=True
@@ -510,7 +524,8 @@ def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) 
 
     in_world(2, save)
     assert tenfold.load(path, verify=True)["version"] == 2
-    assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
+    found = set(os.listdir(path.parent))
+    assert found == {path.name, *shards_of(path)}, found
 
 
 def expect_after(
