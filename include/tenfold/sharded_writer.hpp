@@ -38,7 +38,10 @@ enum class ShardLayout : std::uint8_t {
 /// Options of ShardedWriter.
 struct ShardedWriteOptions {
   ShardLayout layout = ShardLayout::plain;  ///< the layout of the files
-  bool durable = true;                      ///< fsynced when publish() returns
+  /// ShardLayout::plain: "safetensors" or "memmap"; the others: "dcp"; empty: by suffix, as for
+  /// save().
+  std::string format{};
+  bool durable = true;  ///< fsynced when publish() returns
   /// Store checksums with the data, one per 16 MiB of a box at most. ShardLayout::torch always has
   /// the CRC-32s of its format.
   bool checksums = true;
@@ -73,9 +76,9 @@ class TENFOLD_API ShardedWriter {
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
   /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
   /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
-  /// selects another format, or a shard size is given for a format without shards. Throws
-  /// Error(unsupported) naming the key of an entry that the format
-  /// does not support, Error(io) (ENOSPC) if the disk is too small.
+  /// or the option selects another format, or a shard size is given for a format without shards.
+  /// Throws Error(unsupported) naming the key of an entry that the format does not support,
+  /// Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
@@ -123,8 +126,10 @@ class TENFOLD_API ShardWriter {
   /// Writes the boxes `first`, `first` + 1, ... of this rank: each a tensor, of any strides, of the
   /// box's shape and the tensor's dtype. Boxes may be written in any order, each once. Throws
   /// Error(invalid_argument), and writes none of them, if one does not fit or is already written;
-  /// Error(io).
-  void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor = nullptr);
+  /// Error(io), and then none of them counts as written. `num_threads` 0 means TENFOLD_NUM_THREADS
+  /// or min(8, cores), divided by the number of ranks that write.
+  void write(std::size_t first, std::span<const Tensor> tensors, int num_threads = 0,
+             Monitor* monitor = nullptr);
 
   /// Makes the written boxes durable, if the save is, and returns the receipt. Throws
   /// Error(invalid_argument) naming a tensor if a box was not written.

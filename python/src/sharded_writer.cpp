@@ -47,13 +47,14 @@ ShardLayout shard_layout_from(const std::string& name) {
 
 void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree, nb::list boxes,
                  const std::string& layout, bool durable, bool checksums, bool overwrite,
-                 std::uint64_t value_bytes, std::uint64_t shard_size) {
+                 std::uint64_t value_bytes, std::uint64_t shard_size, const std::string& format) {
   const ShardLayout how = shard_layout_from(layout);
   std::vector<ShardBox> all = shard_boxes_from(boxes);
   const Path target = path_from(path);
   without_gil([&] {
     new (self) ShardedWriter(target, tree.node, std::move(all),
                              {.layout = how,
+                              .format = format,
                               .durable = durable,
                               .checksums = checksums,
                               .overwrite = overwrite,
@@ -67,11 +68,11 @@ void publish(ShardedWriter& self, const std::vector<std::string>& receipts,
   without_gil([&] { self.publish(receipts, tree.node); });
 }
 
-void write(ShardWriter& self, std::size_t first, nb::list tensors) {
+void write(ShardWriter& self, std::size_t first, nb::list tensors, int num_threads) {
   std::vector<Tensor> all;
   all.reserve(nb::len(tensors));
   for (nb::handle tensor : tensors) all.push_back(shard_tensor(tensor));
-  monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, monitor); });
+  monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, num_threads, monitor); });
 }
 
 /// The tensors of a tree by index, in the order of Node.leaves().
@@ -118,13 +119,13 @@ void bind_sharded_writer(nb::module_& module) {
   nb::class_<ShardedWriter>(module, "ShardedWriter",
                             "The coordinator's part of a save by several processes.")
       .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "layout"_a, "durable"_a,
-           "checksums"_a, "overwrite"_a, "value_bytes"_a, "shard_size"_a = 0,
-           nb::sig(
-               "def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
-               "tree: Node, "
-               "boxes: list[tuple[int, collections.abc.Sequence[int], "
-               "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
-               "checksums: bool, overwrite: bool, value_bytes: int, shard_size: int = 0) -> None"),
+           "checksums"_a, "overwrite"_a, "value_bytes"_a, "shard_size"_a = 0, "format"_a = "",
+           nb::sig("def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+                   "tree: Node, "
+                   "boxes: list[tuple[int, collections.abc.Sequence[int], "
+                   "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
+                   "checksums: bool, overwrite: bool, value_bytes: int, shard_size: int = 0, "
+                   "format: str = '') -> None"),
            "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
       .def(
           "ticket",
@@ -141,8 +142,9 @@ void bind_sharded_writer(nb::module_& module) {
           },
           "ticket"_a)
       .def("__len__", &ShardWriter::num_boxes)
-      .def("write", &write, "first"_a, "tensors"_a,
-           nb::sig("def write(self, first: int, tensors: list[typing.Any]) -> None"))
+      .def("write", &write, "first"_a, "tensors"_a, "num_threads"_a = 0,
+           nb::sig("def write(self, first: int, tensors: list[typing.Any], num_threads: int = 0) "
+                   "-> None"))
       .def("finish", [](ShardWriter& self) { return without_gil([&] { return self.finish(); }); });
   nb::class_<Boxes>(module, "Boxes", "Reads parts of the tensors of a tree.")
       .def(nb::init<const NodeHandle&>(), "tree"_a)

@@ -122,6 +122,8 @@ std::string ShardTicket::to_text() const {
   member(json, "shares_files", shares_files);
   json.key("rank");
   json.integer(rank);
+  json.key("num_ranks");
+  json.integer(num_ranks);
   json.key("files");
   json.begin_array();
   for (const StagedFile& file : files) {
@@ -179,6 +181,9 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.shares_files = as<bool>(member(object, "shares_files"));
   ticket.rank =
       static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
+  ticket.num_ranks =
+      static_cast<int>(number_below(member(object, "num_ranks"), std::numeric_limits<int>::max()));
+  if (ticket.num_ranks == 0) refuse_ticket();
   for (const Value& file : items(member(object, "files"))) {
     const auto& fields = items(file, 2);
     ticket.files.push_back({from_base64(fields[0]), as<bool>(fields[1])});

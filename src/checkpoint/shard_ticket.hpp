@@ -48,6 +48,7 @@ struct ShardTicket {
   bool are_crc32 = false;    ///< checksums are CRC-32 instead of XXH3
   bool shares_files = true;  ///< other ranks write other parts of the same files
   int rank = 0;
+  int num_ranks = 1;  ///< that write
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;
   std::vector<Box> boxes;

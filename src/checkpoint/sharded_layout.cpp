@@ -366,7 +366,7 @@ Path beside(const Path& path, const std::string& name) {
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id) {
-  const formats::Format& format = format_for_saving(path, "");
+  const formats::Format& format = format_for_saving(path, options.format);
   const bool is_index = &format == &safetensors::kShardedFormat;
   if (!is_index && &format != &safetensors::kFormat && &format != &folder::kFormat) {
     throw base::invalid_argument(path.string())

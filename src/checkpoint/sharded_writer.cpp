@@ -173,8 +173,10 @@ class ShardedWriter::State {
     // A ticket contains only the rank's tensors and files, numbered from 0 in the ticket.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
+    std::set<int> ranks = {rank};
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const PlannedShard& planned = shards_[i];
+      if (planned.is_written) ranks.insert(planned.shard.rank);
       if (planned.shard.rank != rank) continue;
       const auto [found, is_new] = tensors.emplace(place_of(i), tensors.size());
       if (is_new) {
@@ -190,6 +192,7 @@ class ShardedWriter::State {
       }
       ticket.boxes.push_back({found->second, planned.is_written, box_of(planned.shard)});
     }
+    ticket.num_ranks = static_cast<int>(ranks.size());
     return ticket.to_text();
   }
 

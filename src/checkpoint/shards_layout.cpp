@@ -458,8 +458,14 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
                                               const std::vector<PlannedShard>& shards,
                                               const ShardedWriteOptions& options,
                                               const std::string& id) {
-  const formats::Format& format = format_for_saving(path, "");
-  if (&format != &formats::folder::kFormat) {
+  const formats::Format& format = format_for_saving(path, options.format);
+  if (!options.format.empty() && format.name != dcp::kFormat.name) {
+    throw base::invalid_argument(path)
+        .part("format")
+        .expected(base::quote(dcp::kFormat.name), ", or none: each process writes separate files")
+        .found(base::quote(format.name));
+  }
+  if (options.format.empty() && &format != &formats::folder::kFormat) {
     throw base::invalid_argument(path)
         .expected("the name of a folder, in which each process writes separate files")
         .found("one of format ", base::quote(format.name));

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -74,14 +76,15 @@ struct Save {
 };
 
 /// Writes the part of one rank.
-std::string write_part(const ShardedWriter& writer, const Save& save, int rank) {
+std::string write_part(const ShardedWriter& writer, const Save& save, int rank,
+                       int num_threads = 1) {
   const std::vector<Tensor> tensors = tensors_of(save.tree);
   std::vector<Tensor> parts;
   for (const ShardBox& box : save.boxes) {
     if (box.rank == rank) parts.push_back(cut(tensors[box.tensor], box.offsets, box.sizes));
   }
   ShardWriter part(writer.ticket(rank));
-  part.write(0, parts);
+  part.write(0, parts, num_threads);
   return part.finish();
 }
 
@@ -278,6 +281,31 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
   run(save, path());
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
   EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, ThreadsDoNotChangeTheFiles) {
+  Save save = rich();
+  save.tree.set("large", numbered(DType::uint8, {(17 << 20) + 5}, 1));  // more than one block
+  save.boxes.push_back({6, {0}, {(17 << 20) + 5}, 0});
+  std::vector<std::map<std::string, std::string>> files;
+  for (const int num_threads : {1, 4}) {
+    const Path folder = folder_ / std::to_string(num_threads);
+    fs::create_directory(folder);
+    const Path target = target_of(folder / GetParam());
+    ShardedWriter writer(target, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0, num_threads),
+                                               write_part(writer, save, 1, num_threads)};
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(target).ok());
+    EXPECT_TRUE(diff(open(target), save.tree).same());
+    std::map<std::string, std::string>& found = files.emplace_back();
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      found[entry.path().lexically_relative(folder).string()] = read_bytes(entry.path());
+    }
+  }
+  EXPECT_FALSE(files[0].empty());
+  EXPECT_TRUE(files[0] == files[1]);
 }
 
 TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
@@ -655,6 +683,47 @@ TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
       EXPECT_THAT(error.what(), HasSubstr("expected a name that ends in \".safetensors\""));
     }
   }
+}
+
+TEST(ShardedWriterLayouts, TheFormatOverridesTheSuffix) {
+  const TemporaryFolder folder;
+  const auto saved = [&](const char* name, const char* format, ShardLayout layout) {
+    Save save{dict(), {{0, {0}, {4}, 0}}};
+    save.tree.set("w", numbered(DType::float32, {4}));
+    save.options.format = format;
+    save.options.layout = layout;
+    run(save, folder / name);
+    EXPECT_TRUE(diff(open(folder / name), save.tree).same());
+    return probe(folder / name);
+  };
+  EXPECT_EQ(saved("file", "safetensors", ShardLayout::plain), "safetensors");
+  EXPECT_TRUE(fs::is_regular_file(folder / "file"));
+  EXPECT_EQ(saved("m.safetensors.index.json", "safetensors", ShardLayout::plain), "safetensors");
+  EXPECT_TRUE(fs::exists(folder / "m-00001-of-00001.safetensors"));
+  EXPECT_EQ(saved("m.safetensors", "memmap", ShardLayout::plain), "memmap");
+  EXPECT_EQ(saved("m.pt", "dcp", ShardLayout::torch), "dcp");
+  EXPECT_EQ(saved("shards", "dcp", ShardLayout::shards), "dcp");
+}
+
+TEST(ShardedWriterLayouts, AFormatOfAnotherLayoutIsRefused) {
+  const TemporaryFolder folder;
+  const std::tuple<const char*, ShardLayout, const char*> refusals[] = {
+      {"pt", ShardLayout::plain, "found one of format \"pt\""},
+      {"dcp", ShardLayout::plain, "found one of format \"dcp\""},
+      {"memmap", ShardLayout::shards, "format: expected \"dcp\", or none"},
+      {"safetensors", ShardLayout::torch, "found \"safetensors\""},
+      {"nothing", ShardLayout::plain, "no such format"},
+  };
+  for (const auto& [format, layout, what] : refusals) {
+    try {
+      ShardedWriter writer(folder / "m", dict(), {}, {.layout = layout, .format = format});
+      FAIL() << format;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr(what));
+    }
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {

@@ -31,9 +31,11 @@ def save(
     path: PathLike,
     *,
     layout: str = "plain",
+    format: str | None = None,
     durable: bool = True,
     checksums: bool = True,
     overwrite: bool = True,
+    num_threads: int | None = None,
     shard_size: int | None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
@@ -49,16 +51,20 @@ def save(
             is replaced when the new version is complete.
         layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders with separate files
             for each rank: see `StorageWriter`.
+        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
+            ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `tenfold.verify` compares.
         overwrite: If false, an existing `path` is an error.
+        num_threads: Threads of each rank, as for `StorageWriter`. None: ``TENFOLD_NUM_THREADS``, or
+            the number of cores (at most 8), divided by the number of ranks.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
         process_group: The ranks. None: all.
         no_dist: This process alone.
 
     Raises:
-        ValueError: For an unknown layout, or a `shard_size` below 1.
+        ValueError: For an unknown layout, or numbers out of range.
         CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged.
 
     Example:
@@ -69,9 +75,11 @@ def save(
     writer = StorageWriter(
         path,
         layout=layout,
+        format=format,
         durable=durable,
         checksums=checksums,
         overwrite=overwrite,
+        num_threads=num_threads,
         shard_size=shard_size,
     )
     planner = SavePlanner()

@@ -20,7 +20,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
-from tenfold._options import boolean, integer
+from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text_or_empty
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
@@ -103,17 +103,23 @@ class StorageWriter(HasPath, _StorageWriter):
             cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
             programs that load it without tenfold. Both have a ``metadata.json`` with the containers
             and values, which would otherwise need a pickle.
+        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
+            ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.
+        num_threads: Threads of each rank, which write several files, or compute checksums while one
+            of them writes. None: ``TENFOLD_NUM_THREADS``, or the number of cores (at most 8),
+            divided by the number of ranks.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
 
     Raises:
-        ValueError: For an unknown layout, or a `shard_size` below 1. ``dcp.save`` raises
+        ValueError: For an unknown layout, or numbers out of range. ``dcp.save`` raises
             CheckpointException, which is a BaseException, with the errors of all ranks. They may be
-            ValueError, if ranks have different paths, or shards overlap or omit elements of a
-            tensor, UnsupportedError, which names an entry that cannot be stored, and OSError.
+            ValueError, if the layout has no such `format`, ranks have different paths, or shards
+            overlap or omit elements of a tensor, UnsupportedError, which names an entry that cannot
+            be stored, and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -127,16 +133,22 @@ class StorageWriter(HasPath, _StorageWriter):
         path: PathLike | None = None,
         *,
         layout: str = "plain",
+        format: str | None = None,
         durable: bool = True,
         checksums: bool = True,
         overwrite: bool = True,
+        num_threads: int | None = None,
         shard_size: int | None = None,
     ) -> None:
         self.layout: str = check_layout(layout)
         self.path = None if path is None else os.fspath(path)
+        self.format: str = text_or_empty("storage writer: format", format)
         self.durable: bool = boolean("storage writer: durable", durable)
         self.checksums: bool = boolean("storage writer: checksums", checksums)
         self.overwrite: bool = boolean("storage writer: overwrite", overwrite)
+        self.num_threads: int = integer_or_zero(
+            "storage writer: num_threads", num_threads, INT32_MAX
+        )
         self.shard_size: int | None = (
             None if shard_size is None else integer("storage writer: shard_size", shard_size, 1)
         )
@@ -257,6 +269,7 @@ class StorageWriter(HasPath, _StorageWriter):
             overwrite=self.overwrite,
             value_bytes=_VALUE_BYTES * len(save.value_names),
             shard_size=self.shard_size or 0,
+            format=self.format,
         )
         return [
             PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
@@ -297,10 +310,10 @@ class StorageWriter(HasPath, _StorageWriter):
             size_bytes += data.nbytes
             batch_bytes += data.nbytes
             if len(batch) == _BATCH_TENSORS or batch_bytes >= _BATCH_BYTES:
-                part.write(written, batch)
+                part.write(written, batch, self.num_threads)
                 written += len(batch)
                 batch, batch_bytes = [], 0
-        part.write(written, batch)
+        part.write(written, batch, self.num_threads)
         return WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:

@@ -273,6 +273,40 @@ def test_unknown_layouts_are_refused(layout: str, tmp_path: Path) -> None:
         distributed.save({}, tmp_path / "m", layout=layout, no_dist=True)
 
 
+def test_the_format_overrides_the_suffix(tmp_path: Path) -> None:
+    state = {"w": torch.arange(4.0)}
+    for name, format, layout in [
+        ("file", "safetensors", "plain"),
+        ("m.safetensors", "memmap", "plain"),
+        ("m.pt", "dcp", "torch"),
+        ("m", "dcp", "shards"),
+    ]:
+        path = tmp_path / name
+        distributed.save(
+            state, path, layout=layout, format=format, durable=False, num_threads=2, no_dist=True
+        )
+        assert tenfold.probe(path) == format
+        assert path.is_file() == (format == "safetensors")
+        assert repr(tenfold.load(path, verify=True)) == repr(state)
+
+
+def test_a_format_that_a_layout_lacks_is_refused(tmp_path: Path) -> None:
+    for format, layout, said in [
+        ("pt", "plain", 'found one of format "pt"'),
+        ("memmap", "shards", 'format: expected "dcp"'),
+        ("none", "plain", "no such format"),
+    ]:
+        writer = StorageWriter(tmp_path / "m", format=format, layout=layout)
+        error = failure(dcp.save, {"w": torch.ones(1)}, storage_writer=writer, no_dist=True)
+        assert isinstance(error, ValueError)
+        assert said in str(error)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TypeError, match=r"^storage writer: format: expected a str, found 1"):
+        StorageWriter(tmp_path / "m", format=1)
+    with pytest.raises(ValueError, match=r"^storage writer: num_threads: expected 0 to"):
+        StorageWriter(tmp_path / "m", num_threads=-1)
+
+
 STATE: dict[Any, Any] = {
     "model": OrderedDict({"a.b/c": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2).half()}),
     "by_number": {1: torch.ones(2), 0: "x"},
