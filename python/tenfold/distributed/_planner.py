@@ -25,6 +25,7 @@ from tenfold.distributed._plans import (
     without_duplicates,
 )
 from tenfold.distributed._tree import StoredTensor, flatten, flatten_as_torch
+from tenfold.distributed._values import is_plain, saved_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +38,15 @@ if TYPE_CHECKING:
     from tenfold.distributed._tree import Stored
 
 
+@dataclasses.dataclass
 class OwnStorage(StorageMeta):
-    """Tells planners that a `StorageWriter` saves: it accepts packed plans and plain values."""
+    """Tells planners that a `StorageWriter` saves: it accepts packed plans and plain values.
+
+    Attributes:
+        allow_opaque: Objects are saved as the bytes of torch.save.
+    """
+
+    allow_opaque: bool = False
 
 
 class ValueBytes(io.BytesIO):
@@ -57,7 +65,8 @@ class SavePlanner(DefaultSavePlanner):
     and cannot save a tuple with tensors to a `StorageWriter`. This planner keeps keys and
     containers unchanged, passes plain values to the writer without pickling them, and supports plan
     caching. It sends a `StorageWriter` names and numbers instead of torch's objects, so a state of
-    thousands of tensors is planned several times as fast.
+    thousands of tensors is planned several times as fast. If the writer has `allow_opaque`, it also
+    saves objects.
 
     Args:
         dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them.
@@ -81,6 +90,7 @@ class SavePlanner(DefaultSavePlanner):
             enable_plan_caching=enable_plan_caching,
         )
         self._is_own_storage = False
+        self._opaque: frozenset[str] = frozenset()
         self.state_to_save: dict[str, Any] | None = None  # replaces the argument of the call
 
     def set_up_planner(
@@ -101,12 +111,15 @@ class SavePlanner(DefaultSavePlanner):
         self.state_dict = _without_nested_shards(flat)
         self.is_coordinator = is_coordinator
         self._is_own_storage = isinstance(storage_meta, OwnStorage)
+        self._opaque = frozenset()
+        if isinstance(storage_meta, OwnStorage) and storage_meta.allow_opaque:
+            self._opaque = _with_saved_bytes(self.state_dict)
         self._boxes = BoxesOfDTensors()
 
     def create_local_plan(self) -> SavePlan:
         """Called by ``dcp.save``: plans the items of this rank."""
         if self._is_own_storage and not self._enable_plan_caching:
-            items = Items.of_state(self.state_dict, self._boxes)
+            items = Items.of_state(self.state_dict, self._boxes, self._opaque)
             self.plan = PackedPlan(planner_data=self.mappings, packed=items)
             return self.plan
         plan = super().create_local_plan()
@@ -188,6 +201,20 @@ class SavePlanner(DefaultSavePlanner):
         return transformed
 
 
+def _with_saved_bytes(flat: dict[str, Any]) -> frozenset[str]:
+    """Replaces objects in a flat state by the bytes of torch.save. Returns their names."""
+    names = frozenset(
+        name
+        for name, value in flat.items()
+        if not isinstance(value, torch.Tensor)
+        and not hasattr(value, "__create_write_items__")
+        and not is_plain(value)
+    )
+    for name in names:
+        flat[name] = saved_bytes(name, flat[name])
+    return names
+
+
 def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
     """Returns `flat` with ShardedTensors inside ShardedTensors, which are rare, flattened."""
     if any(hasattr(kind, "local_shards") for kind in set(map(type, flat.values()))):
@@ -248,7 +275,7 @@ class LoadPlanner(DefaultLoadPlanner):
                 raise RuntimeError(f"Missing key in checkpoint state_dict: {name}.")
             names.append(name)
             stored = self.metadata.stored[name][1]
-            if not isinstance(stored, StoredTensor):
+            if not isinstance(stored, StoredTensor) or _has_saved_bytes(stored, value):
                 self.values.append(name)
                 continue
             if isinstance(value, torch.Tensor) and tuple(value.shape) != stored.shape:
@@ -282,6 +309,16 @@ class LoadPlanner(DefaultLoadPlanner):
         for part in above:
             container = container[_key_of(container, part)]
         container[_key_of(container, last)] = value
+
+
+def _has_saved_bytes(stored: StoredTensor, value: Any) -> bool:
+    """True if a stored tensor may have the bytes of an object, in the place of which is `value`."""
+    return (
+        stored.dtype == "uint8"
+        and len(stored.shape) == 1
+        and not isinstance(value, torch.Tensor)
+        and not hasattr(value, "__create_chunk_list__")
+    )
 
 
 def _is_meta(value: Any) -> bool:

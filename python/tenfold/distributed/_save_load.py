@@ -36,6 +36,7 @@ def save(
     checksums: bool = True,
     overwrite: bool = True,
     num_threads: int | None = None,
+    allow_opaque: bool = False,
     shard_size: int | None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
@@ -58,6 +59,9 @@ def save(
         overwrite: If false, an existing `path` is an error.
         num_threads: Threads of each rank, as for `StorageWriter`. None: ``TENFOLD_NUM_THREADS``, or
             the number of cores (at most 8), divided by the number of ranks.
+        allow_opaque: Store objects that are neither tensors nor JSON values as the bytes that
+            torch.save writes for them, a uint8 tensor of shape [num_bytes], which is never
+            unpickled. If false, they are an error that names them.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
         process_group: The ranks. None: all.
@@ -80,6 +84,7 @@ def save(
         checksums=checksums,
         overwrite=overwrite,
         num_threads=num_threads,
+        allow_opaque=allow_opaque,
         shard_size=shard_size,
     )
     planner = SavePlanner()
@@ -112,7 +117,8 @@ def load(
     Equivalent to ``dcp.load`` with a `StorageReader`.
 
     Args:
-        state_dict: A state as for `save`. Its tensors are filled, its values replaced.
+        state_dict: A state as for `save`. Its tensors are filled, its values replaced. An object
+            that was saved with `allow_opaque` is replaced by the uint8 tensor of its bytes.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare the checksums of the requested tensors before they are read.
         strict: If false, entries of `state_dict` that the checkpoint lacks do not change.

@@ -17,9 +17,6 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from tenfold import _core
-from tenfold._errors import UnsupportedError
-from tenfold._interop.objects import Opaque
-from tenfold._io.files import load
 from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text_or_empty
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
@@ -27,6 +24,7 @@ from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
 from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
 from tenfold.distributed._tree import CONTAINER, nest
+from tenfold.distributed._values import decoded, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +91,8 @@ class StorageWriter(HasPath, _StorageWriter):
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
-    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled.
+    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled,
+    unless `allow_opaque` is set.
 
     Args:
         path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder.
@@ -111,6 +110,9 @@ class StorageWriter(HasPath, _StorageWriter):
         num_threads: Threads of each rank, which write several files, or compute checksums while one
             of them writes. None: ``TENFOLD_NUM_THREADS``, or the number of cores (at most 8),
             divided by the number of ranks.
+        allow_opaque: Store objects that are neither tensors nor JSON values as the bytes that
+            torch.save writes for them, a uint8 tensor of shape [num_bytes], which is never
+            unpickled. Requires `SavePlanner`. If false, they are an error that names them.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
 
@@ -138,6 +140,7 @@ class StorageWriter(HasPath, _StorageWriter):
         checksums: bool = True,
         overwrite: bool = True,
         num_threads: int | None = None,
+        allow_opaque: bool = False,
         shard_size: int | None = None,
     ) -> None:
         self.layout: str = check_layout(layout)
@@ -149,6 +152,7 @@ class StorageWriter(HasPath, _StorageWriter):
         self.num_threads: int = integer_or_zero(
             "storage writer: num_threads", num_threads, INT32_MAX
         )
+        self.allow_opaque: bool = boolean("storage writer: allow_opaque", allow_opaque)
         self.shard_size: int | None = (
             None if shard_size is None else integer("storage writer: shard_size", shard_size, 1)
         )
@@ -186,7 +190,9 @@ class StorageWriter(HasPath, _StorageWriter):
 
     def storage_meta(self) -> StorageMeta | None:
         """Returns the information about the storage that planners receive."""
-        return OwnStorage(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
+        return OwnStorage(
+            checkpoint_id=self.path, save_id=str(uuid.uuid4()), allow_opaque=self.allow_opaque
+        )
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Called on every rank before plans are made.
@@ -419,7 +425,7 @@ def _data_of(
     ):
         for name, kind in plan.packed:
             if kind.is_value:
-                values[name] = _plain(name, planner.state_dict[name])
+                values[name] = plain(name, planner.state_dict[name])
             else:
                 yield planner.local_tensor(name, kind.offsets)
         return
@@ -453,27 +459,8 @@ def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
             value = data.value
         else:
             assert not isinstance(data, torch.Tensor)
-            value = _decoded(data.getbuffer())
-    return _plain(name, value)
-
-
-def _plain(name: str, value: Any) -> Any:
-    """Returns the value if it can be stored as JSON; otherwise raises.
-
-    Raises:
-        UnsupportedError: If the value cannot be stored as JSON.
-    """
-    try:
-        tree = _core.tree({"value": value}, "")
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{name!r}: {error}") from None
-    if tree.leaves() or _has_opaque(value):
-        raise UnsupportedError(
-            f"{name!r}: it cannot be stored: expected a value of None, bool, int, float, str and "
-            f"lists and dicts of them, found {type(value).__name__} with tensors or other objects "
-            "in it; tenfold.distributed.SavePlanner saves tuples with tensors"
-        )
-    return value
+            value = decoded(data.getbuffer())
+    return plain(name, value)
 
 
 def _gives_objects(planner: AnySavePlanner) -> bool:
@@ -484,22 +471,3 @@ def _gives_objects(planner: AnySavePlanner) -> bool:
         and type(planner).transform_object
         in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
     )
-
-
-def _decoded(pickled: memoryview) -> Any:
-    descriptor = os.memfd_create("value")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pickled)
-        path = f"/proc/self/fd/{descriptor}"
-        return load(path, format="pt", framework="torch", allow_opaque=True)
-    finally:
-        os.close(descriptor)
-
-
-def _has_opaque(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_opaque(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_opaque(item) for item in value)
-    return isinstance(value, Opaque)

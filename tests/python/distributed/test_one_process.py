@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import pickle
+from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,72 @@ def test_an_unsupported_value_raises_an_error_with_its_name(
     error = failure(save, state, tmp_path / "m.safetensors", planner=planner)
     assert isinstance(error, tenfold.UnsupportedError)
     assert "'bad'" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def unpickled(saved: Any) -> Any:
+    assert saved.dtype == torch.uint8
+    assert saved.dim() == 1
+    return torch.load(io.BytesIO(saved.numpy().tobytes()), weights_only=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("m.safetensors", "plain"), ("m", "plain"), ("m", "shards"), ("m", "torch")],
+)
+@pytest.mark.parametrize("caching", [False, True])
+def test_objects_are_stored_as_the_bytes_of_torch_save(
+    name: str, layout: str, caching: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    state = {
+        "w": torch.ones(2),
+        "args": Namespace(lr=0.5, names=["a"]),
+        "nested": {"step": 3, "objects": [Namespace(x=torch.arange(3))]},
+        "evil": Evil(),
+    }
+    writer = StorageWriter(tmp_path / name, layout=layout, allow_opaque=True, durable=False)
+    planner = SavePlanner(enable_plan_caching=caching)
+    dcp.save(state, storage_writer=writer, planner=planner, no_dist=True)
+    found = tenfold.load(tmp_path / name, verify=True)
+    assert list(found) == list(state)
+    assert unpickled(found["args"]) == state["args"]
+    assert found["nested"]["step"] == 3
+    (inner,) = unpickled(found["nested"]["objects"])
+    assert inner.x.tolist() == [0, 1, 2]
+    into = {"w": torch.zeros(2), "args": Namespace(), "nested": {"step": 0}, "evil": None}
+    distributed.load(into, tmp_path / name, verify=True, no_dist=True)
+    assert unpickled(into["args"]) == state["args"]
+    assert into["evil"].tolist() == found["evil"].tolist()
+    assert into["nested"] == {"step": 3}
+    assert not (tmp_path / "was_executed").exists()
+
+
+def test_an_object_replaces_only_what_is_no_tensor(tmp_path: Path) -> None:
+    tenfold.save({"bytes": torch.ones(3, dtype=torch.uint8), "w": torch.ones(3)}, tmp_path / "m")
+    error = failure(distributed.load, {"w": 1}, tmp_path / "m", no_dist=True)
+    assert isinstance(error, ValueError)
+    error = failure(
+        distributed.load, {"bytes": torch.zeros(2, dtype=torch.uint8)}, tmp_path / "m", no_dist=True
+    )
+    assert "Size mismatch" in str(error)
+
+
+def test_allow_opaque_needs_our_planner(tmp_path: Path) -> None:
+    writer = StorageWriter(tmp_path / "m", allow_opaque=True)
+    error = failure(dcp.save, {"args": Namespace()}, storage_writer=writer, no_dist=True)
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert str(error).startswith("'args': ")
+    assert "tenfold.distributed.SavePlanner saves" in str(error)
+    assert "allow_opaque=True" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_that_cannot_be_pickled_is_refused_by_name(tmp_path: Path) -> None:
+    state = {"function": lambda: 0}
+    error = failure(distributed.save, state, tmp_path / "m", allow_opaque=True, no_dist=True)
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "'function': it cannot be stored: expected an object that torch.save" in str(error)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,9 +8,11 @@ the name of each check, and the traceback of its failure or null.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import datetime
 import errno
+import io
 import itertools
 import json
 import multiprocessing
@@ -895,6 +897,29 @@ def check_object_on_one_rank_is_refused_on_all_ranks() -> None:
     assert not (FOLDER / "was_executed").exists()
     for layout, (path, _, state) in cases.items():
         expect_after("before publishing", path, layout, state)
+
+
+def check_objects_that_differ_between_ranks_are_stored_once() -> None:
+    path = FOLDER / "objects"
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        state = {
+            "w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)]),
+            "args": argparse.Namespace(rank=rank, text="x" * 1000 * rank),
+            **({"only": argparse.Namespace()} if rank == 1 else {}),
+        }
+        tenfold.distributed.save(state, path, allow_opaque=True, durable=False)
+
+    in_world(2, save)
+    found = tenfold.load(path, verify=True)
+    expect_equal(found["w"], numbered(torch.float32, 6, 4))
+    args, only = (
+        torch.load(io.BytesIO(found[name].numpy().tobytes()), weights_only=False)
+        for name in ("args", "only")
+    )
+    assert args.text == "x" * 1000 * args.rank
+    assert only == argparse.Namespace()
 
 
 def check_checkpoint_of_a_newer_version_is_refused_on_all_ranks() -> None:
