@@ -16,6 +16,8 @@
 #include "array_in.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "common.hpp"
+#include "formats/shared/problem.hpp"
 
 namespace tenfold::python {
 
@@ -102,6 +104,22 @@ class Boxes {
   std::vector<Leaf> leaves_;
 };
 
+/// `boxes`: (keys, offsets, sizes).
+void verify_stored_boxes(PathArgument path, nb::list boxes) {
+  std::vector<BoxCheck> checks;
+  checks.reserve(nb::len(boxes));
+  for (nb::handle item : boxes) {
+    const auto fields = nb::cast<nb::tuple>(item);
+    std::vector<KeyPath> keys = key_paths(nb::make_tuple(fields[0]));
+    checks.push_back({std::move(keys.at(0)), shape_from(fields[1]), shape_from(fields[2])});
+  }
+  const Path where = path_from(path);
+  const VerifyReport report = monitored(nb::none(), [&](Monitor* monitor) {
+    return verify_boxes(where, checks, {.monitor = monitor});
+  });
+  if (!report.ok()) throw detail::formats::error_of(report);
+}
+
 }  // namespace
 
 std::vector<ShardBox> shard_boxes_from(nb::list boxes) {
@@ -152,6 +170,11 @@ void bind_sharded_writer(nb::module_& module) {
            nb::sig("def read(self, reads: list[tuple[int, collections.abc.Sequence[int], "
                    "typing.Any]]) -> None"),
            "`reads`: (leaf in the order of leaves(), offsets, tensor to read into).");
+  module.def("verify_boxes", &verify_stored_boxes, "path"_a, "boxes"_a,
+             nb::sig("def verify_boxes(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+                     "boxes: list[tuple[tuple[str, ...], collections.abc.Sequence[int], "
+                     "collections.abc.Sequence[int]]]) -> None"),
+             "Raises if a block that a box overlaps is damaged. `boxes`: (keys, offsets, sizes).");
 }
 
 }  // namespace tenfold::python

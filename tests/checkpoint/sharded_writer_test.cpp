@@ -15,6 +15,7 @@
 #include <tenfold/diff.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
+#include <tenfold/read_boxes.hpp>
 #include <tenfold/sharded_writer.hpp>
 
 #include "base/hash/checksum.hpp"
@@ -234,6 +235,40 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
     write_bytes(file, bytes);
   }
   EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(EveryLayout, OnlyTheLoadedBoxesAreVerified) {
+  constexpr std::int64_t kHalf = 1 << 19;  // 17 rows of 1 MiB are two bands
+  Save save = laid_out({dict(), {{0, {0, 0}, {17, kHalf}, 0}, {0, {0, kHalf}, {17, kHalf}, 1}}},
+                       GetParam());
+  save.tree.set("w", numbered(DType::uint8, {17, 2 * kHalf}));
+  run(save, path());
+  const auto is_intact = [&](const Shape& offsets, const Shape& sizes) {
+    const std::vector<BoxCheck> boxes = {{{"w"}, offsets, sizes}};
+    return verify_boxes(path(), boxes).ok();
+  };
+  EXPECT_TRUE(is_intact({0, 0}, {17, 2 * kHalf}));
+  // Damage the last row of rank 1.
+  std::string data;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
+    const std::string suffix = entry.path().extension().string();
+    if (suffix == ".memmap" || suffix == ".safetensors" || suffix == ".distcp") {
+      data = std::max(data, entry.path().string());
+    }
+  }
+  std::string bytes = read_bytes(data);
+  const std::size_t at = data.ends_with(".distcp") ? bytes.size() / 2 : bytes.size() - 1;
+  bytes[at] ^= 1;
+  write_bytes(data, bytes);
+  EXPECT_FALSE(verify(path()).ok());
+  EXPECT_FALSE(is_intact({0, 0}, {17, 2 * kHalf}));
+  EXPECT_FALSE(is_intact({16, kHalf}, {1, 1}));
+  EXPECT_FALSE(is_intact({0, 2 * kHalf - 1}, {17, 1}));
+  if (save.options.layout == ShardLayout::plain) {
+    EXPECT_TRUE(is_intact({0, 0}, {16, 2 * kHalf}));
+  } else {
+    EXPECT_TRUE(is_intact({0, 0}, {17, kHalf}));  // the other rank has a file of its own
+  }
 }
 
 TEST_P(EveryLayout, IsVerifiedBeforeItIsCopiedAsAnEntryOfAStep) {

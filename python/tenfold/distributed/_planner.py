@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import ReadItem, SavePlan, WriteItem
 
+    from tenfold.distributed._plans import Box
     from tenfold.distributed._tree import Stored
 
 
@@ -227,7 +228,8 @@ class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
     For an empty dict in a list, nothing is loaded. A `StorageReader` reads the tensors in `reads`
-    directly; the plan has torch's items only for the other entries.
+    directly; the plan has torch's items only for the other entries. The planner's data has the box
+    of each entry that is read directly; None: all of it.
 
     Attributes:
         reads: For each tensor that is read directly: the stored tensor, the index in it where the
@@ -266,17 +268,17 @@ class LoadPlanner(DefaultLoadPlanner):
             plan: LoadPlan = super().create_local_plan()
             return plan
         items: list[ReadItem] = []
-        names: list[str] = []
+        loaded: dict[str, Box | None] = {}
         boxes = BoxesOfDTensors()
         for name, value in self.state_dict.items():
             if name not in self.metadata.stored:
                 if self.allow_partial_load:
                     continue
                 raise RuntimeError(f"Missing key in checkpoint state_dict: {name}.")
-            names.append(name)
             stored = self.metadata.stored[name][1]
             if not isinstance(stored, StoredTensor) or _has_saved_bytes(stored, value):
                 self.values.append(name)
+                loaded[name] = None
                 continue
             if isinstance(value, torch.Tensor) and tuple(value.shape) != stored.shape:
                 raise ValueError(
@@ -285,15 +287,17 @@ class LoadPlanner(DefaultLoadPlanner):
                 )
             if type(value) in PLAIN:
                 self.reads.append((stored, (0,) * len(stored.shape), value))
+                loaded[name] = None
             elif boxes.is_simple(value):
                 sharded: Any = value  # a DTensor
                 box = boxes.of(sharded)
                 if box is not None:
                     self.reads.append((stored, box[0], sharded._local_tensor))
+                    loaded[name] = box
             else:
                 metadata = self.metadata.state_dict_metadata[name]
                 items += _create_read_items(name, metadata, value)
-        return LoadPlan(items, planner_data=names)
+        return LoadPlan(items, planner_data=loaded)
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         """Called for each value that is loaded."""

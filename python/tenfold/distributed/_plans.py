@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Lengths = tuple[int, ...]
+    Box = tuple[Lengths, Lengths]  # the index of its first element, and its shape
 
 # The classes of tensors that are stored without conversion.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -241,13 +242,13 @@ class BoxesOfDTensors:
 
     def __init__(self) -> None:
         self._class = _dtensor_class()
-        self._known: dict[Any, tuple[Lengths, Lengths] | None] = {}
+        self._known: dict[Any, Box | None] = {}
 
     def is_simple(self, value: Any) -> bool:
         """True for a DTensor whose local part is a plain tensor."""
         return type(value) is self._class and type(value._local_tensor) is torch.Tensor
 
-    def of(self, tensor: Any) -> tuple[Lengths, Lengths] | None:
+    def of(self, tensor: Any) -> Box | None:
         """Offsets and sizes of a simple DTensor; None if this rank is not in its mesh."""
         mesh = tensor.device_mesh
         key = (id(mesh), tensor.placements, tensor.shape)

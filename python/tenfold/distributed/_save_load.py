@@ -120,7 +120,7 @@ def load(
         state_dict: A state as for `save`. Its tensors are filled, its values replaced. An object
             that was saved with `allow_opaque` is replaced by the uint8 tensor of its bytes.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
-        verify: Compare the checksums of the requested tensors before they are read.
+        verify: Compare the checksums of the blocks that are loaded before they are read.
         strict: If false, entries of `state_dict` that the checkpoint lacks do not change.
         process_group: The ranks. None: all.
         no_dist: This process alone.

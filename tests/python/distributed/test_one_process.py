@@ -22,6 +22,10 @@ SavePlanner = distributed.SavePlanner
 StorageReader = distributed.StorageReader
 StorageWriter = distributed.StorageWriter
 
+from tenfold.distributed._planner import LoadPlanner  # noqa: E402
+from tenfold.distributed._reader import _checks_of  # noqa: E402
+from tenfold.distributed._tree import StoredTensor  # noqa: E402
+
 
 def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: Any) -> None:
     writer = StorageWriter(path, layout=layout, durable=False)
@@ -483,6 +487,66 @@ def test_tensors_in_tuples_are_verified(tmp_path: Path) -> None:
     reader = StorageReader(tmp_path / "m", verify=True)
     error = failure(dcp.load, {"pair": None}, storage_reader=reader, no_dist=True)
     assert isinstance(error, tenfold.CorruptFileError)
+
+
+class Rows:
+    """Some rows of a tensor, in the protocol of torch.distributed.checkpoint."""
+
+    def __init__(self, begin: int, num_rows: int) -> None:
+        self.begin = begin
+        self.tensor = torch.zeros(num_rows, 1 << 20, dtype=torch.uint8)
+
+    def __create_chunk_list__(self) -> Any:
+        return [dcp.metadata.ChunkStorageMetadata(torch.Size([self.begin, 0]), self.tensor.shape)]
+
+    def __get_tensor_shard__(self, index: Any) -> Any:
+        return self.tensor
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+def test_verify_reads_the_blocks_of_loaded_boxes_only(name: str, tmp_path: Path) -> None:
+    whole = torch.arange(17, dtype=torch.uint8)[:, None].expand(17, 1 << 20)
+    tenfold.save({"w": whole, "v": torch.ones(3)}, tmp_path / name, durable=False)
+    file = tmp_path / name
+    file = file / "w.memmap" if file.is_dir() else file
+    damaged = bytearray(file.read_bytes())
+    at = damaged.rindex(16)  # in the last row, the second block
+    damaged[at] = 0
+    file.unlink()
+    file.write_bytes(damaged)
+
+    def load(begin: int, num_rows: int, planner: Any) -> Rows:
+        rows = Rows(begin, num_rows)
+        reader = StorageReader(tmp_path / name, verify=True)
+        dcp.load({"w": rows}, storage_reader=reader, planner=planner, no_dist=True)
+        return rows
+
+    for planner in (None, LoadPlanner()):
+        assert torch.equal(load(2, 14, planner).tensor, whole[2:16])
+        error = failure(load, 15, 2, planner)
+        assert isinstance(error, tenfold.CorruptFileError)
+    into = {"v": torch.zeros(3)}
+    distributed.load(into, tmp_path / name, verify=True, no_dist=True)
+    assert into["v"].tolist() == [1, 1, 1]
+
+
+def test_each_entry_is_checked_by_one_rank() -> None:
+    def stored(*shape: int) -> Any:
+        return ("w",), StoredTensor(0, "uint8", shape, ("w",))
+
+    def plan(**boxes: Any) -> Any:
+        return dcp.planner.LoadPlan([], planner_data=boxes)
+
+    plans = [
+        plan(half=((0, 0), (2, 3)), whole=((0, 0), (2, 3)), copied=None, value=None),
+        plan(half=((2, 0), (1, 3)), whole=((2, 0), (2, 3)), copied=None),
+    ]
+    entries = {name: stored(4, 3) for name in ("half", "whole", "copied")}
+    checks = _checks_of(plans, {**entries, "value": (("value",), 7)})
+    assert checks == [
+        [("half", [((0, 0), (2, 3)), ((2, 0), (1, 3))]), ("copied", None), ("value", None)],
+        [("whole", None)],
+    ]
 
 
 def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
