@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -122,6 +123,8 @@ std::string ShardTicket::to_text() const {
   member(json, "shares_files", shares_files);
   json.key("rank");
   json.integer(rank);
+  json.key("num_ranks");
+  json.integer(num_ranks);
   json.key("files");
   json.begin_array();
   for (const StagedFile& file : files) {
@@ -180,6 +183,9 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.shares_files = as<bool>(member(object, "shares_files"));
   ticket.rank =
       static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
+  ticket.num_ranks =
+      static_cast<int>(number_below(member(object, "num_ranks"), std::numeric_limits<int>::max()));
+  if (ticket.num_ranks == 0) refuse_ticket();
   for (const Value& file : items(member(object, "files"))) {
     const auto& fields = items(file, 2);
     ticket.files.push_back({from_base64(fields[0]), as<bool>(fields[1])});
@@ -246,6 +252,13 @@ std::optional<ShardReceipt> ShardReceipt::parse(std::string_view text) {
 }
 
 std::string marker_text(const std::string& id) { return "tenfold staging " + id + "\n"; }
+
+bool has_marker(const os::File& file, const std::string& id) {
+  const std::string expected = marker_text(id);
+  std::string found(expected.size(), '\0');
+  const std::size_t size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
+  return size == found.size() && found == expected;
+}
 
 std::string values_name(int rank, bool is_folder) {
   return "values-" + std::to_string(rank) + (is_folder ? "" : ".safetensors");

@@ -76,12 +76,6 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
   return outline;
 }
 
-std::vector<Shape> shapes_of(const safetensors::FilePlan& plan) {
-  std::vector<Shape> shapes;
-  for (const auto* tensor : plan.tensors) shapes.push_back(tensor->leaf.shape());
-  return shapes;
-}
-
 std::uint64_t bytes_of(const std::vector<TensorPlace>& places) {
   std::uint64_t total = 0;
   for (const TensorPlace& place : places) total += nbytes_of(place.dtype, place.shape);
@@ -180,12 +174,7 @@ class FileLayout final : public ShardedLayout {
  private:
   std::string header_of(const safetensors::FilePlan& plan,
                         const std::vector<std::vector<formats::Box>>& boxes) const {
-    safetensors::Metadata metadata = plan.plan.metadata;
-    if (options_.checksums) {
-      metadata.insert_or_assign(std::string(safetensors::kBoxesMember),
-                                formats::blank_boxes_text(boxes, shapes_of(plan)));
-    }
-    return safetensors::header_of(plan.tensors, metadata);
+    return blank_header(plan.tensors, plan.plan.metadata, options_.checksums ? &boxes : nullptr);
   }
 
   /// Plans the header: the tensors of the first plan at their places, then the others.
@@ -196,15 +185,11 @@ class FileLayout final : public ShardedLayout {
     std::vector<const safetensors::Plan::Tensor*> others;
     for (const safetensors::Plan::Tensor& tensor : file.plan.tensors) {
       const auto number = tree.tensors[numbers.of(tensor.leaf)].number;
-      if (!number) {
+      if (number) {
+        planned[*number] = &tensor;
+      } else {
         others.push_back(&tensor);
-        continue;
       }
-      const TensorPlace& place = places_[*number];
-      if (tensor.leaf.dtype() != place.dtype || tensor.leaf.shape() != place.shape) {
-        refuse_other_tensors(path_);
-      }
-      planned[*number] = &tensor;
     }
     for (const std::size_t number : order_) file.tensors.push_back(planned[number]);
     file.tensors.insert(file.tensors.end(), others.begin(), others.end());
@@ -369,8 +354,7 @@ class FolderLayout final : public ShardedLayout {
       if (!number) continue;
       ++num_files;
       const TensorPlace& place = places_[*number];
-      if (place.file >= files_.size() || files_[place.file].path != plan.path_of(planned) ||
-          planned.leaf.dtype() != place.dtype || planned.leaf.shape() != place.shape) {
+      if (place.file >= files_.size() || files_[place.file].path != plan.path_of(planned)) {
         refuse_other_tensors(path_);
       }
     }
@@ -431,6 +415,18 @@ void refuse_other_tensors(const Path& path) {
       .found("other tensors or keys");
 }
 
+std::string blank_header(const std::vector<const safetensors::Plan::Tensor*>& tensors,
+                         safetensors::Metadata metadata,
+                         const std::vector<std::vector<formats::Box>>* boxes) {
+  if (boxes != nullptr) {
+    std::vector<Shape> shapes;
+    for (const auto* tensor : tensors) shapes.push_back(tensor->leaf.shape());
+    metadata.insert_or_assign(std::string(safetensors::kBoxesMember),
+                              formats::blank_boxes_text(*boxes, shapes));
+  }
+  return safetensors::header_of(tensors, metadata);
+}
+
 Path beside(const Path& path, const std::string& name) {
   return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
 }
@@ -438,18 +434,23 @@ Path beside(const Path& path, const std::string& name) {
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id) {
-  const formats::Format& format = format_for_saving(path, "");
-  if (&format != &safetensors::kFormat && &format != &folder::kFormat) {
+  const formats::Format& format = format_for_saving(path, options.format);
+  const bool is_index = &format == &safetensors::kShardedFormat;
+  if (!is_index && &format != &safetensors::kFormat && &format != &folder::kFormat) {
     throw base::invalid_argument(path.string())
         .expected(
-            "a name that ends in \".safetensors\", or a folder: several processes write these")
+            "a name that ends in \".safetensors\" or \".safetensors.index.json\", or a folder: "
+            "several processes write these")
         .found("one of format ", base::quote(format.name));
   }
+  refuse_shard_size(format, path, options.shard_size_bytes);
   formats::refuse_existing(path, options.overwrite);
   check_supported(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {
-    if (&format == &safetensors::kFormat) {
+    if (is_index) {
+      layout = lay_out_index(path, outline, boxes, options, id);
+    } else if (&format == &safetensors::kFormat) {
       layout = std::make_unique<FileLayout>(path, outline, boxes, options, id);
     } else {
       layout = std::make_unique<FolderLayout>(path, outline, options, id);

@@ -12,6 +12,7 @@
 #include <tenfold/tensordict.hpp>
 
 #include "checkpoint/shard_ticket.hpp"
+#include "formats/safetensors/tree.hpp"
 #include "formats/shared/boxes.hpp"
 
 namespace tenfold::checkpoint {
@@ -54,7 +55,8 @@ class ShardedLayout {
   virtual bool is_folder() const noexcept = 0;
 
   /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: has all
-  /// planned tensors. `boxes`: one list for each location.
+  /// planned tensors, with their keys, dtypes and shapes, in order; in ShardLayout::plain, it may
+  /// have others. `boxes`: one list for each location.
   virtual void publish(const PublishedTree& tree,
                        const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
@@ -70,12 +72,19 @@ class ShardedLayout {
 /// deep.
 TensorDict outline_of(const TensorDict& tree);
 
-/// Creates the files for an outline: one file if `path` ends in ".safetensors", else a folder.
+/// Creates the files for an outline: one file if `path` ends in ".safetensors", shards and their
+/// index if it ends in ".safetensors.index.json", else a folder.
 /// `boxes`: for each tensor, the boxes that will have a checksum. Throws like ShardedWriter's
 /// constructor.
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<detail::formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id);
+
+/// lay_out() for a path that ends in ".safetensors.index.json".
+std::unique_ptr<ShardedLayout> lay_out_index(
+    const Path& path, const TensorDict& outline,
+    const std::vector<std::vector<detail::formats::Box>>& boxes, const ShardedWriteOptions& options,
+    const std::string& id);
 
 /// Creates a folder in which each written shard is stored separately, in a file of its rank:
 /// ShardLayout::shards and ShardLayout::torch. Shards without elements are not stored.
@@ -98,6 +107,13 @@ class OutlineNumbers {
 };
 
 [[noreturn]] void refuse_other_tensors(const Path& path);
+
+/// Returns the header of a safetensors file, with zeros for the checksums of the tensors' boxes.
+/// `boxes`: for each tensor; null: no checksums.
+std::string blank_header(
+    const std::vector<const detail::formats::safetensors::Plan::Tensor*>& tensors,
+    detail::formats::safetensors::Metadata metadata,
+    const std::vector<std::vector<detail::formats::Box>>* boxes);
 
 /// Returns the path of a sibling of `path`, absolute because processes may have different working
 /// directories.

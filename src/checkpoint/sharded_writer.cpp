@@ -212,8 +212,10 @@ class ShardedWriter::State {
     // A ticket contains only the rank's tensors and files, numbered from 0 in the ticket.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
+    std::set<int> ranks = {rank};
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const PlannedShard& planned = shards_[i];
+      if (planned.is_written) ranks.insert(planned.shard.rank);
       if (planned.shard.rank != rank) continue;
       const auto [found, is_new] = tensors.emplace(place_of(i), tensors.size());
       if (is_new) {
@@ -229,6 +231,7 @@ class ShardedWriter::State {
       }
       ticket.boxes.push_back({found->second, planned.is_written, box_of(planned.shard)});
     }
+    ticket.num_ranks = static_cast<int>(ranks.size());
     return ticket.to_text();
   }
 
@@ -257,7 +260,8 @@ class ShardedWriter::State {
   }
 
  private:
-  /// Finds the planned tensors in the tree to publish, by their keys.
+  /// Finds the planned tensors in the tree to publish, by their keys. Throws if they are not all
+  /// there, in order, or if there are others and the layout does not support that.
   PublishedTree published(const TensorDict& tree, TensorDict outline) const {
     PublishedTree made{std::move(outline), {}};
     std::size_t next = 0;
@@ -266,9 +270,15 @@ class ShardedWriter::State {
       if (leaf == nullptr) return;
       const bool is_planned = next < paths_.size() && paths_[next] == path;
       made.tensors.push_back({*leaf, is_planned ? std::optional(next) : std::nullopt});
-      if (is_planned) ++next;
+      if (!is_planned) return;
+      const TensorPlace& planned = tensors_[next++];
+      if (leaf->dtype() != planned.dtype || leaf->shape() != planned.shape) {
+        checkpoint::refuse_other_tensors(path_);
+      }
     });
-    if (next < paths_.size()) checkpoint::refuse_other_tensors(path_);
+    if (next < paths_.size() || (is_by_shard() && made.tensors.size() > next)) {
+      checkpoint::refuse_other_tensors(path_);
+    }
     return made;
   }
 

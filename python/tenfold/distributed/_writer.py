@@ -18,15 +18,14 @@ from torch.futures import Future
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._interop.objects import Opaque
-from tenfold._io.files import load
-from tenfold._options import boolean
+from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text_or_empty
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes, gives_objects
 from tenfold.distributed._plans import Items, Kind, PackedPlan, PlannedValues, differs
 from tenfold.distributed._tree import CONTAINER, nest
+from tenfold.distributed._values import REMEDY, decoded, has_tensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,33 +85,46 @@ _last_writers: weakref.WeakValueDictionary[tuple[int, int], StorageWriter] = (
 class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
 
-    The coordinator creates one ``.safetensors`` file, or one folder of memory-mapped files, next to
-    `path` and reserves its space; every rank writes its shards into it. When all ranks have
-    written, checksummed and synced their boxes, the coordinator replaces `path` by one rename. So
-    `path` has the complete old version or the complete new one at any moment, also if a rank dies
-    or runs out of space. The next save removes the leftovers of a failed one.
+    The coordinator creates one ``.safetensors`` file, the shards of an index, or one folder of
+    memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
+    it. When all ranks have written, checksummed and synced their boxes, the coordinator replaces
+    `path` by one rename. So `path` has the complete old version or the complete new one at any
+    moment, also if a rank dies or runs out of space. The next save removes the leftovers of a
+    failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
-    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled.
+    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled,
+    unless `allow_opaque` is set.
 
     Args:
-        path: A name that ends in ``.safetensors``, or a folder. None: the ``checkpoint_id`` of
-            ``dcp.save``.
+        path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder.
+            None: the ``checkpoint_id`` of ``dcp.save``.
         layout: ``"plain"``, as above. ``"shards"``: a folder with safetensors files for each rank,
             like those of torch's HuggingFaceStorageWriter, for file systems on which several hosts
             cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
             programs that load it without tenfold. Both have a ``metadata.json`` with the containers
             and values, which would otherwise need a pickle.
+        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
+            ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.
+        num_threads: Threads of each rank, which write several files, or compute checksums while one
+            of them writes. None: ``TENFOLD_NUM_THREADS``, or the number of cores (at most 8),
+            divided by the number of ranks.
+        allow_opaque: Store objects other than tensors, JSON values and containers of them as the
+            bytes that torch.save writes for them, a uint8 tensor of shape [num_bytes], which is
+            never unpickled. Requires `SavePlanner`. If false, they are an error that names them.
+        shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
+            file with more than one tensor. None: 5 GB.
 
     Raises:
-        ValueError: For an unknown layout. ``dcp.save`` raises CheckpointException, which is a
-            BaseException, with the errors of all ranks. They may be ValueError, if ranks
-            have different paths, or shards overlap or omit elements of a tensor, UnsupportedError,
-            which names an entry that cannot be stored, and OSError.
+        ValueError: For an unknown layout, or numbers out of range. ``dcp.save`` raises
+            CheckpointException, which is a BaseException, with the errors of all ranks. They may be
+            ValueError, if the layout has no such `format`, ranks have different paths, or shards
+            overlap or omit elements of a tensor, UnsupportedError, which names an entry that cannot
+            be stored, and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -126,15 +138,27 @@ class StorageWriter(HasPath, _StorageWriter):
         path: PathLike | None = None,
         *,
         layout: str = "plain",
+        format: str | None = None,
         durable: bool = True,
         checksums: bool = True,
         overwrite: bool = True,
+        num_threads: int | None = None,
+        allow_opaque: bool = False,
+        shard_size: int | None = None,
     ) -> None:
         self.layout: str = check_layout(layout)
         self.path = None if path is None else os.fspath(path)
+        self.format: str = text_or_empty("storage writer: format", format)
         self.durable: bool = boolean("storage writer: durable", durable)
         self.checksums: bool = boolean("storage writer: checksums", checksums)
         self.overwrite: bool = boolean("storage writer: overwrite", overwrite)
+        self.num_threads: int = integer_or_zero(
+            "storage writer: num_threads", num_threads, INT32_MAX
+        )
+        self.allow_opaque: bool = boolean("storage writer: allow_opaque", allow_opaque)
+        self.shard_size: int | None = (
+            None if shard_size is None else integer("storage writer: shard_size", shard_size, 1)
+        )
         self._saves: dict[int, _Save] = {}  # by thread, because saves may run asynchronously
 
     def __getstate__(self) -> dict[str, Any]:
@@ -169,7 +193,12 @@ class StorageWriter(HasPath, _StorageWriter):
 
     def storage_meta(self) -> StorageMeta | None:
         """Returns the information about the storage that planners receive."""
-        return OwnStorage(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
+        return OwnStorage(
+            checkpoint_id=self.path,
+            save_id=str(uuid.uuid4()),
+            allow_opaque=self.allow_opaque,
+            has_tensors_in_values=self.layout == "plain",
+        )
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Called on every rank before plans are made.
@@ -205,7 +234,7 @@ class StorageWriter(HasPath, _StorageWriter):
         save = self._save()
         planned = plan.storage_data
         values = planned.by_name if isinstance(planned, PlannedValues) else {}
-        values = {name: value for name, value in values.items() if not _has_tensors(name, value)}
+        values = {name: value for name, value in values.items() if not has_tensors(name, value)}
         save.sent = set(values)
         path = self._absolute_path()
         if isinstance(plan, PackedPlan):
@@ -263,6 +292,8 @@ class StorageWriter(HasPath, _StorageWriter):
             overwrite=self.overwrite,
             value_bytes=_VALUE_BYTES * len(save.unknown),
             accepts_values=bool(save.unknown),
+            shard_size=self.shard_size or 0,
+            format=self.format,
         )
         return [
             PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
@@ -296,7 +327,7 @@ class StorageWriter(HasPath, _StorageWriter):
             raise ValueError(_CACHING)
         part = _core.ShardWriter(plan.storage_data)
         values = _values_of(plan, planner, self._save().sent)
-        with_tensors = {name: values[name] for name in values if _has_tensors(name, values[name])}
+        with_tensors = {name: values[name] for name in values if has_tensors(name, values[name])}
         if with_tensors:
             self._add_values(part, with_tensors)
         batch: list[torch.Tensor] = []
@@ -306,10 +337,10 @@ class StorageWriter(HasPath, _StorageWriter):
             size_bytes += data.nbytes
             batch_bytes += data.nbytes
             if len(batch) == _BATCH_TENSORS or batch_bytes >= _BATCH_BYTES:
-                part.write(written, batch)
+                part.write(written, batch, self.num_threads)
                 written += len(batch)
                 batch, batch_bytes = [], 0
-        part.write(written, batch)
+        part.write(written, batch, self.num_threads)
         plain = {name: value for name, value in values.items() if name not in with_tensors}
         stored = (part.finish(), plain, list(with_tensors))
         return WriteResult(MetadataIndex(""), size_bytes, stored)
@@ -320,10 +351,9 @@ class StorageWriter(HasPath, _StorageWriter):
             name = next(iter(values))
             raise UnsupportedError(
                 f"{name!r}: it cannot be stored in layout {self.layout!r}: expected a value "
-                f"without tensors, found {type(values[name]).__name__} with tensors in it; "
-                "tenfold.distributed.SavePlanner saves tuples with tensors"
+                f"without tensors, found {type(values[name]).__name__} with tensors in it; {REMEDY}"
             )
-        part.add_values(_core.tree(values, ""))
+        part.add_values(_core.tree(values, ""), self.num_threads)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Called on the coordinator when all ranks have written: publishes the checkpoint.
@@ -484,41 +514,4 @@ def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
     if isinstance(data, ValueBytes):
         return data.value
     assert not isinstance(data, torch.Tensor)
-    return _decoded(data.getbuffer())
-
-
-def _has_tensors(name: str, value: Any) -> bool:
-    """True if the value contains tensors, so that it is more than JSON.
-
-    Raises:
-        UnsupportedError: If the value cannot be stored.
-    """
-    try:
-        tree = _core.tree({"value": value}, "")
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{name!r}: {error}") from None
-    if _has_opaque(value):
-        raise UnsupportedError(
-            f"{name!r}: it cannot be stored: expected tensors, None, bool, int, float, str and "
-            f"containers of them, found {type(value).__name__} with other objects in it"
-        )
-    return bool(tree.leaves())
-
-
-def _decoded(pickled: memoryview) -> Any:
-    descriptor = os.memfd_create("value")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pickled)
-        path = f"/proc/self/fd/{descriptor}"
-        return load(path, format="pt", framework="torch", allow_opaque=True)
-    finally:
-        os.close(descriptor)
-
-
-def _has_opaque(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_opaque(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_opaque(item) for item in value)
-    return isinstance(value, Opaque)
+    return decoded(data.getbuffer())
