@@ -137,6 +137,12 @@ class FileLayout final : public ShardedLayout {
 
   void publish(const PublishedTree& tree,
                const std::vector<std::vector<SummedBox>>& boxes) override {
+    if (!replacement_) {
+      throw base::invalid_argument(path_)
+          .expected("a save that did not fail while its data were moved")
+          .found("one that did")
+          .remedy("save again");
+    }
     const safetensors::FilePlan plan = plan_of(tree);
     const OutlineNumbers numbers(tree.outline);
     std::vector<std::vector<formats::Box>> ordered;
@@ -208,9 +214,14 @@ class FileLayout final : public ShardedLayout {
     const std::uint64_t block = file.block_bytes();
     const std::uint64_t added = (header_bytes - reserved_bytes_ + block - 1) / block * block;
     if (added % kHeaderAlignment != 0 ||
-        reserved_bytes_ + added - kHeaderLengthBytes > safetensors::kMaxHeaderBytes ||
-        !file.insert_hole(0, added)) {
+        reserved_bytes_ + added - kHeaderLengthBytes > safetensors::kMaxHeaderBytes) {
       return false;
+    }
+    try {
+      if (!file.insert_hole(0, added)) return false;
+    } catch (...) {
+      replacement_.reset();  // some of the data may have moved: publish() must not be tried again
+      throw;
     }
     reserved_bytes_ += added;
     return true;

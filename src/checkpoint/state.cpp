@@ -506,7 +506,8 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     try {
       if (stats_of(*step) != found->second.stats) continue;
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::file_not_found) continue;  // removed since it was listed
+      // It was removed or replaced since it was listed.
+      if (checkpoint::is_problem_of_step(error)) continue;
       throw;
     }
     if (is_whole) {

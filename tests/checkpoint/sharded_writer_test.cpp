@@ -1263,6 +1263,36 @@ TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
   }
 }
 
+TEST(ShardedWriterHeader, ASaveWhoseDataDidNotMoveCompletelyIsNotPublishedLater) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  const Save save = rich_save();
+  run(save, path);
+  const std::string old = read_bytes(path);
+  TensorDict later = rich_save().tree;
+  later.set("step", Value(std::string(100'000, 'x')));
+  {
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    {
+      const WatchChanges watch([](const os::Change& change) {
+        if (change.kind == os::Change::Kind::insert) throw Error::io(ENOSPC, "full");
+      });
+      EXPECT_THROW(writer.publish(receipts, later), Error);
+    }
+    try {
+      writer.publish(receipts, save.tree);
+      FAIL() << "published";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr("save again"));
+    }
+  }
+  EXPECT_EQ(read_bytes(path), old);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+}
+
 /// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
 TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;

@@ -492,6 +492,36 @@ TEST(Growth, WritesNothingIfAnotherProcessTookOverTheLeaseOfItsLock) {
   }
 }
 
+TEST(Growth, ClosingARemovedFolderReleasesItsLocksWithAndWithoutLeases) {
+  for (const int lock_errno : {0, ENOLCK}) {
+    const test::FailLocks fail(lock_errno);
+    const test::TemporaryFolder folder;
+    Dataset ds = numbers_at(folder / "rows");
+    ds.append(test::numbers(3));
+    std::filesystem::remove_all(folder / "rows");
+    expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+    ds.close();
+  }
+}
+
+TEST(Growth, LeavesTheCommitPageOfAProcessThatTookOverTheLeaseDuringAFlush) {
+  const test::FailLocks fail(ENOLCK);
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  Dataset ds = numbers_at(path);
+  ds.append(test::numbers(2));
+  bool is_lost = false;
+  {
+    const test::WatchChanges watch([&](const os::Change& change) {
+      if (change.kind != os::Change::Kind::sync_file || std::exchange(is_lost, true)) return;
+      test::take_over(path / ".%commit.tenfold-lock");
+    });
+    expect_error(ErrorCode::io, "another one took over", [&] { ds.close(); });
+  }
+  EXPECT_TRUE(is_lost);
+  EXPECT_TRUE(std::filesystem::exists(path / "%commit"));
+}
+
 TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
   const test::TemporaryFolder folder;
   const auto moves = [&](const std::string& name, bool with_another) {

@@ -157,9 +157,11 @@ def steps():
     return lambda number: time.sleep(1000) if number > 2 else None
 
 
+children.PATIENCE = 600
 child = children.LoopingChild(steps, 0)
 child.ready()
 assert child.error is None and child.next() == 1 and child.next() == 2
+children.PATIENCE = 0.2
 assert child.next() is None and "did not answer" in child.error
 assert child.kill() == 2
 """

@@ -99,7 +99,7 @@ class File {
   /// Inserts a hole at `offset_bytes`, so that all later bytes move by `size_bytes`, without
   /// copying them (FALLOC_FL_INSERT_RANGE). Returns false, and changes nothing, if the file system
   /// does not support it, or unless both numbers are multiples of its block size, a divisor of
-  /// block_bytes(), and the offset is within the file.
+  /// block_bytes(), and the offset is within the file. If it throws, some bytes may have moved.
   bool insert_hole(std::uint64_t offset_bytes, std::uint64_t size_bytes);
   /// The file system's preferred size of reads and writes, a multiple of its block size
   /// (st_blksize).

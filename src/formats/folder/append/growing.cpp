@@ -71,6 +71,7 @@ void GrowingFolder::check_here() const {
         .remedy("open it again there");
   }
   if (commit_.is_locked()) return;
+  check_in_place();  // the lease of a folder that was removed is gone, too
   throw Error::io(EBUSY, path_.string())
       .expected("this process to be the writer")
       .found("that it no longer is: it was stopped for so long that another one took over")
@@ -388,6 +389,7 @@ void GrowingFolder::write_notes() {
 
 void GrowingFolder::close() {
   flush();
+  check_here();  // flush() may have been stopped for longer than the lease's time-out
   check_in_place();
   write_notes();
   if (capacity() == 0) {
