@@ -98,7 +98,7 @@ class TENFOLD_API ShardedWriter {
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
   /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
   /// receipt belongs to another save, if the tree is already published, or if an earlier call
-  /// failed while it moved the data; `path` is unchanged then.
+  /// failed while it moved the data or published shards; `path` is unchanged then.
   void publish(std::span<const std::string> receipts);
   /// Publishes the JSON values of `tree` instead of those of the constructor. In
   /// ShardLayout::plain, `tree` may have more tensors, which are written here, after the others of

@@ -116,9 +116,9 @@ class IndexLayout final : public ShardedLayout {
   void require_first_call() const {
     if (!has_begun_) return;
     throw base::invalid_argument(path_)
-        .problem("a call of publish() failed after it had begun to write")
-        .expected("a new save")
-        .found("another call");
+        .expected("a save that did not fail while its shards were published")
+        .found("one that did")
+        .remedy("save again");
   }
 
   /// The names in the headers, whose space is reserved, differ from the planned ones.

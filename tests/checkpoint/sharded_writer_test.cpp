@@ -893,7 +893,7 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
       FAIL() << "published";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      EXPECT_THAT(error.what(), HasSubstr("expected a new save"));
+      EXPECT_THAT(error.what(), HasSubstr("save again"));
     }
   }
   EXPECT_TRUE(diff(open(path), save.tree).same());
