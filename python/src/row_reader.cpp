@@ -215,16 +215,26 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
         return false;
       }
     } else if (PyList_Check(item) || PyTuple_Check(item)) {
+      const nb::object kept = nb::borrow(item);  // as in put_part()
       if (!put_items(column, item, depth + 1)) return false;
-    } else {
-      const auto tensor = array_from(item);
-      if (!tensor ||
-          !column.put_array(tensor->dtype(), tensor->shape(), tensor->raw_data(), depth)) {
-        return false;
-      }
+    } else if (!put_part(column, item, depth)) {
+      return false;
     }
   }
   return true;
+}
+
+/// Adds an array, or an object that can be converted to an array or a list.
+bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) {
+  // Python code runs from here on, and might drop the last reference.
+  const nb::object kept = nb::borrow(item);
+  if (const auto tensor = array_from(kept)) {
+    return column.put_array(tensor->dtype(), tensor->shape(), tensor->raw_data(), depth);
+  }
+  if (!is_convertible(kept)) return false;
+  const nb::object plain = simple(column, kept);
+  const bool is_list = PyList_Check(plain.ptr()) || PyTuple_Check(plain.ptr());
+  return is_list ? put_items(column, plain.ptr(), depth + 1) : put_part(column, plain, depth);
 }
 
 bool RowReader::put_item(RowColumn& column, PyObject* item) {

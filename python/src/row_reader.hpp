@@ -63,6 +63,7 @@ class RowReader {
   bool add_value(Entry& entry, PyObject* value);
   bool add_list(RowColumn& column, PyObject* list);
   bool put_items(RowColumn& column, PyObject* list, std::size_t depth);
+  bool put_part(RowColumn& column, nb::handle item, std::size_t depth);
   bool put_item(RowColumn& column, PyObject* item);
   bool add_scalar(RowColumn& column, PyObject* value);
   nb::object simple(const RowColumn& column, nb::handle value) const;
@@ -78,6 +79,7 @@ class RowReader {
 
   static void check_array(const RowType& before, const RowType& joined, nb::handle value);
   static std::string described_type(const RowColumn& column);
+  static std::vector<std::int64_t> refused_none(const RowColumn* column, nb::handle value);
   static std::string found_in(const RowColumn* column, nb::handle value);
   [[noreturn]] void mismatch(const RowColumn& column, nb::handle value,
                              std::int64_t row = -1) const;

@@ -112,11 +112,21 @@ void RowReader::check_array(const RowType& before, const RowType& joined, nb::ha
                        "flattened values and the shape as two columns"};
 }
 
-/// found_text(), with the None that a list of the column (null: a new one) cannot have.
+/// The index of the first None that a list of the column (null: a new one) cannot have; empty if
+/// there is none.
+std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::handle value) {
+  if (column == nullptr || column->type().form == RowForm::none) {
+    return indices_of_none(value, kMaxListDepth);
+  }
+  if (!column->is_list() || column->takes_null_elements()) return {};
+  // Not deeper: `value` may be a list that contains itself.
+  return indices_of_none(value, 1 + column->type().inner.size());
+}
+
+/// found_text(), with the refused_none().
 std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
   const std::string found = found_text(value);
-  if (column != nullptr && column->takes_null_elements()) return found;
-  const std::vector<std::int64_t> indices = indices_of_none(value);
+  const std::vector<std::int64_t> indices = refused_none(column, value);
   if (indices.empty()) return found;
   const std::string index =
       indices.size() == 1 ? std::to_string(indices[0]) : base::list_text(indices);
@@ -131,7 +141,7 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   if (value.is_none()) what += "; a column that may miss values is nullable";
   if (is_decimal(value)) what += kDecimalRemedy;
   const bool is_float = column.type().is_number() && is_floating_point(column.type().dtype);
-  if (is_float && !column.takes_null_elements() && !indices_of_none(value).empty()) {
+  if (is_float && !refused_none(&column, value).empty()) {
     what += "; a missing element of a list is NaN";
   }
   throw BadRow{dotted(column.path()), what, row};

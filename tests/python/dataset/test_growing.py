@@ -714,6 +714,46 @@ def test_none_in_a_list_is_named_with_its_index(tmp_path: Path) -> None:
     assert "found None at index 1 of a list of int64" in made.bad_rows[0]["error"]
 
 
+def test_none_is_named_only_if_it_is_an_element_of_the_column(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"f": "float64", "n": ("int64", (2,))})
+    with pytest.raises(ValueError, match=r'"f": expected float64, found a list of null.* 1$'):
+        ds.append([{"f": [None], "n": [1, 2]}])
+    with pytest.raises(ValueError, match=r"found a list as JSON text$"):
+        ds.append([{"f": 0.5, "n": [1, [[None]]]}])
+
+
+def test_other_sequences_and_byte_orders_may_be_nested_in_lists(tmp_path: Path) -> None:
+    expected = [[0, 1], [2, 3]]
+    big = np.array([0, 1], ">i8")
+    ds = tenfold.create(tmp_path / "rows", {"x": ("int64", (2, 2))})
+    for i, value in enumerate(
+        ([big, [2, 3]], [range(2), range(2, 4)], [deque([0, 1]), (2, 3)], [big, big + 2])
+    ):
+        ds.append([{"x": value}])
+        ingested = tenfold.ingest([{"x": value}], tmp_path / str(i))
+        assert str(ingested.schema) == "x: int64[2, 2]"
+        assert ingested["x"].tolist() == [expected]
+    assert ds["x"].tolist() == [expected] * 4
+    with pytest.raises(ValueError, match=r'column "x": expected int64\[2, 2\]'):
+        ds.append([{"x": [range(2), range(3)]}])
+
+
+def test_lists_that_contain_themselves_are_refused(tmp_path: Path) -> None:
+    looped: list[Any] = []
+    looped += [looped, looped]
+    queue: deque[Any] = deque()
+    queue.append(queue)
+    array = np.empty(1, object)
+    array[0] = array
+    ds = tenfold.create(tmp_path / "rows", {"n": ("int64", (2,)), "m": ("float64", (2, 2))})
+    for row in ({"n": looped, "m": [[1, 2]] * 2}, {"n": [1, 2], "m": looped}):
+        with pytest.raises(ValueError, match="found list"):
+            ds.append([row])
+    for value in (looped, queue, array, [queue], [array]):
+        with pytest.raises(ValueError, match="expected at most 64 lists in each other"):
+            tenfold.ingest([{"n": value}], tmp_path / "ingested")
+
+
 def test_decimals_are_refused_by_every_way_of_writing_rows(tmp_path: Path) -> None:
     value = Decimal("1.50")
     columns = {"s": "string", "f": "float64", "l": ("float64", (1,))}
