@@ -349,7 +349,13 @@ void FolderGrowth::close() {
     if (in_place_) current()->parts[0].table->tree().flush();
     folder_.close();
   } catch (const Error&) {
-    if (folder_.is_closed()) release();  // the folder was moved
+    if (!folder_.is_closed()) throw;
+    // The folder was moved or deleted. A deleted one cannot be reopened.
+    try {
+      release();
+    } catch (const Error&) {
+      folder_.release();
+    }
     throw;
   }
   release();

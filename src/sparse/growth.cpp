@@ -201,7 +201,13 @@ void SparseGrowth::close() {
   try {
     folder_.close();
   } catch (const Error&) {
-    if (folder_.is_closed()) release();  // the folder was moved
+    if (!folder_.is_closed()) throw;
+    // The folder was moved or deleted. A deleted one cannot be reopened.
+    try {
+      release();
+    } catch (const Error&) {
+      folder_.release();
+    }
     throw;
   }
   release();

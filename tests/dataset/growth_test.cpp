@@ -563,6 +563,15 @@ TEST(Growth, ClosingAMovedFolderReleasesItsLocks) {
   EXPECT_EQ(ds.size(), 3);
 }
 
+TEST(Growth, ClosingADeletedFolderNamesTheFolder) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  std::filesystem::remove_all(folder / "rows");
+  expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+  ds.close();
+}
+
 TEST(Growth, RowsOfAMovedFolderAreNotWrittenInPlace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");

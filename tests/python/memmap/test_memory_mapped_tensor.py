@@ -133,6 +133,11 @@ def test_full_has_the_default_dtype_as_in_tensordict(path, value):
     assert made.tolist() == [float(value)] * 2
 
 
+def test_full_keeps_the_sign_of_zero(path):
+    made = MemoryMappedTensor.full(2, fill_value=-0.0, filename=path)
+    assert torch.signbit(made).tolist() == [True, True]
+
+
 def test_full_of_a_value_that_the_dtype_lacks_creates_no_file(path):
     with pytest.raises(RuntimeError, match="cannot be converted"):
         MemoryMappedTensor.full(2, fill_value=1j, filename=path)

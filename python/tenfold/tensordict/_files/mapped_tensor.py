@@ -543,7 +543,8 @@ class MemoryMappedTensor(torch.Tensor):
         if options:
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         is_new = filename is None or not exists(filename)
-        fills = value is not None and not (is_new and value == 0)
+        is_zero = type(value) is int and value == 0  # -0.0 has other bytes
+        fills = value is not None and not (is_new and is_zero)
         if fills:
             torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
         made = cls._made(shape, dtype, filename, existsok)
