@@ -111,7 +111,7 @@ def dict_build(work: Path, repetitions: int) -> Result:
     table = _table(work, keys, values)
     result = compare(
         "dict_build",
-        f"A dictionary of {KEYS:,} strings of 16 to 22 bytes to float32[{DIMENSIONS}] is written",
+        f"A dictionary of {KEYS:,} strings of 20 to 22 bytes to float32[{DIMENSIONS}] is written",
         {
             "MappedDict, of a Dataset": Contender(
                 lambda: tenfold.MappedDict.build((table, "key"), work / "a", progress=False)

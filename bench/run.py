@@ -83,11 +83,8 @@ def write_page(results: list[Result], page: Path) -> None:
     text = page.read_text()
     head, rest = text.split(BEGIN)
     before, tail = rest.split(END)
-    sections = {
-        part.split("\n", 1)[0]: f"### {part.rstrip()}\n" for part in before.split("### ")[1:]
-    }
-    sections.update({r.title: r.markdown() for r in results})
-    body = "\n".join([f"Machine: {machine()}. Medians of interleaved runs.\n", *sections.values()])
+    sections = summary.updated_tables(before, {r.name: r.markdown() for r in results})
+    body = "\n".join([f"Machine: {machine()}. Medians of interleaved runs.\n", *sections])
     page.write_text(f"{head}{BEGIN}\n{body}{END}{tail}")
 
 

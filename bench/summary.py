@@ -145,6 +145,23 @@ def timings(topic: str) -> dict[str, dict[str, float]]:
     return tables
 
 
+def updated_tables(text: str, measured: dict[str, str]) -> list[str]:
+    """Returns the tables of a page with those that were measured, by benchmark, in their places.
+
+    A comment below a table's title names its benchmark, so that a table whose title has changed is
+    replaced. A table without the comment belongs to the benchmark of that title.
+    """
+    new = {name: table.replace("\n", f"\n<!-- {name} -->\n", 1) for name, table in measured.items()}
+    names = {table.split("\n", 1)[0]: name for name, table in new.items()}
+    tables = {}
+    for part in text.split("### ")[1:]:
+        table = f"### {part.rstrip()}\n"
+        title, _, body = table.partition("\n")
+        marked = re.match(r"<!-- (\w+) -->\n", body)
+        tables[marked[1] if marked else names.get(title, title)] = table
+    return list({**tables, **new}.values())
+
+
 def comparisons() -> list[Comparison]:
     """Compares each row with the fastest of its peers, by medians of one run."""
     by_topic = {topic: timings(topic) for topic in {row.topic for row in ROWS}}

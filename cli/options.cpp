@@ -11,8 +11,8 @@
 namespace tenfold::cli {
 namespace {
 
-/// Largest value that --threads accepts; no machine has more cores.
-constexpr std::int64_t kMaxThreads = 65'536;
+/// Largest value that --threads accepts: no call uses more threads.
+constexpr std::int64_t kMaxThreads = 256;
 
 }  // namespace
 

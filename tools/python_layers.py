@@ -99,6 +99,7 @@ LIBRARY_USERS = {
     "distributed._plans": "its classes are subclasses of torch.distributed.checkpoint's",
     "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",
     "distributed._tree": "finds the values of a tree that are instances of torch.Tensor",
+    "distributed._values": "calls torch.save",
     "distributed._writer": "its class is a subclass of torch.distributed.checkpoint's",
     "torchrl": "an adapter whose rows are TensorDicts of the tensordict package",
     "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",

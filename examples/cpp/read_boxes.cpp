@@ -1,4 +1,5 @@
-// Reads one column of a matrix on disk, and not the whole matrix.
+// Reads one column of a matrix on disk, not the whole matrix, and compares the checksums of its
+// blocks.
 #include <tenfold/read_boxes.hpp>
 
 #include <variant>
@@ -13,5 +14,8 @@ int main() {
   const std::vector<tenfold::BoxRead> boxes = {
       {.leaf = leaf, .offsets = {0, 1}, .destination = column}};
   tenfold::read_boxes(boxes);
+  const std::vector<tenfold::BoxCheck> checks = {
+      {.path = {"w"}, .offsets = {0, 1}, .sizes = {3, 1}}};
+  if (!tenfold::verify_boxes("boxes.safetensors", checks).ok()) return 1;
   return column.at<float>(2, 0) == 6 ? 0 : 1;
 }

@@ -34,7 +34,7 @@ struct BatchLoaderOptions {
   /// Shuffles blocks of this many rows, and then the rows within windows of 64 blocks. For data
   /// sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
-  BatchOptions batch{};  ///< how ragged columns are padded
+  BatchOptions batch{};  ///< how ragged columns are padded; its num_threads is not used
   /// Makes batches in the memory given by supply(), and in other memory when none of that is left.
   bool use_supplied_memory = false;
 };

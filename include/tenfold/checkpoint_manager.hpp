@@ -195,12 +195,11 @@ class TENFOLD_API CheckpointManager {
   void begin_save(std::int64_t step);
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
-  /// replaces it atomically. Returns the step's folder. NaN and infinities in `extra` are written
-  /// as Python's json module does; readers of strict JSON refuse such a checkpoint.json.
+  /// replaces it atomically. Returns the step's folder.
   /// Throws before writing anything: Error(invalid_argument) for a negative step;
   /// Error(unsupported) naming the key of an entry that its format cannot hold, or for an `extra`
-  /// that JSON cannot represent; Error(io) with ENOSPC, or with EBUSY if another process or manager
-  /// writes to the directory.
+  /// that JSON cannot represent, such as NaN; Error(io) with ENOSPC, or with EBUSY if another
+  /// process or manager writes to the directory.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and

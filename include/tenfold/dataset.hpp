@@ -28,7 +28,9 @@ struct BatchOptions {
   /// Ragged columns to be padded, by dotted name, and the value that fills each.
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
-  int num_threads = 1;                ///< greatest number of threads that copy rows
+  /// Greatest number of threads that copy rows. 0: TENFOLD_NUM_THREADS, or min(8, cores). 1: only
+  /// the calling thread, because most batches take less time than waking another one.
+  int num_threads = 1;
 };
 
 /// The rows of a tree on disk whose tensors have the same first dimension, in any format that
@@ -127,7 +129,7 @@ class TENFOLD_API Dataset {
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read; append()
-  /// throws.
+  /// throws. Throws Error(io) (ESTALE) if the folder was moved, but allows appending to it.
   void close();
   /// Includes the rows that other handles have added since this handle was opened. A view, or a
   /// data set of a tree, throws Error(unsupported).

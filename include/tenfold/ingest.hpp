@@ -107,7 +107,8 @@ inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 
-/// The schema that ingest() would infer; `format`, `na_values` and `separator` as in IngestOptions.
+/// The schema that ingest() would infer; `num_threads`, `format`, `na_values` and `separator` as in
+/// IngestOptions.
 TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
                                 Monitor* monitor = nullptr,
                                 SourceFormat format = SourceFormat::by_name,

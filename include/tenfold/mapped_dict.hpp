@@ -173,7 +173,8 @@ class TENFOLD_API MappedDict {
   void compact(Monitor* monitor = nullptr);
   /// Makes all changes durable.
   void flush();
-  /// Calls flush(), and allows another process to write. This handle can still read.
+  /// Calls flush(), and allows another process to write. This handle can still read. Throws
+  /// Error(io) (ESTALE) if the folder was moved, but allows writing to it.
   void close();
   /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key
   /// and size() include them without refresh().

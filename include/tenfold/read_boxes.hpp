@@ -24,4 +24,19 @@ struct BoxRead {
 TENFOLD_API void read_boxes(std::span<const BoxRead> boxes, int num_threads = 0,
                             Monitor* monitor = nullptr);
 
+/// A box of a stored tensor whose bytes are checked.
+struct BoxCheck {
+  KeyPath path;     ///< the tensor
+  Shape offsets{};  ///< index of its first element
+  Shape sizes{};    ///< shape of the box
+};
+
+/// Compares the checksums of the blocks that the boxes overlap, and of the metadata, in parallel.
+/// Other blocks of these tensors are not read. In ".tdz", ".npz", ".pt" and consolidated files, and
+/// in ".distcp" files, whose checksums are of whole tensors (or of their pieces), whole ones are
+/// checked. Damage is reported as by verify(). Throws Error(key_not_found) for a missing tensor,
+/// Error(invalid_argument) if a box exceeds its tensor, and what verify() and open() throw.
+TENFOLD_API VerifyReport verify_boxes(const Path& path, std::span<const BoxCheck> boxes,
+                                      const VerifyOptions& options = {});
+
 }  // namespace tenfold

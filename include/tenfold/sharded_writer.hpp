@@ -23,7 +23,8 @@ struct ShardBox {
 
 /// The files of a tree that several processes write.
 enum class ShardLayout : std::uint8_t {
-  /// One `.safetensors` file, or one of tensordict's folders, independent of the number of ranks.
+  /// One `.safetensors` file, safetensors shards with their `.safetensors.index.json`, or one of
+  /// tensordict's folders, independent of the number of ranks.
   plain,
   /// A folder with one safetensors file per rank (several if a rank has several boxes of one
   /// tensor), named as by torch's HuggingFaceStorageWriter (`save_distributed=True`), and
@@ -37,18 +38,29 @@ enum class ShardLayout : std::uint8_t {
 /// Options of ShardedWriter.
 struct ShardedWriteOptions {
   ShardLayout layout = ShardLayout::plain;  ///< the layout of the files
-  bool durable = true;                      ///< fsynced when publish() returns
+  /// ShardLayout::plain: "safetensors" or "memmap"; the others: "dcp"; empty: by suffix, as for
+  /// save().
+  std::string format{};
+  bool durable = true;  ///< fsynced when publish() returns
   /// Store checksums with the data, one per 16 MiB of a box at most. ShardLayout::torch always has
   /// the CRC-32s of its format.
   bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
-  /// not suffice, publish() copies the data once.
+  /// not suffice, publish() inserts space at the beginning of the file, or copies the data once
+  /// where the file system cannot do that (other than ext4 and XFS).
   std::uint64_t value_bytes = 0;
+  /// Ranks may pass values that contain tensors by ShardWriter::add_values(). ShardLayout::plain
+  /// only.
+  bool accepts_values = false;
+  /// `.safetensors.index.json`: greatest size of a shard, unless a single tensor is larger; 0: 5
+  /// GB.
+  std::uint64_t shard_size_bytes = 0;
 };
 
-/// Coordinates several processes that write one tree, as one `.safetensors` file or one folder. In
-/// ShardLayout::plain only the stored checksums depend on the number of processes.
+/// Coordinates several processes that write one tree: as one `.safetensors` file, shards and their
+/// index, or one folder. In ShardLayout::plain only the stored checksums depend on the number of
+/// processes.
 ///
 /// One process is the coordinator. It creates the files next to `path`, reserves the space of all
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
@@ -68,8 +80,9 @@ class TENFOLD_API ShardedWriter {
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
   /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
   /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
-  /// selects another format. Throws Error(unsupported) naming the key of an entry that the format
-  /// does not support, Error(io) (ENOSPC) if the disk is too small.
+  /// or the option selects another format, or a shard size is given for a format without shards.
+  /// Throws Error(unsupported) naming the key of an entry that the format does not support,
+  /// Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
@@ -84,12 +97,21 @@ class TENFOLD_API ShardedWriter {
 
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
   /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
-  /// receipt belongs to another save, or if the tree is already published; `path` is unchanged
-  /// then.
+  /// receipt belongs to another save, if the tree is already published, or if an earlier call
+  /// failed while it moved the data or published shards; `path` is unchanged then.
   void publish(std::span<const std::string> receipts);
-  /// Publishes the JSON values of `tree` instead of those of the constructor. Also throws
-  /// Error(invalid_argument) unless `tree` has the same tensors under the same keys.
+  /// Publishes the JSON values of `tree` instead of those of the constructor. In
+  /// ShardLayout::plain, `tree` may have more tensors, which are written here, after the others of
+  /// the file, or to further shards. Also throws Error(invalid_argument) unless `tree` has the
+  /// tensors of the constructor under the same keys, in the same order; Error(unsupported) if the
+  /// format does not support an entry, or a header is longer than it allows.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
+
+  /// Returns the tree that a rank has passed by ShardWriter::add_values(). Its tensors are read
+  /// when they are used, at the latest by publish(). Throws Error(file_not_found) if the rank has
+  /// passed none, Error(corrupt) if its bytes do not match their checksums, Error(invalid_argument)
+  /// without ShardedWriteOptions::accepts_values.
+  TensorDict values(int rank) const;
 
  private:
   class State;
@@ -117,8 +139,17 @@ class TENFOLD_API ShardWriter {
   /// Writes the boxes `first`, `first` + 1, ... of this rank: each a tensor, of any strides, of the
   /// box's shape and the tensor's dtype. Boxes may be written in any order, each once. Throws
   /// Error(invalid_argument), and writes none of them, if one does not fit or is already written;
-  /// Error(io).
-  void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor = nullptr);
+  /// Error(io), and then none of them counts as written. `num_threads` 0 means TENFOLD_NUM_THREADS
+  /// or min(8, cores), divided by the number of ranks that write.
+  void write(std::size_t first, std::span<const Tensor> tensors, int num_threads = 0,
+             Monitor* monitor = nullptr);
+
+  /// Passes a tree to the coordinator, where ShardedWriter::values() returns it: values with
+  /// tensors in them, of which the constructor of the coordinator did not know. Call it once at
+  /// most. `num_threads`: as for write(). Throws Error(unsupported), naming the key, for an entry
+  /// that the coordinator could not write, Error(invalid_argument) without
+  /// ShardedWriteOptions::accepts_values, Error(io).
+  void add_values(const TensorDict& tree, int num_threads = 0);
 
   /// Makes the written boxes durable, if the save is, and returns the receipt. Throws
   /// Error(invalid_argument) naming a tensor if a box was not written.

@@ -148,7 +148,8 @@ class TENFOLD_API SparseMatrix {
   /// Makes all rows durable.
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read;
-  /// append_rows() throws.
+  /// append_rows() throws. Throws Error(io) (ESTALE) if the folder was moved, but allows appending
+  /// to it.
   void close();
   /// Includes the rows that other handles have added since this one was opened.
   void refresh();

@@ -187,9 +187,9 @@ std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> candidates_of
   return all;
 }
 
-RestoredCheckpoint open_candidate(const Restoration& self, std::size_t index,
-                                  const std::string& check, std::int64_t rank,
-                                  std::int64_t world_size, const std::vector<std::string>& copied,
+RestoredCheckpoint open_candidate(Restoration& self, std::size_t index, const std::string& check,
+                                  std::int64_t rank, std::int64_t world_size,
+                                  const std::vector<std::string>& copied,
                                   ProgressArgument progress) {
   return monitored(std::move(progress), [&](Monitor* monitor) {
     return self.open(self.candidates().at(index), check_from(check), {rank, world_size}, monitor,

@@ -83,7 +83,9 @@ class RowIngest {
     // With on_error other than raise, bad rows must be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
     table_.emplace(optional_path(path), wanted, columns, options, defers_nulls);
-    reader_.emplace(*table_, wanted.has_value(), std::move(columns));
+    // Values of a dictionary are read back as they were; ingest converts.
+    const bool takes_decimals = dictionary.is_none();
+    reader_.emplace(*table_, wanted.has_value(), std::move(columns), takes_decimals);
   }
 
   void add_rows(AnyObject rows, std::int64_t total_rows) {
@@ -115,7 +117,7 @@ class RowIngest {
       table_->undo_row();
       return false;
     } catch (const BadRow& bad) {
-      throw error_of(bad, bad.row >= 0 ? bad.row : position_);
+      throw error_of(bad, position_ + (bad.row >= 0 ? bad.row - begin : 0));
     }
     position_ += end - begin;
     look();

@@ -104,20 +104,20 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     const nb::object value = nb::steal(PySequence_GetItem(values.ptr(), i));
     if (!value.is_valid()) throw nb::python_error();
     const std::int64_t rows = column.num_rows();
-    if (add_scalar(column, value.ptr())) continue;
-    if (column.is_fixed_by_schema()) mismatch(column, value, i);
-    column.truncate(rows);
-    if (PyDict_Check(value.ptr())) throw RowsNeeded();
-    const auto joined = column.with(row_type_of(value));
-    if (!joined) mismatch(column, value, i);
     try {
+      if (add_scalar(column, value.ptr())) continue;
+      if (column.is_fixed_by_schema()) mismatch(column, value);
+      column.truncate(rows);
+      if (PyDict_Check(value.ptr())) throw RowsNeeded();
+      const auto joined = column.with(row_type_of(value));
+      if (!joined) mismatch(column, value);
       check_array(column.type(), *joined, value);
+      table_.promote(column, *joined);
+      if (!add_scalar(column, value.ptr())) mismatch(column, value);
     } catch (BadRow& bad) {
       bad.row = i;
       throw;
     }
-    table_.promote(column, *joined);
-    if (!add_scalar(column, value.ptr())) mismatch(column, value, i);
   }
 }
 

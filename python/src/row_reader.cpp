@@ -7,21 +7,24 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "ingest/table/column_builder.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
 
-RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns)
+RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
+                     bool takes_decimals)
     : table_(table),
       has_schema_(has_schema),
+      takes_decimals_(takes_decimals),
       columns_(std::move(columns)),
       root_(std::make_unique<Record>()),
       names_(nb::none()) {
   if (has_schema) make_schema_entries();
 }
 
-RowReader::RowReader(RowTable& table) : RowReader(table, true, {}) {
+RowReader::RowReader(RowTable& table) : RowReader(table, true, {}, false) {
   refuses_others_ = true;
   for (std::size_t i = 0; i < table.num_columns(); ++i) {
     RowColumn& column = table.column(i);
@@ -179,12 +182,23 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   if (const auto tensor = array_from(value)) {
     return column.add_array(tensor->dtype(), tensor->shape(), tensor->raw_data());
   }
-  const nb::object simple = simple_value(value);
-  return add_scalar(column, simple.ptr());
+  const nb::object plain = simple(column, value);
+  return add_scalar(column, plain.ptr());
+}
+
+/// simple_value(), but throws for a Decimal if the reader does not store it as a string.
+nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
+  if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
+  const std::string expected =
+      column.is_fixed_by_schema() ? described(column.wanted()) : "a number or str";
+  throw BadRow{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
 }
 
 bool RowReader::add_list(RowColumn& column, PyObject* list) {
-  if (column.is_list()) return put_items(column, list, 0) && column.end_list();
+  if (column.is_list()) {
+    const auto length = static_cast<std::int64_t>(sequence_size(list));
+    return put_items(column, list, 0) && column.end_list(length);
+  }
   return column.takes_json() && column.add_json(json_of(list));
 }
 
@@ -201,15 +215,26 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
         return false;
       }
     } else if (PyList_Check(item) || PyTuple_Check(item)) {
+      const nb::object kept = nb::borrow(item);  // as in put_part()
       if (!put_items(column, item, depth + 1)) return false;
-    } else {
-      const auto tensor = depth == 0 ? array_from(item) : std::nullopt;
-      if (!tensor || !column.put_array(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
-        return false;
-      }
+    } else if (!put_part(column, item, depth)) {
+      return false;
     }
   }
   return true;
+}
+
+/// Adds an array, or an object that can be converted to an array or a list.
+bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) {
+  // Python code runs from here on, and might drop the last reference.
+  const nb::object kept = nb::borrow(item);
+  if (const auto tensor = array_from(kept)) {
+    return column.put_array(tensor->dtype(), tensor->shape(), tensor->raw_data(), depth);
+  }
+  if (!is_convertible(kept)) return false;
+  const nb::object plain = simple(column, kept);
+  const bool is_list = PyList_Check(plain.ptr()) || PyTuple_Check(plain.ptr());
+  return is_list ? put_items(column, plain.ptr(), depth + 1) : put_part(column, plain, depth);
 }
 
 bool RowReader::put_item(RowColumn& column, PyObject* item) {
@@ -235,7 +260,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
     return column.put_array(tensor->dtype(), {}, tensor->raw_data()) ||
            column.put_number(tensor->dtype(), tensor->raw_data());
   }
-  return put_item(column, simple_value(kept).ptr());
+  return put_item(column, simple(column, kept).ptr());
 }
 
 // --- new keys ---

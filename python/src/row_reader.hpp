@@ -19,8 +19,10 @@ namespace tenfold::python {
 /// Requires the GIL.
 class RowReader {
  public:
-  /// `columns`: only these, or the columns of these records; empty: all.
-  RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns);
+  /// `columns`: only these, or the columns of these records; empty: all. `takes_decimals`: stores
+  /// Decimals as strings; otherwise they are bad values.
+  RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
+            bool takes_decimals);
   /// Of a table for take_rows(): throws BadRow for other keys than its columns, whose names may
   /// also be dotted.
   explicit RowReader(RowTable& table);
@@ -61,8 +63,10 @@ class RowReader {
   bool add_value(Entry& entry, PyObject* value);
   bool add_list(RowColumn& column, PyObject* list);
   bool put_items(RowColumn& column, PyObject* list, std::size_t depth);
+  bool put_part(RowColumn& column, nb::handle item, std::size_t depth);
   bool put_item(RowColumn& column, PyObject* item);
   bool add_scalar(RowColumn& column, PyObject* value);
+  nb::object simple(const RowColumn& column, nb::handle value) const;
   [[noreturn]] void refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                                 std::int64_t end);
   Entry* column_at(const nb::tuple& keys);
@@ -75,6 +79,8 @@ class RowReader {
 
   static void check_array(const RowType& before, const RowType& joined, nb::handle value);
   static std::string described_type(const RowColumn& column);
+  static std::vector<std::int64_t> refused_none(const RowColumn* column, nb::handle value);
+  static std::string found_in(const RowColumn* column, nb::handle value);
   [[noreturn]] void mismatch(const RowColumn& column, nb::handle value,
                              std::int64_t row = -1) const;
   void mismatch_in(Record& record, PyObject* dict);
@@ -82,6 +88,7 @@ class RowReader {
 
   RowTable& table_;
   bool has_schema_;
+  bool takes_decimals_;
   bool refuses_others_ = false;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;

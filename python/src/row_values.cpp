@@ -15,9 +15,6 @@
 namespace tenfold::python {
 namespace {
 
-/// Maximum nesting of lists. A list with more levels is assumed to contain itself.
-constexpr std::size_t kMaxDepth = 64;
-
 std::string class_of(nb::handle object) { return std::string(type_name(object.ptr())); }
 
 bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
@@ -94,6 +91,12 @@ bool is_plain(PyObject* object) {
          PyByteArray_Check(object) || is_sequence(object) || PyDict_Check(object);
 }
 
+bool is_time(PyObject* object) {
+  if (is_datetime(object)) return true;
+  const auto name = type_name(object);
+  return name == "numpy.datetime64" || name == "numpy.timedelta64";
+}
+
 /// True for numpy's masked arrays, whose buffer contains masked elements, too.
 bool is_masked_array(PyObject* object) {
   if (type_name(object).starts_with("numpy.")) return false;
@@ -119,7 +122,20 @@ struct ListType {
   std::int64_t length = 0;
 };
 
-ListType type_of_list(PyObject* list, std::size_t depth);
+void check_depth(std::size_t depth) {
+  if (depth <= kMaxListDepth) return;
+  throw BadRow{"", "expected at most 64 lists in each other, found more"};
+}
+
+/// The value itself or, if the reader cannot add it, what simple_value() makes of it.
+nb::object known_value(nb::handle value) {
+  nb::object known = nb::borrow(value);
+  for (std::size_t depth = 0; is_convertible(known) && !array_from(known); ++depth) {
+    check_depth(depth);
+    known = simple_value(known);
+  }
+  return known;
+}
 
 /// The type of a list of lists: arrays of one shape, or JSON.
 RowType type_of_lists(const std::vector<ListType>& lists) {
@@ -136,7 +152,7 @@ RowType type_of_lists(const std::vector<ListType>& lists) {
 }
 
 ListType type_of_list(PyObject* list, std::size_t depth) {
-  if (depth > kMaxDepth) throw BadRow{"", "expected at most 64 lists in each other, found more"};
+  check_depth(depth);
   ListType made;
   made.type = RowType::list();
   made.length = static_cast<std::int64_t>(sequence_size(list));
@@ -144,7 +160,7 @@ ListType type_of_list(PyObject* list, std::size_t depth) {
   bool is_json = false;
   bool has_scalars = false;
   for (std::int64_t i = 0; i < made.length; ++i) {
-    const nb::object item = nb::borrow(sequence_item(list, static_cast<std::size_t>(i)));
+    const nb::object item = known_value(sequence_item(list, static_cast<std::size_t>(i)));
     if (PyDict_Check(item.ptr())) {
       is_json = true;
     } else if (is_sequence(item.ptr())) {
@@ -157,7 +173,7 @@ ListType type_of_list(PyObject* list, std::size_t depth) {
         continue;
       }
       if (one.form == RowForm::list) {  // an array
-        lists.push_back({one, array_from(item)->shape()[0]});
+        lists.push_back({one, array_from(item).value().shape()[0]});
         continue;
       }
       has_scalars = true;
@@ -213,16 +229,6 @@ Integer integer_of(PyObject* number) {
   }
   return made;
 }
-
-namespace {
-
-bool is_time(PyObject* object) {
-  if (is_datetime(object)) return true;
-  const auto name = type_name(object);
-  return name == "numpy.datetime64" || name == "numpy.timedelta64";
-}
-
-}  // namespace
 
 std::optional<Time> time_from(nb::handle object) {
   if (!is_time(object.ptr())) return std::nullopt;
@@ -286,11 +292,30 @@ nb::object simple_value(nb::handle object) {
   return made;
 }
 
+bool is_convertible(nb::handle object) { return !is_plain(object.ptr()) && !is_time(object.ptr()); }
+
+bool is_decimal(nb::handle object) {
+  return !is_plain(object.ptr()) && nb::cast<bool>(ingest_values().attr("is_decimal")(object));
+}
+
+std::vector<std::int64_t> indices_of_none(nb::handle value, std::size_t levels) {
+  if (levels == 0 || !is_sequence(value.ptr())) return {};
+  for (std::size_t i = 0; i < sequence_size(value.ptr()); ++i) {
+    const nb::handle item = sequence_item(value.ptr(), i);
+    std::vector<std::int64_t> indices = indices_of_none(item, levels - 1);
+    if (indices.empty() && !item.is_none()) continue;
+    indices.insert(indices.begin(), static_cast<std::int64_t>(i));
+    return indices;
+  }
+  return {};
+}
+
 std::string found_text(nb::handle object) {
   PyObject* const raw = object.ptr();
   if (raw == Py_None) return "null";
   if (PyDict_Check(raw)) return "an object";
-  if (PyBool_Check(raw) || PyLong_Check(raw) || PyFloat_Check(raw) || PyUnicode_Check(raw)) {
+  if (PyBool_Check(raw) || PyLong_Check(raw) || PyFloat_Check(raw) || PyUnicode_Check(raw) ||
+      is_decimal(object)) {
     std::string text = utf8(nb::repr(object));
     constexpr std::size_t kMost = 60;
     if (text.size() > kMost) text = text.substr(0, kMost) + "...";
@@ -319,7 +344,8 @@ std::string json_of(nb::handle object) {
 }
 
 RowType row_type_of(nb::handle value) {
-  PyObject* const raw = value.ptr();
+  const nb::object known = known_value(value);
+  PyObject* const raw = known.ptr();
   if (raw == Py_None) return {};
   if (PyBool_Check(raw)) return RowType::scalar(DType::bool_);
   if (PyFloat_Check(raw)) return RowType::scalar(DType::float64);
@@ -332,11 +358,10 @@ RowType row_type_of(nb::handle value) {
   if (PyUnicode_Check(raw)) return RowType::text(ColumnKind::string);
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
   if (is_sequence(raw)) return type_of_list(raw, 0).type;
-  if (const auto time = time_from(value)) {
+  if (const auto time = time_from(known)) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }
-  if (const auto tensor = array_from(value)) return type_of_array(*tensor);
-  return row_type_of(simple_value(value));
+  return type_of_array(array_from(known).value());
 }
 
 }  // namespace tenfold::python

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tenfold/value.hpp>
 
@@ -65,6 +66,20 @@ std::optional<Tensor> array_from(nb::handle object);
 /// Converts an object that is neither a built-in type of Python nor an array, by
 /// `tenfold.dataset._ingest.values.simple`. Throws BadRow if it cannot be converted.
 nb::object simple_value(nb::handle object);
+
+/// True for arrays, and for other objects that only simple_value() may convert.
+bool is_convertible(nb::handle object);
+
+/// True for a Decimal, which has no column type.
+bool is_decimal(nb::handle object);
+inline constexpr const char* kDecimalRemedy = "; convert it with float() or str()";
+
+/// Maximum nesting of lists. A list with more levels is assumed to contain itself.
+inline constexpr std::size_t kMaxListDepth = 64;
+
+/// The index of the first None in a list or tuple, an index for each list around it; empty if there
+/// is none in the first `levels` levels of lists.
+std::vector<std::int64_t> indices_of_none(nb::handle value, std::size_t levels);
 
 /// Describes a value for messages: "null", "3", "a list of string", "an object" (a dict).
 std::string found_text(nb::handle object);

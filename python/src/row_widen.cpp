@@ -84,7 +84,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   const auto joined = table_.joined(column, type);
   if (!joined) {
     const std::string expected = column == nullptr ? "a list without null" : before.text();
-    throw BadRow{"", "expected " + expected + ", found " + found_text(value)};
+    throw BadRow{"", "expected " + expected + ", found " + found_in(column, value)};
   }
   check_array(before, *joined, value);
   if (!apply) return;
@@ -112,12 +112,38 @@ void RowReader::check_array(const RowType& before, const RowType& joined, nb::ha
                        "flattened values and the shape as two columns"};
 }
 
+/// The index of the first None that a list of the column (null: a new one) cannot have; empty if
+/// there is none.
+std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::handle value) {
+  if (column == nullptr || column->type().form == RowForm::none) {
+    return indices_of_none(value, kMaxListDepth);
+  }
+  if (!column->is_list() || column->takes_null_elements()) return {};
+  // Not deeper: `value` may be a list that contains itself.
+  return indices_of_none(value, 1 + column->type().inner.size());
+}
+
+/// found_text(), with the refused_none().
+std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
+  const std::string found = found_text(value);
+  const std::vector<std::int64_t> indices = refused_none(column, value);
+  if (indices.empty()) return found;
+  const std::string index =
+      indices.size() == 1 ? std::to_string(indices[0]) : base::list_text(indices);
+  return "None at index " + index + " of " + found;
+}
+
 void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t row) const {
   const std::string& number = column.out_of_range();
   std::string what = "expected " + described_type(column) + ", found ";
-  if (number.empty() || column.is_list()) what += found_text(value);
+  if (number.empty() || column.is_list()) what += found_in(&column, value);
   if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
   if (value.is_none()) what += "; a column that may miss values is nullable";
+  if (is_decimal(value)) what += kDecimalRemedy;
+  const bool is_float = column.type().is_number() && is_floating_point(column.type().dtype);
+  if (is_float && !refused_none(&column, value).empty()) {
+    what += "; a missing element of a list is NaN";
+  }
   throw BadRow{dotted(column.path()), what, row};
 }
 

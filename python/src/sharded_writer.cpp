@@ -16,6 +16,8 @@
 #include "array_in.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "common.hpp"
+#include "formats/shared/problem.hpp"
 
 namespace tenfold::python {
 
@@ -47,17 +49,21 @@ ShardLayout shard_layout_from(const std::string& name) {
 
 void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree, nb::list boxes,
                  const std::string& layout, bool durable, bool checksums, bool overwrite,
-                 std::uint64_t value_bytes) {
+                 std::uint64_t value_bytes, bool accepts_values, std::uint64_t shard_size,
+                 const std::string& format) {
   const ShardLayout how = shard_layout_from(layout);
   std::vector<ShardBox> all = shard_boxes_from(boxes);
   const Path target = path_from(path);
   without_gil([&] {
     new (self) ShardedWriter(target, tree.node, std::move(all),
                              {.layout = how,
+                              .format = format,
                               .durable = durable,
                               .checksums = checksums,
                               .overwrite = overwrite,
-                              .value_bytes = value_bytes});
+                              .value_bytes = value_bytes,
+                              .accepts_values = accepts_values,
+                              .shard_size_bytes = shard_size});
   });
 }
 
@@ -66,11 +72,11 @@ void publish(ShardedWriter& self, const std::vector<std::string>& receipts,
   without_gil([&] { self.publish(receipts, tree.node); });
 }
 
-void write(ShardWriter& self, std::size_t first, nb::list tensors) {
+void write(ShardWriter& self, std::size_t first, nb::list tensors, int num_threads) {
   std::vector<Tensor> all;
   all.reserve(nb::len(tensors));
   for (nb::handle tensor : tensors) all.push_back(shard_tensor(tensor));
-  monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, monitor); });
+  monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, num_threads, monitor); });
 }
 
 /// The tensors of a tree by index, in the order of Node.leaves().
@@ -100,6 +106,22 @@ class Boxes {
   std::vector<Leaf> leaves_;
 };
 
+/// `boxes`: (keys, offsets, sizes).
+void verify_stored_boxes(PathArgument path, nb::list boxes) {
+  std::vector<BoxCheck> checks;
+  checks.reserve(nb::len(boxes));
+  for (nb::handle item : boxes) {
+    const auto fields = nb::cast<nb::tuple>(item);
+    std::vector<KeyPath> keys = key_paths(nb::make_tuple(fields[0]));
+    checks.push_back({std::move(keys.at(0)), shape_from(fields[1]), shape_from(fields[2])});
+  }
+  const Path where = path_from(path);
+  const VerifyReport report = monitored(nb::none(), [&](Monitor* monitor) {
+    return verify_boxes(where, checks, {.monitor = monitor});
+  });
+  if (!report.ok()) throw detail::formats::error_of(report);
+}
+
 }  // namespace
 
 std::vector<ShardBox> shard_boxes_from(nb::list boxes) {
@@ -117,17 +139,25 @@ void bind_sharded_writer(nb::module_& module) {
   nb::class_<ShardedWriter>(module, "ShardedWriter",
                             "The coordinator's part of a save by several processes.")
       .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "layout"_a, "durable"_a,
-           "checksums"_a, "overwrite"_a, "value_bytes"_a,
+           "checksums"_a, "overwrite"_a, "value_bytes"_a, "accepts_values"_a = false,
+           "shard_size"_a = 0, "format"_a = "",
            nb::sig("def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                    "tree: Node, "
                    "boxes: list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
-                   "checksums: bool, overwrite: bool, value_bytes: int) -> None"),
+                   "checksums: bool, overwrite: bool, value_bytes: int, "
+                   "accepts_values: bool = False, shard_size: int = 0, format: str = '') -> None"),
            "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
       .def(
           "ticket",
           [](const ShardedWriter& self, int rank) {
             return without_gil([&] { return self.ticket(rank); });
+          },
+          "rank"_a)
+      .def(
+          "values",
+          [](const ShardedWriter& self, int rank) {
+            return NodeHandle{without_gil([&] { return self.values(rank); })};
           },
           "rank"_a)
       .def("publish", &publish, "receipts"_a, "tree"_a);
@@ -139,8 +169,15 @@ void bind_sharded_writer(nb::module_& module) {
           },
           "ticket"_a)
       .def("__len__", &ShardWriter::num_boxes)
-      .def("write", &write, "first"_a, "tensors"_a,
-           nb::sig("def write(self, first: int, tensors: list[typing.Any]) -> None"))
+      .def("write", &write, "first"_a, "tensors"_a, "num_threads"_a = 0,
+           nb::sig("def write(self, first: int, tensors: list[typing.Any], num_threads: int = 0) "
+                   "-> None"))
+      .def(
+          "add_values",
+          [](ShardWriter& self, const NodeHandle& tree, int num_threads) {
+            without_gil([&] { self.add_values(tree.node, num_threads); });
+          },
+          "tree"_a, "num_threads"_a = 0)
       .def("finish", [](ShardWriter& self) { return without_gil([&] { return self.finish(); }); });
   nb::class_<Boxes>(module, "Boxes", "Reads parts of the tensors of a tree.")
       .def(nb::init<const NodeHandle&>(), "tree"_a)
@@ -148,6 +185,11 @@ void bind_sharded_writer(nb::module_& module) {
            nb::sig("def read(self, reads: list[tuple[int, collections.abc.Sequence[int], "
                    "typing.Any]]) -> None"),
            "`reads`: (leaf in the order of leaves(), offsets, tensor to read into).");
+  module.def("verify_boxes", &verify_stored_boxes, "path"_a, "boxes"_a,
+             nb::sig("def verify_boxes(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+                     "boxes: list[tuple[tuple[str, ...], collections.abc.Sequence[int], "
+                     "collections.abc.Sequence[int]]]) -> None"),
+             "Raises if a block that a box overlaps is damaged. `boxes`: (keys, offsets, sizes).");
 }
 
 }  // namespace tenfold::python

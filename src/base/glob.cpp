@@ -55,9 +55,19 @@ Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) n
   return {found != negated, i + 1 - at};
 }
 
-Step match_one(std::string_view pattern, std::size_t at, std::uint32_t code) noexcept {
+/// A pattern, and the end of its last class: a `[` after it is a literal. Without that, each such
+/// `[` would be followed to the end of the pattern, for every character of the string.
+struct Pattern {
+  std::string_view text;
+  std::size_t last_close;
+
+  explicit Pattern(std::string_view of) noexcept : text(of), last_close(of.rfind(']')) {}
+};
+
+Step match_one(const Pattern& of, std::size_t at, std::uint32_t code) noexcept {
+  const std::string_view pattern = of.text;
   if (pattern[at] == '?') return {true, 1};
-  if (pattern[at] == '[') {
+  if (pattern[at] == '[' && of.last_close != std::string_view::npos && at < of.last_close) {
     if (const Step step = match_class(pattern, at, code); step.pattern_bytes != 0) return step;
   }
   const Character wanted = character_at(pattern, at);
@@ -68,6 +78,7 @@ Step match_one(std::string_view pattern, std::size_t at, std::uint32_t code) noe
 
 bool glob_match(std::string_view pattern, std::string_view text) noexcept {
   constexpr std::size_t kNone = std::string_view::npos;
+  const Pattern parsed(pattern);
   std::size_t p = 0;
   std::size_t t = 0;
   // Backtracking to the last star is enough, because the pattern before that star has matched the
@@ -82,7 +93,7 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
     }
     const Character character = character_at(text, t);
     if (p < pattern.size()) {
-      if (const Step step = match_one(pattern, p, character.code); step.matches) {
+      if (const Step step = match_one(parsed, p, character.code); step.matches) {
         p += step.pattern_bytes;
         t += character.size_bytes;
         continue;
@@ -98,12 +109,13 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
 }
 
 bool glob_may_match_below(std::string_view pattern, std::string_view prefix) noexcept {
+  const Pattern parsed(pattern);
   std::size_t p = 0;
   for (std::size_t t = 0; t < prefix.size();) {
     if (p == pattern.size()) return false;
     if (pattern[p] == '*') return true;
     const Character character = character_at(prefix, t);
-    const Step step = match_one(pattern, p, character.code);
+    const Step step = match_one(parsed, p, character.code);
     if (!step.matches) return false;
     p += step.pattern_bytes;
     t += character.size_bytes;

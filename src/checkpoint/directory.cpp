@@ -103,6 +103,12 @@ std::string Listing::numbers() const {
   return text.empty() ? "none" : text;
 }
 
+bool is_problem_of_step(const Error& error) noexcept {
+  const int code = error.system_errno();
+  return error.code() != ErrorCode::io || code == EACCES || code == EPERM || code == ELOOP ||
+         code == ESTALE;
+}
+
 std::string read_document(const os::Directory& folder, os::FileInfo* info) {
   const os::File file = os::File::open_read_at(folder, std::string(kDocumentName));
   if (info != nullptr) *info = file.info();
@@ -193,11 +199,8 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
-    // A process without descriptors or memory must not conclude that the step is absent, because a
-    // restart would skip the step. A lack of permissions is a problem of the step.
-    const bool is_of_step = error.system_errno() == EACCES || error.system_errno() == EPERM ||
-                            error.system_errno() == ELOOP || error.system_errno() == ESTALE;
-    if (error.code() == ErrorCode::io && !is_of_step) throw;
+    // If the step seemed absent, a restart would skip it.
+    if (!is_problem_of_step(error)) throw;
     return is_none(error, "the step is left alone");
   }
 }

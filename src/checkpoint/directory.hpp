@@ -92,6 +92,10 @@ class DirectoryReader {
   std::set<std::string> warned_;
 };
 
+/// True if the error is a problem of the files of a step, false if it is one of this process: a
+/// process without descriptors or memory must not conclude anything about a step.
+bool is_problem_of_step(const Error& error) noexcept;
+
 /// Reads a step's document. Throws Error(file_not_found), Error(io).
 std::string read_document(const os::Directory& folder, os::FileInfo* info = nullptr);
 

@@ -187,6 +187,17 @@ bool is_json(const Value& value) {
   return true;
 }
 
+bool is_finite(const Value& value) {
+  if (const auto* number = value.get_if<double>()) return std::isfinite(*number);
+  if (const auto* list = value.get_if<Value::List>()) {
+    return std::ranges::all_of(list->items, is_finite);
+  }
+  const auto* object = value.get_if<Value::Object>();
+  return object == nullptr || std::ranges::all_of(object->members, [](const auto& member) {
+           return is_finite(member.second);
+         });
+}
+
 bool is_entry_path(std::string_view path) noexcept {
   return !path.empty() && path.size() <= kMaxEntryPathBytes && path.front() != '.' &&
          path != kDocumentName && path.find('/') == std::string_view::npos &&

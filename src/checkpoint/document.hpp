@@ -21,9 +21,12 @@ inline constexpr std::int64_t kDocumentVersion = 1;
 /// scalars, no OrderedDicts and only str keys, and its strings are valid Unicode.
 bool is_json(const Value& value);
 
+/// Returns false if a number in the value is NaN or an infinity. Strict JSON has none.
+bool is_finite(const Value& value);
+
 /// Returns the text of `checkpoint.json`: JSON, one member per line and one entry per line, strict
-/// unless `extra` or `versions` contain NaN or an infinity. The last member is the checksum of the
-/// text before it.
+/// if is_finite() holds for `extra` and `versions`. The last member is the checksum of the text
+/// before it.
 std::string write_document(const CheckpointInfo& info);
 
 /// Parses a document, but does not compare its checksum. Throws Error(corrupt), naming the member

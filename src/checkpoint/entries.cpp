@@ -18,6 +18,7 @@
 #include "base/glob.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
+#include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
 #include "core/tree/aliases.hpp"
 #include "core/value/value_json.hpp"
@@ -233,6 +234,22 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
+/// Adds the lines of the entry `name` of `folder`, and of everything below it, to `text`.
+void add_stats(const os::Directory& folder, const std::string& name, std::string& text) {
+  const auto info = folder.entry_info(name);
+  if (!info) {
+    text += "missing\n";
+    return;
+  }
+  text +=
+      fmt::format("{} {} {} {}\n", info->device, info->inode, info->modified_ns, info->size_bytes);
+  if (!info->is_directory) return;
+  const os::Directory inner = os::Directory::open_at(folder, name);
+  std::vector<std::string> names = inner.list();
+  std::ranges::sort(names);
+  for (const std::string& each : names) add_stats(inner, each, text);
+}
+
 /// Returns true for formats whose writers compare files before they write, and link equal ones.
 bool links_itself(const std::string& format) {
   return format == "safetensors" || format == "memmap";
@@ -363,6 +380,20 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
   }
   made.checksum = base::hex16(stream.digest());
   return made;
+}
+
+std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info) {
+  std::string text;
+  for (const CheckpointEntry& entry : info.entries) {
+    try {
+      const EntryPlace place = place_of(step_folder, entry.path);
+      add_stats(place.folder, place.name, text);
+    } catch (const Error& error) {
+      if (!is_problem_of_step(error)) throw;
+      text += "unreadable\n";
+    }
+  }
+  return base::xxh3(std::as_bytes(std::span(text)));
 }
 
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,

@@ -81,6 +81,12 @@ struct Fingerprint {
 };
 Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry);
 
+/// Hashes what stat() returns of each file of the entries: device, inode, modification time, size.
+/// The result differs if a file was replaced, removed or written since. Reads no content. The
+/// step's document is not included, because set_metrics() replaces it. Throws Error(io) if
+/// is_problem_of_step() is false for it.
+std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info);
+
 /// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors
 /// only if `full`.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,

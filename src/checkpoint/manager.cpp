@@ -208,10 +208,11 @@ VerifyReport CheckpointManager::verify(std::int64_t step, const VerifyOptions& o
     const Listing listing = state_->reader.list();
     const Step& found = state_->require_step(listing, step);
     try {
+      const std::uint64_t stats = state_->stats_of(found);
       VerifyReport report = checkpoint::verify_step(state_->directory / found.folder_name,
                                                     found.info, CheckpointCheck::full, options);
       if (!report.ok() && !state_->is_listed(found, true)) continue;
-      state_->remember(found, report.ok());
+      state_->remember(found, stats, report.ok());
       return report;
     } catch (const Error& error) {
       if (!checkpoint::is_damage(error) || state_->is_listed(found, true)) throw;

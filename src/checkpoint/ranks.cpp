@@ -185,7 +185,7 @@ std::vector<std::string> write_shards(const CheckpointManager& manager,
       for (const NamedLeaf& named : tensors_of(*node)) tensors.push_back(named.leaf.tensor());
     }
     ShardWriter writer(ticket.to_text());
-    writer.write(0, tensors, monitor);
+    writer.write(0, tensors, Internals::state(manager)->options.num_threads, monitor);
     receipts.push_back(writer.finish());
   });
   return receipts;

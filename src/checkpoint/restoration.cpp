@@ -122,13 +122,16 @@ Path Restoration::path_of(const Step& step) const {
 }
 
 RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Rank rank,
-                                     Monitor* monitor, const std::set<std::string>& copied) const {
+                                     Monitor* monitor, const std::set<std::string>& copied) {
   const Path path = path_of(step);
+  if (state_) stats_[step.info.seq] = state_->stats_of(step);
   if (check != CheckpointCheck::none) {
     const VerifyReport report =
         verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank, copied);
     if (!report.ok()) throw formats::error_of(report);
-    if (state_ && check == CheckpointCheck::full) state_->remember(step, true);
+    if (state_ && check == CheckpointCheck::full) {
+      state_->remember(step, stats_[step.info.seq], true);
+    }
   }
   RestoredCheckpoint restored;
   restored.state = open_state(path, step.info, own_rank(step.info, rank.rank));
@@ -140,7 +143,9 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
 
 bool Restoration::skip(const Step& step, const Error& error, bool warns) {
   if (state_ && !state_->is_listed(step, is_given_)) return false;
-  if (state_) state_->remember(step, false);
+  if (const auto stats = stats_.find(step.info.seq); state_ && stats != stats_.end()) {
+    state_->remember(step, stats->second, false);
+  }
   if (is_given_) throw Error(error).code(ErrorCode::corrupt);
   skipped_.push_back({step.info.step, error.what()});
   if (warns) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -35,7 +36,7 @@ class Restoration {
   /// damaged, other errors if it could not be checked. `copied`: entries whose tensors are not
   /// checked here, because the caller copies them with copy_entry(), which compares checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
-                          const std::set<std::string>& copied = {}) const;
+                          const std::set<std::string>& copied = {});
   /// Records a candidate that open() or the caller found damaged. Returns false if another process
   /// removed or replaced the step since it was listed: it is not damaged, and the caller must
   /// create a new object, which lists the steps again. Throws Error(corrupt) if the step was
@@ -53,6 +54,7 @@ class Restoration {
   bool is_given_ = false;  ///< one step was requested
   std::vector<Step> candidates_;
   std::vector<SkippedCheckpoint> skipped_;
+  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
 };
 
 /// Returns true if the step is damaged, or was removed since it was listed.

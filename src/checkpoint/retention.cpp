@@ -73,12 +73,9 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
       rules.keep(*step, "best " + options.best);
     }
   }
-  // Keep the newest verified step: if all others are damaged, it can be restored.
-  for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
-    const std::int64_t number = step->info.step;
-    if (!listing.is_on_line(*step) || !known_steps.verified.contains(number)) continue;
-    rules.keep(*step, "verified");
-    break;
+  // If all others are damaged, it can be restored.
+  if (known_steps.newest_verified) {
+    rules.keep(*listing.find(*known_steps.newest_verified), "verified");
   }
   return rules.take();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@ namespace tenfold::checkpoint {
 /// Steps that are held, and steps that are known to be complete or damaged.
 struct KnownSteps {
   std::set<std::int64_t> held;
-  std::set<std::int64_t> verified;  ///< saved or checked by this manager
-  std::set<std::int64_t> damaged;   ///< found to be damaged by this manager
+  /// The newest step of the current line that this manager saved or verified.
+  std::optional<std::int64_t> newest_verified;
+  std::set<std::int64_t> damaged;  ///< found to be damaged by this manager
 };
 
 /// Returns the rules that keep each step, in the order of the listing. Pruning removes the steps

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -114,6 +115,7 @@ std::string ShardTicket::to_text() const {
   member(json, "host", base::base64(host));
   // A path need not be UTF-8.
   member(json, "staging", base::base64(staging));
+  member(json, "values", base::base64(values));
   member(json, "is_folder", is_folder);
   member(json, "durable", durable);
   member(json, "checksums", checksums);
@@ -121,6 +123,8 @@ std::string ShardTicket::to_text() const {
   member(json, "shares_files", shares_files);
   json.key("rank");
   json.integer(rank);
+  json.key("num_ranks");
+  json.integer(num_ranks);
   json.key("files");
   json.begin_array();
   for (const StagedFile& file : files) {
@@ -171,6 +175,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.boot = as<std::string>(member(object, "boot"));
   ticket.host = from_base64(member(object, "host"));
   ticket.staging = from_base64(member(object, "staging"));
+  ticket.values = from_base64(member(object, "values"));
   ticket.is_folder = as<bool>(member(object, "is_folder"));
   ticket.durable = as<bool>(member(object, "durable"));
   ticket.checksums = as<bool>(member(object, "checksums"));
@@ -178,6 +183,9 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.shares_files = as<bool>(member(object, "shares_files"));
   ticket.rank =
       static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
+  ticket.num_ranks =
+      static_cast<int>(number_below(member(object, "num_ranks"), std::numeric_limits<int>::max()));
+  if (ticket.num_ranks == 0) refuse_ticket();
   for (const Value& file : items(member(object, "files"))) {
     const auto& fields = items(file, 2);
     ticket.files.push_back({from_base64(fields[0]), as<bool>(fields[1])});
@@ -244,6 +252,17 @@ std::optional<ShardReceipt> ShardReceipt::parse(std::string_view text) {
 }
 
 std::string marker_text(const std::string& id) { return "tenfold staging " + id + "\n"; }
+
+bool has_marker(const os::File& file, const std::string& id) {
+  const std::string expected = marker_text(id);
+  std::string found(expected.size(), '\0');
+  const std::size_t size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
+  return size == found.size() && found == expected;
+}
+
+std::string values_name(int rank, bool is_folder) {
+  return "values-" + std::to_string(rank) + (is_folder ? "" : ".safetensors");
+}
 
 std::string boot_text() {
   std::string text;

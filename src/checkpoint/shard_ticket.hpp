@@ -25,7 +25,9 @@ struct TensorPlace {
 
 /// A file that the coordinator has created.
 struct StagedFile {
-  std::string path;         ///< path within the staged folder; empty: the staged file itself
+  /// Path within the staged folder, or within the folder of the staged file; empty: the staged file
+  /// itself.
+  std::string path;
   bool is_reserved = true;  ///< disk blocks are allocated, so a mapping may be written safely
 };
 
@@ -40,12 +42,14 @@ struct ShardTicket {
   std::string boot;
   std::string host;
   std::string staging;  ///< absolute path
+  std::string values;   ///< absolute path of the folder for add_values(); empty if there is none
   bool is_folder = false;
   bool durable = true;
   bool checksums = true;
   bool are_crc32 = false;    ///< checksums are CRC-32 instead of XXH3
   bool shares_files = true;  ///< other ranks write other parts of the same files
   int rank = 0;
+  int num_ranks = 1;  ///< that write
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;
   std::vector<Box> boxes;
@@ -66,9 +70,15 @@ struct ShardReceipt {
   static std::optional<ShardReceipt> parse(std::string_view text);
 };
 
-/// The file in a staged folder that identifies the save. A staged file begins with the same text.
+/// The file in a staged folder that identifies the save. Without a staged folder, each staged file
+/// begins with the same text.
 inline constexpr std::string_view kStagingMarker = "%staging";
 std::string marker_text(const std::string& id);
+/// Returns true if the file begins with the marker of that save.
+bool has_marker(const os::File& file, const std::string& id);
+
+/// The name of the tree that a rank passes to the coordinator, in the format of the save.
+std::string values_name(int rank, bool is_folder);
 
 /// Returns the boot ID of this host.
 std::string boot_text();

@@ -1,26 +1,29 @@
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
 #include <tenfold/sharded_writer.hpp>
 
 #include "base/fail.hpp"
-#include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/shard_ticket.hpp"
-#include "codecs/zip/zip.hpp"
+#include "checkpoint/sharded_layout.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/folder_verify.hpp"
+#include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file_system.hpp"
 #include "os/memory/mapping.hpp"
 #include "os/process.hpp"
+#include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
 namespace {
@@ -28,9 +31,11 @@ namespace {
 using checkpoint::ShardReceipt;
 using checkpoint::ShardTicket;
 using checkpoint::TensorPlace;
+using detail::formats::BlockChecksum;
 using detail::formats::Box;
 using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
+using detail::formats::LeafWrite;
 
 /// Runs of fewer bytes are copied into a mapping of the file, because a system call for each would
 /// be slower.
@@ -63,18 +68,38 @@ class ShardWriter::State {
 
   std::size_t num_boxes() const noexcept { return ticket_.boxes.size(); }
 
-  void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor) {
+  void write(std::size_t first, std::span<const Tensor> tensors, int num_threads,
+             Monitor* monitor) {
     std::uint64_t total_bytes = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       require_fitting(first, i, tensors[i]);
       total_bytes += tensors[i].nbytes();
     }
+    const int threads = threads_for(num_threads);
     detail::formats::Progress progress(monitor, total_bytes, "save");
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      write_box(first + i, tensors[i], progress);
-      is_written_[first + i] = true;
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < tensors.size(); ++i) add_parts(first + i, tensors[i], parts);
+    for (std::size_t begin = 0; begin < parts.size();) {
+      const std::size_t end = open_files(parts, begin);
+      write_parts(std::span(parts).subspan(begin, end - begin), threads, progress);
+      begin = end;
     }
+    for (std::size_t i = 0; i < tensors.size(); ++i) is_written_[first + i] = true;
     progress.finish();
+  }
+
+  void add_values(const TensorDict& tree, int num_threads) {
+    if (ticket_.values.empty()) {
+      throw base::invalid_argument(ticket_.staging)
+          .part("rank ", ticket_.rank)
+          .problem("values with tensors cannot be passed")
+          .expected("a save in the plain layout that accepts values")
+          .found("another one");
+    }
+    static_cast<void>(checkpoint::outline_of(tree));  // refuses nodes that cannot be published
+    require_marker(os::Directory::open(ticket_.values));
+    save(tree, Path(ticket_.values) / checkpoint::values_name(ticket_.rank, ticket_.is_folder),
+         {.durable = false, .num_threads = threads_for(num_threads)});
   }
 
   std::string finish() {
@@ -86,6 +111,7 @@ class ShardWriter::State {
             .expected("a box that was written")
             .found("one that was not written");
       }
+      if (!ticket_.checksums) continue;
       receipt.checksums.insert(receipt.checksums.end(), sums_[i].begin(), sums_[i].end());
     }
     close_files();
@@ -93,6 +119,11 @@ class ShardWriter::State {
   }
 
  private:
+  /// By default, the ranks share the cores, as if they were on one host.
+  int threads_for(int requested) const {
+    return requested > 0 ? requested : std::max(1, os::num_threads_for(0) / ticket_.num_ranks);
+  }
+
   const TensorPlace& place(std::size_t box) const {
     return ticket_.tensors[ticket_.boxes[box].tensor];
   }
@@ -108,27 +139,33 @@ class ShardWriter::State {
 
   /// Opens the staged file or folder and checks its marker.
   void open_staging() {
-    const std::string expected = checkpoint::marker_text(ticket_.id);
-    std::string found(expected.size(), '\0');
-    std::size_t size = 0;
     try {
       if (ticket_.is_folder) {
         folder_ = os::Directory::open(ticket_.staging);
-        const os::File marker =
-            os::File::open_read_at(folder_, std::string(checkpoint::kStagingMarker));
-        size = marker.read_some_at(0, std::as_writable_bytes(std::span(found)));
-        require_coherent(marker);
+        require_marker(folder_);
+        return;
+      }
+      os::File file = os::File::open_read_write(ticket_.staging);
+      require_marker(file);
+      if (ticket_.files.empty()) return;
+      if (ticket_.files.front().path.empty()) {
+        files_.emplace(0, std::move(file));
       } else {
-        os::File file = os::File::open_read_write(ticket_.staging);
-        size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
-        require_coherent(file);
-        if (!ticket_.files.empty()) files_.emplace(0, std::move(file));
+        folder_ = os::Directory::open(Path(ticket_.staging).parent_path());
       }
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
       refuse_staging("none");
     }
-    if (found.substr(0, size) != expected) refuse_staging("those of another save");
+  }
+
+  void require_marker(const os::Directory& folder) const {
+    require_marker(os::File::open_read_at(folder, std::string(checkpoint::kStagingMarker)));
+  }
+
+  void require_marker(const os::File& file) const {
+    require_coherent(file);
+    if (!checkpoint::has_marker(file, ticket_.id)) refuse_staging("those of another save");
   }
 
   void require_coherent(const os::File& file) const {
@@ -137,8 +174,11 @@ class ShardWriter::State {
       return;
     }
     throw base::unsupported(ticket_.staging)
-        .part("file system")
-        .expected("one on which several hosts can write to the same file (Lustre, GPFS, Weka)")
+        .part("rank ", ticket_.rank, " on host ", base::quote(os::host_name()))
+        .problem("the coordinator is on host ", base::quote(ticket_.host))
+        .expected(
+            "one host, or a file system on which several can write to the same file (Lustre, ",
+            "GPFS, Weka)")
         .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
         .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
   }
@@ -166,89 +206,130 @@ class ShardWriter::State {
     }
   }
 
-  void write_box(std::size_t number, const Tensor& tensor, detail::formats::Progress& progress) {
+  /// A part of a box that has one checksum.
+  struct Part {
+    const TensorPlace* place;
+    ByteBox bytes;
+    Leaf leaf;  ///< its elements
+    std::uint64_t* checksum;
+  };
+
+  void add_parts(std::size_t number, const Tensor& tensor, std::vector<Part>& parts) {
     const ShardTicket::Box& box = ticket_.boxes[number];
-    progress.poll();
-    sums_[number].clear();  // left by a failed attempt
     if (!box.is_written || tensor.numel() == 0) return;
     const TensorPlace& place = this->place(number);
-    os::File& file = file_of(place.file);
-    for (const Box& part :
-         detail::formats::split_box(place.shape, itemsize(place.dtype), box.box)) {
-      const auto bytes = detail::formats::byte_box(place.shape, itemsize(place.dtype), part);
-      const std::uint64_t sum = write_part(file, place, *bytes, view_of(tensor, box.box, part));
-      if (ticket_.checksums) sums_[number].push_back(sum);
-      progress.add(bytes->volume());
-      progress.poll();
-      unsynced_bytes_ += bytes->volume();
-      if (ticket_.durable && unsynced_bytes_ >= kWritebackBytes) {
-        file.start_writeback();
-        unsynced_bytes_ = 0;
-      }
+    const std::vector<Box> boxes =
+        detail::formats::split_box(place.shape, itemsize(place.dtype), box.box);
+    sums_[number].assign(boxes.size(), 0);
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      parts.push_back({&place,
+                       *detail::formats::byte_box(place.shape, itemsize(place.dtype), boxes[i]),
+                       Leaf(view_of(tensor, box.box, boxes[i])), &sums_[number][i]});
     }
   }
 
-  /// Writes a part and returns its checksum.
-  std::uint64_t write_part(os::File& file, const TensorPlace& place, const ByteBox& box,
-                           const Tensor& tensor) {
-    const Leaf leaf(tensor);
-    std::uint64_t whole = 0;
-    std::optional<base::Xxh3Stream> stream;
-    const auto hash = [&](std::span<const std::byte> piece) {
-      if (!ticket_.checksums) return;
-      if (ticket_.are_crc32) {
-        whole = codecs::crc32(piece, static_cast<std::uint32_t>(whole));
-        return;
+  /// Opens the files of the parts from `begin`, up to the limit. Returns the index after the parts
+  /// whose files are open.
+  std::size_t open_files(const std::vector<Part>& parts, std::size_t begin) {
+    std::size_t at = begin;
+    for (; at < parts.size(); ++at) {
+      const std::size_t number = parts[at].place->file;
+      if (files_.contains(number)) continue;
+      if (files_.size() >= os::num_files_to_keep_open()) {
+        if (at > begin) break;
+        close_files();
       }
-      if (piece.size() == box.volume()) {
-        whole = base::xxh3(piece);
-        return;
+      os::File file = detail::formats::open_below_to_write(folder_, ticket_.files[number].path);
+      // The name of a file outside of a staged folder may belong to another save by now.
+      if (!ticket_.is_folder) require_marker(file);
+      files_.emplace(number, std::move(file));
+    }
+    return at;
+  }
+
+  BlockChecksum checksum_kind() const noexcept {
+    if (!ticket_.checksums) return BlockChecksum::none;
+    return ticket_.are_crc32 ? BlockChecksum::crc32 : BlockChecksum::xxh3;
+  }
+
+  /// Writes parts whose files are open. A part is at most one block.
+  void write_parts(std::span<const Part> parts, int num_threads,
+                   detail::formats::Progress& progress) {
+    std::vector<LeafWrite> writes;
+    std::vector<const Part*> contiguous;
+    std::vector<const Part*> mapped;
+    std::vector<const Part*> strided;
+    for (const Part& part : parts) {
+      if (part.bytes.is_contiguous()) {
+        contiguous.push_back(&part);
+        writes.push_back({&part.leaf,
+                          &files_.at(part.place->file),
+                          part.place->offset_bytes + part.bytes.begin(),
+                          part.bytes.volume(),
+                          {}});
+        continue;
       }
-      if (!stream) stream.emplace();
-      stream->update(piece);
-    };
-    // A hole of the file must not be written through a mapping: on a full disk that raises SIGBUS.
-    const bool is_mapped = !box.is_contiguous() && box.sizes.back() < kCalledRunBytes &&
-                           ticket_.files[place.file].is_reserved;
+      // A hole of the file must not be written through a mapping: on a full disk that raises
+      // SIGBUS.
+      const bool is_mapped =
+          part.bytes.sizes.back() < kCalledRunBytes && ticket_.files[part.place->file].is_reserved;
+      (is_mapped ? mapped : strided).push_back(&part);
+    }
+    write_leaves(writes, checksum_kind(), num_threads, progress, ticket_.durable);
+    for (std::size_t i = 0; i < writes.size() && ticket_.checksums; ++i) {
+      *contiguous[i]->checksum = writes[i].block_checksums.front();
+    }
+    os::parallel_for(
+        mapped.size(), num_threads,
+        [&](std::size_t i) { write_strided(*mapped[i], true, progress); },
+        [&] { progress.poll(); });
+    // One thread, because the kernel serialises writes to a file.
+    for (const Part* part : strided) {
+      write_strided(*part, false, progress);
+      progress.poll();
+    }
+  }
+
+  /// Writes a part that is not contiguous in its file.
+  void write_strided(const Part& part, bool is_mapped, detail::formats::Progress& progress) {
+    os::File& file = files_.at(part.place->file);
+    const ByteBox& box = part.bytes;
+    const std::uint64_t offset = part.place->offset_bytes;
+    detail::formats::PieceChecksum checksum(checksum_kind(), box.volume());
     Buffer mapping;
     if (is_mapped) {
-      mapping = os::map_file(file, place.offset_bytes + box.begin(), box.end() - box.begin(),
+      mapping = os::map_file(file, offset + box.begin(), box.end() - box.begin(),
                              os::MapKind::shared_write);
     }
+    const auto scratch = std::make_unique_for_overwrite<std::byte[]>(kShardPieceBytes);
     BoxRuns runs(box);
     std::uint64_t left = runs.size_bytes();
-    for_each_piece(leaf, 0, box.volume(), scratch(), [&](std::span<const std::byte> piece) {
-      hash(piece);
-      while (!piece.empty()) {
-        const auto some =
-            piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), left)));
-        const std::uint64_t at = runs.begin() + (runs.size_bytes() - left);
-        if (is_mapped) {
-          std::memcpy(mapping.mutable_data() + (at - box.begin()), some.data(), some.size());
-        } else {
-          file.write_at(place.offset_bytes + at, some);
-        }
-        piece = piece.subspan(some.size());
-        left -= some.size();
-        if (left > 0) continue;
-        runs.next();
-        left = runs.size_bytes();
-      }
-    });
-    return stream ? stream->digest() : whole;
-  }
-
-  std::span<std::byte> scratch() {
-    if (scratch_.empty()) scratch_.resize(kShardPieceBytes);
-    return scratch_;
-  }
-
-  os::File& file_of(std::size_t number) {
-    const auto found = files_.find(number);
-    if (found != files_.end()) return found->second;
-    if (files_.size() >= os::num_files_to_keep_open()) close_files();
-    os::File file = detail::formats::open_below_to_write(folder_, ticket_.files[number].path);
-    return files_.emplace(number, std::move(file)).first->second;
+    for_each_piece(
+        part.leaf, 0, box.volume(), {scratch.get(), kShardPieceBytes},
+        [&](std::span<const std::byte> piece) {
+          checksum.update(piece);
+          while (!piece.empty()) {
+            const auto some =
+                piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), left)));
+            const std::uint64_t at = runs.begin() + (runs.size_bytes() - left);
+            if (is_mapped) {
+              std::memcpy(mapping.mutable_data() + (at - box.begin()), some.data(), some.size());
+            } else {
+              file.write_at(offset + at, some);
+            }
+            piece = piece.subspan(some.size());
+            left -= some.size();
+            if (left > 0) continue;
+            runs.next();
+            left = runs.size_bytes();
+          }
+        });
+    *part.checksum = checksum.value();
+    progress.add(box.volume());
+    if (ticket_.durable && (unsynced_bytes_ += box.volume()) >= kWritebackBytes) {
+      unsynced_bytes_ = 0;
+      file.start_writeback();
+    }
   }
 
   /// Syncs (in a durable save) and closes the files. Uses the descriptors that wrote them, because
@@ -266,8 +347,7 @@ class ShardWriter::State {
   std::map<std::size_t, os::File> files_;  ///< open
   std::vector<std::vector<std::uint64_t>> sums_;
   std::vector<bool> is_written_;
-  std::vector<std::byte> scratch_;
-  std::uint64_t unsynced_bytes_ = 0;
+  std::atomic<std::uint64_t> unsynced_bytes_ = 0;  ///< written since the last start of writeback
 };
 
 ShardWriter::ShardWriter(std::string_view ticket) : state_(std::make_unique<State>(ticket)) {}
@@ -277,8 +357,13 @@ ShardWriter::~ShardWriter() = default;
 
 std::size_t ShardWriter::num_boxes() const noexcept { return state_->num_boxes(); }
 
-void ShardWriter::write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor) {
-  state_->write(first, tensors, monitor);
+void ShardWriter::write(std::size_t first, std::span<const Tensor> tensors, int num_threads,
+                        Monitor* monitor) {
+  state_->write(first, tensors, num_threads, monitor);
+}
+
+void ShardWriter::add_values(const TensorDict& tree, int num_threads) {
+  state_->add_values(tree, num_threads);
 }
 
 std::string ShardWriter::finish() { return state_->finish(); }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -12,6 +13,7 @@
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
+#include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/outline_leaf.hpp"
@@ -34,6 +36,7 @@ namespace safetensors = detail::formats::safetensors;
 
 constexpr std::size_t kCopiedPieceBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kHeaderAlignment = 64;
+constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< of the header's length, which precedes it
 
 Error refuse_key(const std::string& key) {
   return base::unsupported().part("key ", base::quote(key));
@@ -73,16 +76,30 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
   return outline;
 }
 
-std::vector<Shape> shapes_of(const safetensors::FilePlan& plan) {
-  std::vector<Shape> shapes;
-  for (const auto* tensor : plan.tensors) shapes.push_back(tensor->leaf.shape());
-  return shapes;
-}
-
 std::uint64_t bytes_of(const std::vector<TensorPlace>& places) {
   std::uint64_t total = 0;
   for (const TensorPlace& place : places) total += nbytes_of(place.dtype, place.shape);
   return total;
+}
+
+/// Writes a tensor that was not planned, and returns the checksums of its boxes, which are
+/// contiguous and in order.
+std::vector<SummedBox> write_whole(os::File& file, std::uint64_t offset_bytes, const Leaf& leaf) {
+  std::vector<SummedBox> boxes;
+  std::vector<std::byte> scratch(kCopiedPieceBytes);
+  std::uint64_t begin = 0;
+  const formats::Box whole{Shape(leaf.shape().size(), 0), leaf.shape()};
+  for (formats::Box& box : formats::split_box(leaf.shape(), itemsize(leaf.dtype()), whole)) {
+    const std::uint64_t end = begin + nbytes_of(leaf.dtype(), box.sizes);
+    base::Xxh3Stream stream;
+    for_each_piece(leaf, begin, end, scratch, [&](std::span<const std::byte> piece) {
+      stream.update(piece);
+      file.write_at(offset_bytes + begin, piece);
+      begin += piece.size();
+    });
+    boxes.push_back({std::move(box), stream.digest()});
+  }
+  return boxes;
 }
 
 /// One safetensors file.
@@ -118,26 +135,42 @@ class FileLayout final : public ShardedLayout {
 
   bool is_folder() const noexcept override { return false; }
 
-  void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
-    const safetensors::FilePlan plan = safetensors::plan_file(tree, true);
-    require_same(plan, OutlineNumbers(tree));
+  void publish(const PublishedTree& tree,
+               const std::vector<std::vector<SummedBox>>& boxes) override {
+    if (!replacement_) {
+      throw base::invalid_argument(path_)
+          .expected("a save that did not fail while its data were moved")
+          .found("one that did")
+          .remedy("save again");
+    }
+    const safetensors::FilePlan plan = plan_of(tree);
+    const OutlineNumbers numbers(tree.outline);
     std::vector<std::vector<formats::Box>> ordered;
     std::vector<std::uint64_t> sums;
-    for (const std::size_t number : order_) {
+    const auto add = [&](const std::vector<SummedBox>& of_tensor) {
       ordered.emplace_back();
-      for (const SummedBox& box : boxes[number]) {
+      for (const SummedBox& box : of_tensor) {
         ordered.back().push_back(box.box);
         sums.push_back(box.checksum);
       }
+    };
+    for (const std::size_t number : order_) add(boxes[number]);
+    os::File& file = replacement_->file();
+    std::uint64_t end = reserved_bytes_ + bytes_of(places_);
+    for (std::size_t i = order_.size(); i < plan.tensors.size(); ++i) {
+      const Leaf& leaf = tree.tensors[numbers.of(plan.tensors[i]->leaf)].leaf;
+      add(write_whole(file, end, leaf));
+      end += leaf.nbytes();
     }
+    if (file.size_bytes() != end) file.truncate(end);  // a failed call may have written more
     std::string header = header_of(plan, ordered);
-    const bool fits = header.size() <= reserved_bytes_;
+    const bool fits = header.size() <= reserved_bytes_ || insert_space(header.size());
     if (fits) safetensors::pad_header(header, reserved_bytes_);
     if (options_.checksums) {
       formats::fill_boxes(header, formats::find_checksums(header, safetensors::kBoxesMember), sums);
     }
     if (fits) {
-      replacement_->file().write_at(0, std::as_bytes(std::span(header)));
+      file.write_at(0, std::as_bytes(std::span(header)));
       replacement_->publish(options_.durable);
     } else {
       publish_copy(header);
@@ -147,24 +180,51 @@ class FileLayout final : public ShardedLayout {
  private:
   std::string header_of(const safetensors::FilePlan& plan,
                         const std::vector<std::vector<formats::Box>>& boxes) const {
-    safetensors::Metadata metadata = plan.plan.metadata;
-    if (options_.checksums) {
-      metadata.insert_or_assign(std::string(safetensors::kBoxesMember),
-                                formats::blank_boxes_text(boxes, shapes_of(plan)));
-    }
-    return safetensors::header_of(plan.tensors, metadata);
+    return blank_header(plan.tensors, plan.plan.metadata, options_.checksums ? &boxes : nullptr);
   }
 
-  void require_same(const safetensors::FilePlan& plan, const OutlineNumbers& numbers) const {
-    if (plan.tensors.size() != order_.size()) refuse_other_tensors(path_);
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      const Leaf& leaf = plan.tensors[i]->leaf;
-      const TensorPlace& place = places_[order_[i]];
-      if (numbers.of(leaf) != order_[i] || leaf.dtype() != place.dtype ||
-          leaf.shape() != place.shape) {
-        refuse_other_tensors(path_);
+  /// Plans the header: the tensors of the first plan at their places, then the others.
+  safetensors::FilePlan plan_of(const PublishedTree& tree) const {
+    safetensors::FilePlan file{safetensors::make_plan(tree.outline, true), {}};
+    const OutlineNumbers numbers(tree.outline);
+    std::vector<const safetensors::Plan::Tensor*> planned(places_.size());
+    std::vector<const safetensors::Plan::Tensor*> others;
+    for (const safetensors::Plan::Tensor& tensor : file.plan.tensors) {
+      const auto number = tree.tensors[numbers.of(tensor.leaf)].number;
+      if (number) {
+        planned[*number] = &tensor;
+      } else {
+        others.push_back(&tensor);
       }
     }
+    for (const std::size_t number : order_) file.tensors.push_back(planned[number]);
+    file.tensors.insert(file.tensors.end(), others.begin(), others.end());
+    if (file.plan.flat) {
+      std::vector<std::string_view> names;
+      for (const auto* tensor : file.tensors) names.push_back(tensor->name);
+      safetensors::add_order(file.plan, names);
+    }
+    return file;
+  }
+
+  /// Inserts space for a header of `header_bytes`, without copying the data. Returns false if the
+  /// file system cannot do this, or if the header with its padding would exceed the limit.
+  bool insert_space(std::uint64_t header_bytes) {
+    os::File& file = replacement_->file();
+    const std::uint64_t block = file.block_bytes();
+    const std::uint64_t added = (header_bytes - reserved_bytes_ + block - 1) / block * block;
+    if (added % kHeaderAlignment != 0 ||
+        reserved_bytes_ + added - kHeaderLengthBytes > safetensors::kMaxHeaderBytes) {
+      return false;
+    }
+    try {
+      if (!file.insert_hole(0, added)) return false;
+    } catch (...) {
+      replacement_.reset();  // some of the data may have moved: publish() must not be tried again
+      throw;
+    }
+    reserved_bytes_ += added;
+    return true;
   }
 
   /// Copies the file with a larger header, because the values exceed the reserved space.
@@ -221,16 +281,26 @@ class FolderLayout final : public ShardedLayout {
 
   bool is_folder() const noexcept override { return true; }
 
-  void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
-    const folder::Plan plan = folder::plan_tree(tree);
-    const OutlineNumbers numbers(tree);
-    require_same(plan, numbers);
+  void publish(const PublishedTree& tree,
+               const std::vector<std::vector<SummedBox>>& boxes) override {
+    const folder::Plan plan = folder::plan_tree(tree.outline);
+    const OutlineNumbers numbers(tree.outline);
+    require_same(plan, numbers, tree);
     os::Directory& root = replacement_->folder();
     make_folders(plan);
     std::vector<formats::ChecksumLine> lines;
     for (const folder::Plan::File& planned : plan.files) {
-      if (!planned.is_leaf) write_text(folder_of(plan, planned), planned.name, planned.text);
-      if (options_.checksums) add_lines(plan, planned, numbers, boxes, lines);
+      const std::string path = plan.path_of(planned);
+      if (!planned.is_leaf) {
+        write_text(folder_of(plan, planned), planned.name, planned.text);
+        add_lines(path, planned.text, lines);
+        continue;
+      }
+      const PublishedTree::Tensor& tensor = tree.tensors[numbers.of(planned.leaf)];
+      add_lines(path, tensor.leaf,
+                tensor.number ? boxes[*tensor.number]
+                              : write_leaf(folder_of(plan, planned), planned.name, tensor.leaf),
+                lines);
     }
     if (options_.checksums) {
       write_text(root, std::string(formats::kChecksumsName), formats::checksums_text(lines));
@@ -277,40 +347,49 @@ class FolderLayout final : public ShardedLayout {
     file.close_written();
   }
 
-  void require_same(const folder::Plan& plan, const OutlineNumbers& numbers) const {
-    if (numbers.size() != places_.size()) refuse_other_tensors(path_);
+  std::vector<SummedBox> write_leaf(os::Directory& into, const std::string& name,
+                                    const Leaf& leaf) const {
+    os::File file = os::File::create_at(into, name);
+    std::vector<SummedBox> boxes = write_whole(file, 0, leaf);
+    if (options_.durable) file.sync();
+    file.close_written();
+    return boxes;
+  }
+
+  void require_same(const folder::Plan& plan, const OutlineNumbers& numbers,
+                    const PublishedTree& tree) const {
     std::size_t num_files = 0;
     for (const folder::Plan::File& planned : plan.files) {
       if (!planned.is_leaf) continue;
+      const auto number = tree.tensors[numbers.of(planned.leaf)].number;
+      if (!number) continue;
       ++num_files;
-      const TensorPlace& place = places_[numbers.of(planned.leaf)];
-      if (place.file >= files_.size() || files_[place.file].path != plan.path_of(planned) ||
-          planned.leaf.dtype() != place.dtype || planned.leaf.shape() != place.shape) {
+      const TensorPlace& place = places_[*number];
+      if (place.file >= files_.size() || files_[place.file].path != plan.path_of(planned)) {
         refuse_other_tensors(path_);
       }
     }
     if (num_files != files_.size()) refuse_other_tensors(path_);
   }
 
-  void add_lines(const folder::Plan& plan, const folder::Plan::File& planned,
-                 const OutlineNumbers& numbers, const std::vector<std::vector<SummedBox>>& boxes,
+  void add_lines(const std::string& path, const std::string& text,
                  std::vector<formats::ChecksumLine>& lines) const {
-    const std::string path = plan.path_of(planned);
-    if (!planned.is_leaf) {
-      const auto bytes = std::as_bytes(std::span(planned.text));
-      std::vector<std::uint64_t> sums;
-      for (std::uint64_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
-        const auto size = std::min<std::uint64_t>(base::kChecksumBlockBytes, bytes.size() - at);
-        sums.push_back(base::xxh3(
-            bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size))));
-      }
-      formats::append_lines(lines, path, bytes.size(), sums);
-      return;
+    if (!options_.checksums) return;
+    const auto bytes = std::as_bytes(std::span(text));
+    std::vector<std::uint64_t> sums;
+    for (std::uint64_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
+      const auto size = std::min<std::uint64_t>(base::kChecksumBlockBytes, bytes.size() - at);
+      sums.push_back(
+          base::xxh3(bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size))));
     }
-    const std::size_t number = numbers.of(planned.leaf);
-    const TensorPlace& place = places_[number];
-    for (const SummedBox& box : boxes[number]) {
-      auto bytes = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
+    formats::append_lines(lines, path, bytes.size(), sums);
+  }
+
+  void add_lines(const std::string& path, const Leaf& leaf, const std::vector<SummedBox>& boxes,
+                 std::vector<formats::ChecksumLine>& lines) const {
+    if (!options_.checksums) return;
+    for (const SummedBox& box : boxes) {
+      auto bytes = formats::byte_box(leaf.shape(), itemsize(leaf.dtype()), box.box);
       lines.push_back(formats::line_of_box(box.checksum, std::move(*bytes), path));
     }
   }
@@ -347,6 +426,18 @@ void refuse_other_tensors(const Path& path) {
       .found("other tensors or keys");
 }
 
+std::string blank_header(const std::vector<const safetensors::Plan::Tensor*>& tensors,
+                         safetensors::Metadata metadata,
+                         const std::vector<std::vector<formats::Box>>* boxes) {
+  if (boxes != nullptr) {
+    std::vector<Shape> shapes;
+    for (const auto* tensor : tensors) shapes.push_back(tensor->leaf.shape());
+    metadata.insert_or_assign(std::string(safetensors::kBoxesMember),
+                              formats::blank_boxes_text(*boxes, shapes));
+  }
+  return safetensors::header_of(tensors, metadata);
+}
+
 Path beside(const Path& path, const std::string& name) {
   return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
 }
@@ -354,18 +445,23 @@ Path beside(const Path& path, const std::string& name) {
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id) {
-  const formats::Format& format = format_for_saving(path, "");
-  if (&format != &safetensors::kFormat && &format != &folder::kFormat) {
+  const formats::Format& format = format_for_saving(path, options.format);
+  const bool is_index = &format == &safetensors::kShardedFormat;
+  if (!is_index && &format != &safetensors::kFormat && &format != &folder::kFormat) {
     throw base::invalid_argument(path.string())
         .expected(
-            "a name that ends in \".safetensors\", or a folder: several processes write these")
+            "a name that ends in \".safetensors\" or \".safetensors.index.json\", or a folder: "
+            "several processes write these")
         .found("one of format ", base::quote(format.name));
   }
+  refuse_shard_size(format, path, options.shard_size_bytes);
   formats::refuse_existing(path, options.overwrite);
   check_supported(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {
-    if (&format == &safetensors::kFormat) {
+    if (is_index) {
+      layout = lay_out_index(path, outline, boxes, options, id);
+    } else if (&format == &safetensors::kFormat) {
       layout = std::make_unique<FileLayout>(path, outline, boxes, options, id);
     } else {
       layout = std::make_unique<FolderLayout>(path, outline, options, id);

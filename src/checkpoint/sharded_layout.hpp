@@ -2,13 +2,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include <tenfold/leaf.hpp>
 #include <tenfold/sharded_writer.hpp>
+#include <tenfold/tensordict.hpp>
 
 #include "checkpoint/shard_ticket.hpp"
+#include "formats/safetensors/tree.hpp"
 #include "formats/shared/boxes.hpp"
 
 namespace tenfold::checkpoint {
@@ -26,6 +30,16 @@ struct PlannedShard {
   std::vector<SummedBox> parts;  ///< parts of the box, each with a checksum
 };
 
+/// The tree that is published.
+struct PublishedTree {
+  struct Tensor {
+    Leaf leaf;
+    std::optional<std::size_t> number;  ///< in the order of the plan; empty: it was not planned
+  };
+  TensorDict outline;
+  std::vector<Tensor> tensors;  ///< in the order of for_each_leaf
+};
+
 /// The files of a save by several processes, created next to the target. The destructor removes
 /// them unless they were published.
 class ShardedLayout {
@@ -40,9 +54,10 @@ class ShardedLayout {
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
 
-  /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: holds the
-  /// tensors of the layout. `boxes`: one list for each location.
-  virtual void publish(const TensorDict& tree,
+  /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: has all
+  /// planned tensors, with their keys, dtypes and shapes, in order; in ShardLayout::plain, it may
+  /// have others. `boxes`: one list for each location.
+  virtual void publish(const PublishedTree& tree,
                        const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
  protected:
@@ -57,12 +72,19 @@ class ShardedLayout {
 /// deep.
 TensorDict outline_of(const TensorDict& tree);
 
-/// Creates the files for an outline: one file if `path` ends in ".safetensors", else a folder.
+/// Creates the files for an outline: one file if `path` ends in ".safetensors", shards and their
+/// index if it ends in ".safetensors.index.json", else a folder.
 /// `boxes`: for each tensor, the boxes that will have a checksum. Throws like ShardedWriter's
 /// constructor.
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<detail::formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id);
+
+/// lay_out() for a path that ends in ".safetensors.index.json".
+std::unique_ptr<ShardedLayout> lay_out_index(
+    const Path& path, const TensorDict& outline,
+    const std::vector<std::vector<detail::formats::Box>>& boxes, const ShardedWriteOptions& options,
+    const std::string& id);
 
 /// Creates a folder in which each written shard is stored separately, in a file of its rank:
 /// ShardLayout::shards and ShardLayout::torch. Shards without elements are not stored.
@@ -85,6 +107,13 @@ class OutlineNumbers {
 };
 
 [[noreturn]] void refuse_other_tensors(const Path& path);
+
+/// Returns the header of a safetensors file, with zeros for the checksums of the tensors' boxes.
+/// `boxes`: for each tensor; null: no checksums.
+std::string blank_header(
+    const std::vector<const detail::formats::safetensors::Plan::Tensor*>& tensors,
+    detail::formats::safetensors::Metadata metadata,
+    const std::vector<std::vector<detail::formats::Box>>* boxes);
 
 /// Returns the path of a sibling of `path`, absolute because processes may have different working
 /// directories.

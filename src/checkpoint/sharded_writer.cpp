@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <utility>
+#include <variant>
 
 #include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
 
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
@@ -13,12 +17,16 @@
 #include "checkpoint/shard_ticket.hpp"
 #include "checkpoint/sharded_layout.hpp"
 #include "formats/shared/boxes.hpp"
+#include "formats/shared/commit.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "os/process.hpp"
 
 namespace tenfold {
 namespace {
 
 using checkpoint::PlannedShard;
+using checkpoint::PublishedTree;
 using checkpoint::ShardReceipt;
 using checkpoint::ShardTicket;
 using checkpoint::SummedBox;
@@ -131,6 +139,32 @@ std::vector<TensorPlace> outline_tensors(const TensorDict& outline) {
   return tensors;
 }
 
+/// A hidden folder next to the target, in which ranks leave values for the coordinator.
+class ValuesFolder {
+ public:
+  ValuesFolder(const Path& path, const std::string& id)
+      : parent_(os::open_parent(os::resolve_link(path), true)),
+        sibling_(detail::formats::Sibling::take(parent_.directory, parent_.name)),
+        path_(checkpoint::beside(path, sibling_.name())) {
+    constexpr std::uint32_t kOwnersFolder = 0700;  // the old version may be private
+    parent_.directory.create_directory(sibling_.name(), kOwnersFolder);
+    const std::string marker = checkpoint::marker_text(id);
+    os::File file = os::File::create_at(os::Directory::open_at(parent_.directory, sibling_.name()),
+                                        std::string(checkpoint::kStagingMarker));
+    file.write_at(0, std::as_bytes(std::span(marker)));
+    file.close_written();
+  }
+  ValuesFolder(const ValuesFolder&) = delete;
+  ValuesFolder& operator=(const ValuesFolder&) = delete;
+
+  const Path& path() const noexcept { return path_; }
+
+ private:
+  os::Parent parent_;  // before the sibling, which refers to it
+  detail::formats::Sibling sibling_;
+  Path path_;
+};
+
 }  // namespace
 
 class ShardedWriter::State {
@@ -142,6 +176,9 @@ class ShardedWriter::State {
         id_(base::hex16(os::random_number())),
         outline_(checkpoint::outline_of(tree)) {
     for (ShardBox& box : boxes) shards_.push_back({std::move(box), true, {}});
+    outline_.for_each_leaf([&](const KeyPath& keys, const TensorDict::Item& item) {
+      if (std::holds_alternative<Leaf>(item)) paths_.push_back(keys);
+    });
     require_cover(outline_tensors(outline_));
     std::vector<std::vector<Box>> parts(tensors_.size());
     for (PlannedShard& planned : shards_) {
@@ -156,6 +193,7 @@ class ShardedWriter::State {
     }
     layout_ = is_by_shard() ? checkpoint::lay_out_shards(path, outline_, shards_, options_, id_)
                             : checkpoint::lay_out(path, outline_, parts, options_, id_);
+    if (options_.accepts_values && !is_by_shard()) values_.emplace(path, id_);
   }
 
   std::string ticket(int rank) const {
@@ -164,6 +202,7 @@ class ShardedWriter::State {
     ticket.boot = checkpoint::boot_text();
     ticket.host = os::host_name();
     ticket.staging = layout().staging();
+    if (values_) ticket.values = values_->path().string();
     ticket.is_folder = layout().is_folder();
     ticket.durable = options_.durable;
     ticket.checksums = has_sums();
@@ -173,8 +212,10 @@ class ShardedWriter::State {
     // A ticket contains only the rank's tensors and files, numbered from 0 in the ticket.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
+    std::set<int> ranks = {rank};
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const PlannedShard& planned = shards_[i];
+      if (planned.is_written) ranks.insert(planned.shard.rank);
       if (planned.shard.rank != rank) continue;
       const auto [found, is_new] = tensors.emplace(place_of(i), tensors.size());
       if (is_new) {
@@ -190,6 +231,7 @@ class ShardedWriter::State {
       }
       ticket.boxes.push_back({found->second, planned.is_written, box_of(planned.shard)});
     }
+    ticket.num_ranks = static_cast<int>(ranks.size());
     return ticket.to_text();
   }
 
@@ -200,11 +242,46 @@ class ShardedWriter::State {
       auto& of_place = boxes[place_of(i)];
       of_place.insert(of_place.end(), shards_[i].parts.begin(), shards_[i].parts.end());
     }
-    layout_->publish(tree == nullptr ? outline_ : checkpoint::outline_of(*tree), boxes);
+    layout_->publish(tree == nullptr ? published(outline_, outline_)
+                                     : published(*tree, checkpoint::outline_of(*tree)),
+                     boxes);
     layout_.reset();
+    values_.reset();
+  }
+
+  TensorDict values(int rank) const {
+    if (!values_) {
+      throw base::invalid_argument(path_)
+          .expected("a save in the plain layout that accepts values, and is not published yet")
+          .found("another one");
+    }
+    return load(values_->path() / checkpoint::values_name(rank, layout().is_folder()),
+                {.verify = true});
   }
 
  private:
+  /// Finds the planned tensors in the tree to publish, by their keys. Throws if they are not all
+  /// there, in order, or if there are others and the layout does not support that.
+  PublishedTree published(const TensorDict& tree, TensorDict outline) const {
+    PublishedTree made{std::move(outline), {}};
+    std::size_t next = 0;
+    tree.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (leaf == nullptr) return;
+      const bool is_planned = next < paths_.size() && paths_[next] == path;
+      made.tensors.push_back({*leaf, is_planned ? std::optional(next) : std::nullopt});
+      if (!is_planned) return;
+      const TensorPlace& planned = tensors_[next++];
+      if (leaf->dtype() != planned.dtype || leaf->shape() != planned.shape) {
+        checkpoint::refuse_other_tensors(path_);
+      }
+    });
+    if (next < paths_.size() || (is_by_shard() && made.tensors.size() > next)) {
+      checkpoint::refuse_other_tensors(path_);
+    }
+    return made;
+  }
+
   const checkpoint::ShardedLayout& layout() const {
     if (!layout_) {
       throw base::invalid_argument(path_)
@@ -295,9 +372,11 @@ class ShardedWriter::State {
   ShardedWriteOptions options_;
   std::string id_;
   TensorDict outline_;
+  std::vector<KeyPath> paths_;  ///< of the tensors
   std::vector<PlannedShard> shards_;
   std::vector<TensorPlace> tensors_;  ///< their keys, dtypes and shapes
   std::unique_ptr<checkpoint::ShardedLayout> layout_;
+  std::optional<ValuesFolder> values_;
 };
 
 ShardedWriter::ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
@@ -308,6 +387,8 @@ ShardedWriter& ShardedWriter::operator=(ShardedWriter&&) noexcept = default;
 ShardedWriter::~ShardedWriter() = default;
 
 std::string ShardedWriter::ticket(int rank) const { return state_->ticket(rank); }
+
+TensorDict ShardedWriter::values(int rank) const { return state_->values(rank); }
 
 void ShardedWriter::publish(std::span<const std::string> receipts) {
   state_->publish(receipts, nullptr);

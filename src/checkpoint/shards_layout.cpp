@@ -110,12 +110,12 @@ class ShardsLayout : public ShardedLayout {
 
   bool is_folder() const noexcept override { return true; }
 
-  void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
-    require_same_tensors(tree);
-    finish(tree, boxes);
+  void publish(const PublishedTree& tree,
+               const std::vector<std::vector<SummedBox>>& boxes) override {
+    finish(tree.outline, boxes);
     write_new(std::string(formats::kManifestName),
               formats::write_manifest(layout_name(), data_files(), options_.checksums,
-                                      manifest_tensors(), tree));
+                                      manifest_tensors(), tree.outline));
     folder().remove_file(std::string(kStagingMarker));
     replacement_->publish(options_.durable);
   }
@@ -190,16 +190,6 @@ class ShardsLayout : public ShardedLayout {
     }
     return tensors;
   }
-
-  void require_same_tensors(const TensorDict& tree) const {
-    std::vector<TensorPlace> tensors;
-    OutlineNumbers(tree, &tensors);
-    const bool are_same =
-        std::ranges::equal(tensors, tensors_, [](const TensorPlace& a, const TensorPlace& b) {
-          return a.key == b.key && a.dtype == b.dtype && a.shape == b.shape;
-        });
-    if (!are_same) refuse_other_tensors(path_);
-  }
 };
 
 /// One safetensors file per rank; several if a rank has several boxes of one tensor.
@@ -271,7 +261,6 @@ class SafetensorsShards final : public ShardsLayout {
   std::string header_of(std::size_t file) const {
     std::vector<safetensors::Plan::Tensor> tensors;
     std::vector<std::vector<formats::Box>> boxes;
-    std::vector<Shape> shapes;
     codecs::JsonWriter info(codecs::JsonStyle::python);
     info.begin_object();
     for (const std::size_t i : of_file_[file].shards) {
@@ -279,7 +268,6 @@ class SafetensorsShards final : public ShardsLayout {
       tensors.push_back(tensor_of(i));
       boxes.emplace_back();
       for (const SummedBox& part : planned.parts) boxes.back().push_back(part.box);
-      shapes.push_back(planned.shard.sizes);
       info.key(tensors.back().name);
       info.begin_object();
       info.key("saved_offsets");
@@ -289,15 +277,11 @@ class SafetensorsShards final : public ShardsLayout {
       info.end_object();
     }
     info.end_object();
-    safetensors::Metadata metadata = {
-        {"DCP_SHARDING_INFO", info.take()}, {"DCP_VERSION", "1.0"}, {"format", "pt"}};
-    if (options_.checksums) {
-      metadata.emplace(std::string(safetensors::kBoxesMember),
-                       formats::blank_boxes_text(boxes, shapes));
-    }
     std::vector<const safetensors::Plan::Tensor*> ordered;
     for (const auto& tensor : tensors) ordered.push_back(&tensor);
-    return safetensors::header_of(ordered, metadata);
+    return blank_header(
+        ordered, {{"DCP_SHARDING_INFO", info.take()}, {"DCP_VERSION", "1.0"}, {"format", "pt"}},
+        options_.checksums ? &boxes : nullptr);
   }
 
   void finish(const TensorDict& /*tree*/,
@@ -474,12 +458,19 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
                                               const std::vector<PlannedShard>& shards,
                                               const ShardedWriteOptions& options,
                                               const std::string& id) {
-  const formats::Format& format = format_for_saving(path, "");
-  if (&format != &formats::folder::kFormat) {
+  const formats::Format& format = format_for_saving(path, options.format);
+  if (!options.format.empty() && format.name != dcp::kFormat.name) {
+    throw base::invalid_argument(path)
+        .part("format")
+        .expected(base::quote(dcp::kFormat.name), ", or none: each process writes separate files")
+        .found(base::quote(format.name));
+  }
+  if (options.format.empty() && &format != &formats::folder::kFormat) {
     throw base::invalid_argument(path)
         .expected("the name of a folder, in which each process writes separate files")
         .found("one of format ", base::quote(format.name));
   }
+  refuse_shard_size(format, path, options.shard_size_bytes);
   formats::refuse_existing(path, options.overwrite);
   refuse_foreign_files(path);
   std::unique_ptr<ShardedLayout> layout;

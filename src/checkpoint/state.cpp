@@ -80,6 +80,22 @@ std::string time_text() {
                      time.minutes().count(), time.seconds().count(), time.subseconds().count());
 }
 
+void require_json(std::string_view option, const Value& value) {
+  if (!checkpoint::is_json(value)) {
+    throw base::unsupported()
+        .part(option)
+        .expected("a value that JSON can represent (no tuples, integer keys or bytes)")
+        .found("another value");
+  }
+  if (!checkpoint::is_finite(value)) {
+    throw base::unsupported()
+        .part(option)
+        .expected("finite numbers, because JSON has no others")
+        .found("NaN or an infinity")
+        .remedy("store it as null or as a string");
+  }
+}
+
 Value versions_of(const CheckpointSaveOptions& options) {
   Value::Object versions;
   versions.members.emplace_back("tenfold", std::string(version()));
@@ -305,12 +321,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   if (number < 0) {
     throw base::invalid_argument().part("step").expected("0 or more").found(number);
   }
-  if (!checkpoint::is_json(save_options.extra)) {
-    throw base::unsupported()
-        .part("extra")
-        .expected("a value that JSON can represent (no tuples, integer keys or bytes)")
-        .found("another value");
-  }
+  require_json("extra", save_options.extra);
+  require_json("versions", save_options.versions);
   os::Directory& folder = require_writer();
   Listing listing = reader.list();
   const Step* old = listing.find(number);
@@ -391,9 +403,11 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   }
   write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
                  options.durable);
+  const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
+  require_writer();  // the writes may have been stopped for longer than the lease's time-out
   save.replacement.publish(options.durable);
   last_saved_ = info.step;
-  remember({info, save.folder_name, {}}, true);
+  remember({info, save.folder_name, {}}, stats, true);
   if (save.previous) {
     std::set<std::string> constant = save.options.constant;
     for (const checkpoint::PlannedEntry& planned : save.plan) {
@@ -477,12 +491,30 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
       if (of && os::is_leased(folder, name)) held.insert(*of);
     }
   }
-  const std::lock_guard lock(checked_mutex_);
-  for (const Step& step : listing.steps()) {
-    if (held.contains(step.folder_name)) known.held.insert(step.info.step);
-    const auto checked = checked_.find(step.info.seq);
-    if (checked == checked_.end()) continue;
-    (checked->second ? known.verified : known.damaged).insert(step.info.step);
+  std::map<std::int64_t, Checked> checked;
+  {
+    const std::lock_guard lock(checked_mutex_);
+    checked = checked_;
+  }
+  for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
+    if (held.contains(step->folder_name)) known.held.insert(step->info.step);
+    const auto found = checked.find(step->info.seq);
+    if (found == checked.end()) continue;
+    const bool is_whole = found->second.is_whole;
+    // Only the newest complete step of the line matters: the files of others are not examined.
+    if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
+    try {
+      if (stats_of(*step) != found->second.stats) continue;
+    } catch (const Error& error) {
+      // It was removed or replaced since it was listed.
+      if (checkpoint::is_problem_of_step(error)) continue;
+      throw;
+    }
+    if (is_whole) {
+      known.newest_verified = step->info.step;
+    } else {
+      known.damaged.insert(step->info.step);
+    }
   }
   return known;
 }
@@ -540,9 +572,13 @@ bool CheckpointManager::State::is_listed(const Step& step, bool required) {
   return found != nullptr && found->info.seq == step.info.seq;
 }
 
-void CheckpointManager::State::remember(const Step& step, bool is_whole) {
+std::uint64_t CheckpointManager::State::stats_of(const Step& step) const {
+  return checkpoint::hash_of_stats(os::Directory::open(directory / step.folder_name), step.info);
+}
+
+void CheckpointManager::State::remember(const Step& step, std::uint64_t stats, bool is_whole) {
   const std::lock_guard lock(checked_mutex_);
-  checked_[step.info.seq] = is_whole;
+  checked_[step.info.seq] = {stats, is_whole};
 }
 
 struct CheckpointHold::State {

@@ -78,8 +78,8 @@ using Internals = detail::CheckpointInternals;
 
 /// The state of a manager. Reading the directory does not depend on it. The caller must lock
 /// `mutex` for all members except `reader`, require_step(), is_listed(), remember(), set_metrics(),
-/// status(), prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used
-/// during a save. `last_mutex` guards `last_step` and `last_save_time`.
+/// stats_of(), status(), prunable_bytes(), write_entries(), earlier_step() and count_from(), which
+/// may be used during a save. `last_mutex` guards `last_step` and `last_save_time`.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
@@ -117,8 +117,11 @@ struct CheckpointManager::State {
   std::vector<std::int64_t> prune();
   /// Moves a step to the trash. Returns false if the step is held.
   bool remove(os::Directory& directory, const checkpoint::Step& step);
-  /// Records the result of checking a step.
-  void remember(const checkpoint::Step& step, bool is_whole);
+  /// Returns hash_of_stats() of a step. Throws Error(file_not_found) if it was removed.
+  std::uint64_t stats_of(const checkpoint::Step& step) const;
+  /// Records the result of checking a step. `stats`: stats_of() before the check. The result holds
+  /// as long as stats_of() is the same.
+  void remember(const checkpoint::Step& step, std::uint64_t stats, bool is_whole);
 
   const Path directory;
   const CheckpointManagerOptions options;
@@ -133,6 +136,11 @@ struct CheckpointManager::State {
   std::chrono::steady_clock::time_point last_save_time = std::chrono::steady_clock::now();
 
  private:
+  struct Checked {
+    std::uint64_t stats = 0;  ///< stats_of() the step when it was checked
+    bool is_whole = false;
+  };
+
   checkpoint::KnownSteps known_steps(const checkpoint::Listing& listing);
   std::vector<CheckpointRun> lineage_of(std::int64_t step, const checkpoint::Listing& listing);
   void clean_leftovers(os::Directory& folder);
@@ -149,7 +157,7 @@ struct CheckpointManager::State {
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< the last step that the run `run_id_` saved
   std::mutex checked_mutex_;
-  std::map<std::int64_t, bool> checked_;  ///< seq of a step -> is complete
+  std::map<std::int64_t, Checked> checked_;  ///< by the step's seq
   std::set<std::string> warned_entries_;
   bool has_warned_of_metric_ = false;
 };

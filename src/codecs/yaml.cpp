@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <unordered_set>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
@@ -134,8 +136,9 @@ class Parser {
 
   void mapping(std::size_t indent) {
     handler_.begin_object();
+    std::unordered_set<std::string> keys;
     do {
-      mapping_key();
+      take_key(mapping_key(), keys);
       skip_spaces();
       if (!line_ends()) {
         const Deeper deeper(*this);
@@ -198,28 +201,36 @@ class Parser {
     return std::string_view::npos;
   }
 
-  void mapping_key() {
+  void take_key(std::string key, std::unordered_set<std::string>& keys) {
+    handler_.key(key);
+    const auto [added, is_new] = keys.insert(std::move(key));
+    if (!is_new) fail("each key once", base::quote(*added, 40) + " again");
+  }
+
+  std::string mapping_key() {
+    std::string key;
     if (peek() == '?' && peek(1) == ' ') {
       const std::size_t indent = column();
       at_ += 2;
       skip_spaces();
-      handler_.key(peek() == '"' || peek() == '\'' ? quoted(indent, false) : plain(indent + 1));
+      key = peek() == '"' || peek() == '\'' ? quoted(indent, false) : plain(indent + 1);
       finish_line();
       if (!next_line() || column() != indent) fail("a colon below the question mark", found());
     } else if (peek() == '"' || peek() == '\'') {
-      handler_.key(quoted(column(), true));
+      key = quoted(column(), true);
     } else {
       check_plain_start();
       const std::size_t colon = find_colon();
       if (colon == std::string_view::npos) fail("a key and a colon", found());
       std::size_t end = colon;
       while (end > at_ && text_[end - 1] == ' ') --end;
-      handler_.key(text_.substr(at_, end - at_));
+      key = text_.substr(at_, end - at_);
       at_ = colon;
     }
     skip_spaces();
     if (peek() != ':') fail("a colon", found());
     ++at_;
+    return key;
   }
 
   // --- values ---
@@ -242,12 +253,12 @@ class Parser {
     const char close = is_list ? ']' : '}';
     ++at_;
     is_list ? handler_.begin_array() : handler_.begin_object();
+    std::unordered_set<std::string> keys;
     skip_spaces();
     while (peek() != close) {
       if (!is_list) {
-        const std::string key =
-            peek() == '"' || peek() == '\'' ? quoted(0, true) : std::string(flow_plain());
-        handler_.key(key);
+        take_key(peek() == '"' || peek() == '\'' ? quoted(0, true) : std::string(flow_plain()),
+                 keys);
         skip_spaces();
         if (peek() != ':') fail("a colon", found());
         ++at_;

@@ -87,10 +87,10 @@ class Gatherer {
   /// Copies with several threads if there are enough bytes.
   void copy_fixed(std::vector<BatchColumn>& columns) const {
     const FixedRows into(state_, places_.size(), columns);
-    const auto pieces = static_cast<std::size_t>(
-        std::clamp<std::uint64_t>(into.num_bytes() / kMinBytesAThread, 1,
-                                  static_cast<std::uint64_t>(std::max(options_.num_threads, 1))));
-    os::parallel_for(pieces, options_.num_threads, [&](std::size_t piece) {
+    const int threads = os::num_threads_for(options_.num_threads);
+    const auto pieces = static_cast<std::size_t>(std::clamp<std::uint64_t>(
+        into.num_bytes() / kMinBytesAThread, 1, static_cast<std::uint64_t>(threads)));
+    os::parallel_for(pieces, threads, [&](std::size_t piece) {
       places_.copy(into, places_.size() * piece / pieces, places_.size() * (piece + 1) / pieces);
     });
   }

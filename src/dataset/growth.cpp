@@ -271,10 +271,10 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
 
 void FolderGrowth::mark_in_place() {
   if (in_place_ || !folder_.is_writable()) return;
-  in_place_ = true;
   if (folder_.directory().valid()) {
     folder::drop_leaf_checksums(folder_.directory(), folder_.path());
   }
+  in_place_ = true;
 }
 
 void FolderGrowth::will_write_in_place() {
@@ -345,9 +345,25 @@ void FolderGrowth::flush() {
 void FolderGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
-  if (in_place_) current()->parts[0].table->tree().flush();
-  folder_.close();
-  // Reopen for reading while the lock still prevents that another process replaces the folder.
+  try {
+    if (in_place_) current()->parts[0].table->tree().flush();
+    folder_.close();
+  } catch (const Error&) {
+    if (!folder_.is_closed()) throw;
+    // The folder was moved or deleted. A deleted one cannot be reopened.
+    try {
+      release();
+    } catch (const Error&) {
+      folder_.release();
+    }
+    throw;
+  }
+  release();
+}
+
+/// Reopens the rows for reading while the lock still prevents that another process replaces the
+/// folder, then releases the lock.
+void FolderGrowth::release() {
   forget();
   current();
   folder_.release();

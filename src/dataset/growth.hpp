@@ -66,6 +66,7 @@ class FolderGrowth final : public Growth {
   void forget() noexcept;
   void start();
   void mark_in_place();
+  void release();
   /// The leaves to append to. `is_exact`: the files must end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);

@@ -595,9 +595,21 @@ void DictHandle::flush() {
 void DictHandle::close() {
   const Lock lock(mutex_);
   if (is_closed_ || !path_ || mode_ != Mode::write_through) return;
-  if (writer_) writer_->close();
+  try {
+    if (writer_) writer_->close();
+    dataset_.close();
+  } catch (const Error& error) {
+    if (error.system_errno() != ESTALE) throw;
+    // The folder was moved. Its rows are committed, so only the locks are left to release.
+    writer_ = nullptr;
+    is_closed_ = true;
+    try {
+      dataset_.close();
+    } catch (const Error&) {  // the same error again
+    }
+    throw;
+  }
   writer_ = nullptr;
-  dataset_.close();
   is_closed_ = true;
   is_behind_ = true;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,17 @@ struct VerifyRequest {
 
   /// True if the bytes at `where` (in the form of LeafSource::where()) are not loaded.
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
+  /// True if the bytes [begin, end) of the leaf at `where` are not loaded.
+  bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const {
+    return filter != nullptr && filter->skips(where, begin, end);
+  }
+  /// skips() for the bytes of one leaf; empty without a filter.
+  std::function<bool(std::uint64_t, std::uint64_t)> skips_of(const std::string& where) const {
+    if (filter == nullptr) return {};
+    return [chosen = filter, where](std::uint64_t begin, std::uint64_t end) {
+      return chosen->skips(where, begin, end);
+    };
+  }
 };
 
 /// Whether a format can store a single value, as a bare root (NodeInfo::is_bare). all: it stores

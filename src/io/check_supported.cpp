@@ -94,6 +94,15 @@ void check_supported(const TensorDict& tree, const formats::Format& format,
   }
 }
 
+void refuse_shard_size(const formats::Format& format, const Path& target,
+                       std::uint64_t shard_size_bytes) {
+  if (shard_size_bytes == 0 || &format == &formats::safetensors::kShardedFormat) return;
+  throw base::invalid_argument(target.string())
+      .problem("only an index of shards has a shard size")
+      .expected("a name that ends in \".safetensors.index.json\"")
+      .found(base::quote(target.filename().string()));
+}
+
 void with_path(const Path& path, const std::function<void()>& work) {
   try {
     work();

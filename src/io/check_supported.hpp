@@ -28,6 +28,10 @@ void require_whole(const Leaf& leaf);
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 
+/// Throws Error(invalid_argument) if a shard size is given (not 0) and the format has no shards.
+void refuse_shard_size(const detail::formats::Format& format, const Path& target,
+                       std::uint64_t shard_size_bytes);
+
 /// Calls `work`, and adds `path` to an Error(unsupported) from it that names no file.
 void with_path(const Path& path, const std::function<void()>& work);
 

@@ -121,15 +121,6 @@ TensorDict with_dtype(const TensorDict& tree, DType dtype) {
   });
 }
 
-void refuse_shard_size(const formats::Format& format, const Path& target,
-                       std::uint64_t shard_size_bytes) {
-  if (shard_size_bytes == 0 || &format == &formats::safetensors::kShardedFormat) return;
-  throw base::invalid_argument(target.string())
-      .problem("only an index of shards has a shard size")
-      .expected("a name that ends in \".safetensors.index.json\"")
-      .found(base::quote(target.filename().string()));
-}
-
 /// The path with links resolved in the part of it that exists.
 Path without_links(const Path& path) {
   std::error_code failure;

@@ -3,16 +3,22 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 #include <tenfold/error.hpp>
+#include <tenfold/inspect.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/strided_copy.hpp"
 #include "core/tree/assembled_source.hpp"
 #include "core/tree/leaf_source.hpp"
+#include "formats/format.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/verify_filter.hpp"
+#include "io/registry.hpp"
+#include "os/fs/unreplaced.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
@@ -30,6 +36,21 @@ base::Where place_of(const Leaf& leaf) {
   return leaf.in_memory() ? base::Where("", "tensor") : source_of(leaf)->where(leaf);
 }
 
+/// Throws Error(invalid_argument) unless the box is within the tensor.
+void require_within(const Leaf& leaf, const Shape& offsets, const Shape& sizes) {
+  const Shape& shape = leaf.shape();
+  bool fits = offsets.size() == shape.size() && sizes.size() == shape.size();
+  for (std::size_t d = 0; fits && d < shape.size(); ++d) {
+    fits = offsets[d] >= 0 && offsets[d] <= shape[d] && sizes[d] >= 0 &&
+           sizes[d] <= shape[d] - offsets[d];
+  }
+  if (fits) return;
+  throw base::invalid_argument(place_of(leaf))
+      .part("box")
+      .expected("one within ", base::list_text(shape))
+      .found("one at ", base::list_text(offsets), " of shape ", base::list_text(sizes));
+}
+
 void require_fitting(const BoxRead& read) {
   const auto refuse = [&] { return base::invalid_argument(place_of(read.leaf)).part("box"); };
   if (read.leaf.is_nested()) throw refuse().expected("a dense tensor").found("a nested one");
@@ -38,18 +59,7 @@ void require_fitting(const BoxRead& read) {
         .expected("a tensor of ", to_string(read.leaf.dtype()), " to read into")
         .found(to_string(read.destination.dtype()));
   }
-  const Shape& shape = read.leaf.shape();
-  const Shape& sizes = read.destination.shape();
-  bool fits = read.offsets.size() == shape.size() && sizes.size() == shape.size();
-  for (std::size_t d = 0; fits && d < shape.size(); ++d) {
-    fits = read.offsets[d] >= 0 && read.offsets[d] <= shape[d] &&
-           sizes[d] <= shape[d] - read.offsets[d];
-  }
-  if (!fits) {
-    throw refuse()
-        .expected("one within ", base::list_text(shape))
-        .found("one at ", base::list_text(read.offsets), " of shape ", base::list_text(sizes));
-  }
+  require_within(read.leaf, read.offsets, read.destination.shape());
   if (!read.destination.buffer().writable()) {
     throw refuse().expected("a tensor that can be written").found("a read-only one");
   }
@@ -84,26 +94,18 @@ void read_box(const BoxRead& read);
 /// Reads the part of each stored piece that is in the box.
 void read_pieces(const BoxRead& read, const AssembledSource& source) {
   for (const TensorPiece& piece : source.pieces()) {
-    BoxRead part{piece.leaf, read.offsets, read.destination};
-    Shape sizes = read.destination.shape();
+    const auto inside = formats::part_inside({piece.offsets, piece.leaf.shape()},
+                                             {read.offsets, read.destination.shape()});
+    if (!inside) continue;
     std::uint64_t destination_offset = read.destination.offset_bytes();
-    bool meets = true;
-    for (std::size_t d = 0; meets && d < sizes.size(); ++d) {
-      const std::int64_t begin = std::max(read.offsets[d], piece.offsets[d]);
-      const std::int64_t end = std::min(read.offsets[d] + read.destination.shape()[d],
-                                        piece.offsets[d] + piece.leaf.shape()[d]);
-      meets = begin < end;
-      sizes[d] = end - begin;
-      part.offsets[d] = begin - piece.offsets[d];
-      destination_offset += static_cast<std::uint64_t>(begin - read.offsets[d]) *
-                            static_cast<std::uint64_t>(read.destination.strides()[d]) *
-                            read.destination.itemsize();
+    for (std::size_t d = 0; d < inside->sizes.size(); ++d) {
+      destination_offset +=
+          static_cast<std::uint64_t>(piece.offsets[d] + inside->offsets[d] - read.offsets[d]) *
+          static_cast<std::uint64_t>(read.destination.strides()[d]) * read.destination.itemsize();
     }
-    if (!meets) continue;
-    part.destination =
-        Tensor(read.destination.dtype(), std::move(sizes), read.destination.strides(),
-               read.destination.buffer(), destination_offset);
-    read_box(part);
+    read_box({piece.leaf, inside->offsets,
+              Tensor(read.destination.dtype(), inside->sizes, read.destination.strides(),
+                     read.destination.buffer(), destination_offset)});
   }
 }
 
@@ -151,6 +153,40 @@ void read_boxes(std::span<const BoxRead> boxes, int num_threads, Monitor* monito
       },
       [&] { progress.poll(); });
   progress.finish();
+}
+
+namespace {
+
+VerifyReport verify_boxes_once(const Path& path, std::span<const BoxCheck> boxes,
+                               const VerifyOptions& options) {
+  const formats::Format& format = *format_of_content(path, options.format).format;
+  const TensorDict whole = format.open(path, {.mode = Mode::read});
+  std::vector<KeyPath> paths;
+  std::vector<formats::LeafBox> loaded;
+  for (const BoxCheck& check : boxes) {
+    const TensorDict::Item item = whole.get(check.path);
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) {
+      throw base::invalid_argument(path)
+          .part("key ", base::quote(dotted(check.path)))
+          .expected("a tensor")
+          .found("another entry");
+    }
+    require_within(*leaf, check.offsets, check.sizes);
+    if (numel_of(check.sizes) == 0) continue;
+    paths.push_back(check.path);
+    loaded.push_back({*leaf, {check.offsets, check.sizes}});
+  }
+  const formats::VerifyFilter filter(whole, select(whole, Keys(std::move(paths))), loaded);
+  return format.verify(
+      path, {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
+}
+
+}  // namespace
+
+VerifyReport verify_boxes(const Path& path, std::span<const BoxCheck> boxes,
+                          const VerifyOptions& options) {
+  return os::read_unreplaced(path, [&] { return verify_boxes_once(path, boxes, options); });
 }
 
 }  // namespace tenfold

@@ -198,8 +198,24 @@ void SparseGrowth::flush() {
 void SparseGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
-  folder_.close();
-  // Reopen now: another process may append from now on, and replace the matrix after release().
+  try {
+    folder_.close();
+  } catch (const Error&) {
+    if (!folder_.is_closed()) throw;
+    // The folder was moved or deleted. A deleted one cannot be reopened.
+    try {
+      release();
+    } catch (const Error&) {
+      folder_.release();
+    }
+    throw;
+  }
+  release();
+}
+
+/// Reopens the rows now: another process may append from now on, and replace the matrix after the
+/// lock is released.
+void SparseGrowth::release() {
   state_ = nullptr;
   current();
   folder_.release();

@@ -32,6 +32,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"?", "\xFF", true}, Row{"[abc]", "b", true}, Row{"[abc]", "d", false},
                     Row{"[a-c]x", "bx", true}, Row{"[a-c]x", "dx", false}, Row{"[!a-c]", "d", true},
                     Row{"[!a-c]", "b", false}, Row{"[]]", "]", true}, Row{"[!]]", "]", false},
+                    Row{"[]", "[]", true}, Row{"[!]", "[!]", true}, Row{"[a]b[", "ab[", true},
                     Row{"[!]]", "x", true}, Row{"[a-]", "-", true}, Row{"[z-a]", "m", false},
                     Row{"[\xC3\xA0-\xC3\xBC]", "\xC3\xA9", true}, Row{"[abc", "[abc", true},
                     Row{"[abc", "a", false}, Row{"[[]", "[", true}, Row{"[*]", "*", true},
@@ -42,6 +43,14 @@ TEST(Glob, ManyStarsTakeNoExponentialTime) {
   std::string pattern;
   for (int i = 0; i < 50; ++i) pattern += "*a";
   EXPECT_FALSE(glob_match(pattern + "b", std::string(5000, 'a')));
+}
+
+TEST(Glob, UnclosedClassesTakeNoCubicTime) {
+  constexpr std::size_t kLength = 6'000;
+  const std::string brackets(kLength, '[');
+  EXPECT_TRUE(glob_match("[a]" + brackets, "a" + brackets));
+  EXPECT_FALSE(glob_match("*" + brackets.substr(kLength / 2) + "x", brackets));
+  EXPECT_FALSE(glob_match("*[]" + brackets.substr(kLength / 2), brackets));
 }
 
 TEST(Glob, DistinguishesGlobsFromPlainNames) {

@@ -24,6 +24,7 @@
 
 #include "checkpoint/sample_states.hpp"
 #include "support/files.hpp"
+#include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
@@ -363,6 +364,28 @@ TEST(CheckpointManager, ARestartContinuesRetentionOfThePreviousRun) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3, 4));
 }
 
+TEST(CheckpointManager, NumbersThatJsonLacksAreRefusedInExtra) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  for (const double number : {std::nan(""), -std::numeric_limits<double>::infinity()}) {
+    const Value nested = Value::Object{{{"a", Value::List{{1.0, number}}}}};
+    for (const bool is_extra : {true, false}) {
+      CheckpointSaveOptions options;
+      (is_extra ? options.extra : options.versions) = nested;
+      try {
+        manager.save(1, state_at(1), options);
+        ADD_FAILURE() << number;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::unsupported);
+        EXPECT_THAT(error.what(), HasSubstr(is_extra ? "extra: expected finite numbers"
+                                                     : "versions: expected finite numbers"));
+      }
+    }
+  }
+  EXPECT_THAT(manager.all_steps(), testing::IsEmpty());
+  manager.save(1, state_at(1), {.extra = Value::Object{{{"a", 0.5}}}});
+}
+
 TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.best = "acc", .best_mode = BestMode::max});
@@ -377,6 +400,85 @@ TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
   manager.set_metrics(4, {{"acc", 0.5}});
   EXPECT_EQ(manager.best_step(), 4);  // the newer one of two steps with equal metrics
   EXPECT_TRUE(manager.verify(4).ok());
+}
+
+/// Returns the rules that keep a step.
+std::vector<std::string> rules_of(const CheckpointManager& manager, std::int64_t step) {
+  for (const CheckpointStatus& status : manager.status()) {
+    if (status.info.step == step) return status.kept_by;
+  }
+  ADD_FAILURE() << "no step " << step;
+  return {};
+}
+
+/// Sets the modification time of a file as a write does. Within a few milliseconds, a file system
+/// may give the same time to two writes.
+void make_newer(const fs::path& file) {
+  fs::last_write_time(file, fs::file_time_type::clock::now() + std::chrono::hours(1));
+}
+
+TEST(CheckpointManager, AStepWhoseFilesWereWrittenOrReplacedIsNoLongerKnownToVerify) {
+  const auto expect_unknown = [](const std::function<void(const fs::path&)>& change) {
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(),
+                              {.max_to_keep = 1,
+                               .keep_every = 1,
+                               .formats = {{"*", "safetensors"}, {"optimizer", "memmap"}}});
+    save_steps(manager, {1, 2});
+    EXPECT_THAT(rules_of(manager, 2), ElementsAre("newest", "every 1", "verified"));
+    EXPECT_THAT(rules_of(manager, 1), ElementsAre("every 1"));
+    change(folder / "step_00000002");
+    EXPECT_THAT(rules_of(manager, 2), ElementsAre("newest", "every 1"));
+    EXPECT_THAT(rules_of(manager, 1), ElementsAre("every 1", "verified"));
+    if (!manager.verify(2).ok()) return;
+    EXPECT_THAT(rules_of(manager, 2), ElementsAre("newest", "every 1", "verified"));
+  };
+  for (const char* name : {"model.safetensors", "epoch.json", "optimizer/momentum.memmap"}) {
+    SCOPED_TRACE(name);
+    expect_unknown([&](const fs::path& step) { make_newer(step / name); });
+    expect_unknown([&](const fs::path& step) {
+      damage(step / name);
+      make_newer(step / name);
+    });
+    expect_unknown([&](const fs::path& step) {  // equal bytes in a new file
+      fs::copy_file(step / name, step / "copy");
+      fs::rename(step / "copy", step / name);
+    });
+    expect_unknown([&](const fs::path& step) { fs::remove(step / name); });
+  }
+  // A copy of the step, as from a backup.
+  expect_unknown([](const fs::path& step) {
+    const fs::path copy = step.parent_path() / "copy";
+    fs::copy(step, copy, fs::copy_options::recursive);
+    fs::remove_all(step);
+    fs::rename(copy, step);
+  });
+}
+
+TEST(CheckpointManager, AStepStaysKnownToVerifyWhenMetricsAreSet) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+  manager.save(1, state_at(1));
+  CheckpointManager(folder.path()).set_metrics(1, {{"loss", 0.5}});
+  EXPECT_THAT(rules_of(manager, 1), ElementsAre("newest", "verified"));
+}
+
+TEST(CheckpointManager, ADamagedStepDoesNotCountUntilItsFilesAreRepaired) {
+  for (const bool is_repaired : {false, true}) {
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(), {.max_to_keep = 2});
+    save_steps(manager, {1, 2});
+    const fs::path file = folder / "step_00000002/model.safetensors";
+    const std::string bytes = read_bytes(file);
+    damage(file);
+    EXPECT_FALSE(manager.verify(2).ok());
+    if (is_repaired) {
+      write_bytes(file, bytes);
+      make_newer(file);
+    }
+    manager.save(3, state_at(3));
+    EXPECT_THAT(manager.all_steps(), is_repaired ? ElementsAre(2, 3) : ElementsAre(1, 3));
+  }
 }
 
 TEST(CheckpointManager, AHeldStepIsNotPruned) {
@@ -425,6 +527,33 @@ TEST(CheckpointManager, ASecondWriterIsRefused) {
   second.restore();
   second.save(2, state_at(2));
   EXPECT_THAT(first.all_steps(), ElementsAre(1, 2));
+}
+
+TEST(CheckpointManager, ALostLeaseIsNoticedBeforeAStepIsPublished) {
+  for (const std::string name : {"model.safetensors", "checkpoint.json"}) {
+    SCOPED_TRACE("lost before the creation of " + name);
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+    manager.save(1, state_at(1));
+    bool is_lost = false;
+    {
+      const WatchChanges watch([&](const os::Change& change) {
+        const bool creates = change.kind == os::Change::Kind::create_file;
+        if (!creates || change.name.find(name) == std::string::npos) return;
+        if (std::exchange(is_lost, true)) return;
+        take_over(folder / ".writer.tenfold-lease");
+      });
+      const Error error = error_of([&] { manager.save(2, state_at(2)); });
+      EXPECT_EQ(error.system_errno(), EBUSY);
+      EXPECT_THAT(error.what(), HasSubstr("another process took over"));
+    }
+    EXPECT_TRUE(is_lost);
+    EXPECT_EQ(error_of([&] { manager.prune(); }).system_errno(), EBUSY);
+    EXPECT_EQ(error_of([&] { manager.remove(1); }).system_errno(), EBUSY);
+    manager.close();
+    EXPECT_THAT(names_in(folder.path()),
+                UnorderedElementsAre("step_00000001", ".writer.tenfold-lease"));
+  }
 }
 
 TEST(CheckpointManager, AMovedDirectoryIsNeitherWrittenNorPruned) {

@@ -227,7 +227,7 @@ TEST(RankedSave, AWorldOfAnySizeVerifiesEveryEntry) {
   CheckpointManager manager(folder.path());
   save(manager, 1, 3);
   fs::remove(folder / "step_00000001/ranks/2/rng.safetensors");
-  const checkpoint::Restoration restoration(manager, {});
+  checkpoint::Restoration restoration(manager, {});
   const checkpoint::Step& step = restoration.candidates().front();
   const auto opens = [&](std::int64_t rank, std::int64_t world_size) {
     try {

@@ -1,20 +1,35 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <tenfold/checkpoint_manager.hpp>
 #include <tenfold/diff.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
+#include <tenfold/read_boxes.hpp>
 #include <tenfold/sharded_writer.hpp>
 
 #include "base/hash/checksum.hpp"
 #include "checkpoint/checked_copy.hpp"
+#include "formats/shared/hub_index.hpp"
+#include "os/fs/change_observer.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/fs/file_system.hpp"
+#include "os/process.hpp"
 #include "support/crash_harness.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
@@ -70,15 +85,17 @@ struct Save {
   ShardedWriteOptions options{.durable = false};
 };
 
-/// Writes the part of one rank.
-std::string write_part(const ShardedWriter& writer, const Save& save, int rank) {
+/// Writes the part of one rank, and passes `values` to the coordinator if they are given.
+std::string write_part(const ShardedWriter& writer, const Save& save, int rank,
+                       const TensorDict* values = nullptr, int num_threads = 1) {
   const std::vector<Tensor> tensors = tensors_of(save.tree);
   std::vector<Tensor> parts;
   for (const ShardBox& box : save.boxes) {
     if (box.rank == rank) parts.push_back(cut(tensors[box.tensor], box.offsets, box.sizes));
   }
   ShardWriter part(writer.ticket(rank));
-  part.write(0, parts);
+  if (values != nullptr) part.add_values(*values, num_threads);
+  part.write(0, parts, num_threads);
   return part.finish();
 }
 
@@ -123,8 +140,8 @@ Save rich_save() {
   return save;
 }
 
-/// Returns the layout for a test parameter: "shards", "torch", or the name of a file or folder of
-/// the plain layout.
+/// Returns the layout for a test parameter: "shards", "torch", or a name for the plain layout: that
+/// of a file or folder, or "index", a folder with an index and its shards.
 ShardLayout layout_of(const std::string& name) {
   if (name == "shards") return ShardLayout::shards;
   return name == "torch" ? ShardLayout::torch : ShardLayout::plain;
@@ -132,7 +149,29 @@ ShardLayout layout_of(const std::string& name) {
 
 Save laid_out(Save save, const std::string& name) {
   save.options.layout = layout_of(name);
+  if (name == "index") save.options.shard_size_bytes = 20;
   return save;
+}
+
+/// Returns the path of the save: `path`, or the index in it.
+Path target_of(const Path& path) {
+  return path.filename() == "index" ? path / "m.safetensors.index.json" : path;
+}
+
+/// Returns the files in the folder of an index that it does not name.
+std::string files_beside_index(const fs::path& folder) {
+  const Path index = target_of(folder);
+  std::vector<std::string> named = {index.filename().string()};
+  if (fs::exists(index)) {
+    const auto shards = detail::formats::parse_hub_index(read_bytes(index), index.string()).shards;
+    named.insert(named.end(), shards.begin(), shards.end());
+  }
+  std::string names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (std::ranges::find(named, name) == named.end()) names += name + " ";
+  }
+  return names;
 }
 
 std::string test_name(const testing::TestParamInfo<const char*>& info) {
@@ -143,11 +182,17 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
 class EveryLayout : public testing::TestWithParam<const char*> {
  protected:
   static Save rich() { return laid_out(rich_save(), GetParam()); }
-  Path path() const { return folder_ / GetParam(); }
+  static bool is_index() { return GetParam() == std::string("index"); }
+  Path path() const { return target_of(folder_ / GetParam()); }
+  /// The entries of the folder, except those that belong to an index.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
       names.push_back(entry.path().filename().string());
+    }
+    if (is_index()) {
+      const std::string others = files_beside_index(folder_ / GetParam());
+      if (!others.empty()) names.push_back(others);
     }
     return names;
   }
@@ -155,7 +200,8 @@ class EveryLayout : public testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout,
-                         testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
+                         testing::Values("m.safetensors", "index", "folder", "shards", "torch"),
+                         test_name);
 
 TEST_P(EveryLayout, HoldsTheSameTreeAsASaveOfOneProcess) {
   const Save save = rich();
@@ -176,9 +222,10 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
   run(save, path());
   const TensorDict tree = open(path());
   std::vector<fs::path> files = {path()};
-  if (fs::is_directory(path())) {
+  const Path folder = folder_ / GetParam();
+  if (fs::is_directory(folder)) {
     files.clear();
-    for (const auto& entry : fs::recursive_directory_iterator(path())) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       const fs::path suffix = entry.path().extension();
       if (suffix == ".memmap" || suffix == ".safetensors" || suffix == ".distcp") {
         files.push_back(entry.path());
@@ -200,7 +247,42 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
+TEST_P(EveryLayout, OnlyTheLoadedBoxesAreVerified) {
+  constexpr std::int64_t kHalf = 1 << 19;  // 17 rows of 1 MiB are two bands
+  Save save = laid_out({dict(), {{0, {0, 0}, {17, kHalf}, 0}, {0, {0, kHalf}, {17, kHalf}, 1}}},
+                       GetParam());
+  save.tree.set("w", numbered(DType::uint8, {17, 2 * kHalf}));
+  run(save, path());
+  const auto is_intact = [&](const Shape& offsets, const Shape& sizes) {
+    const std::vector<BoxCheck> boxes = {{{"w"}, offsets, sizes}};
+    return verify_boxes(path(), boxes).ok();
+  };
+  EXPECT_TRUE(is_intact({0, 0}, {17, 2 * kHalf}));
+  // Damage the last row of rank 1.
+  std::string data;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
+    const std::string suffix = entry.path().extension().string();
+    if (suffix == ".memmap" || suffix == ".safetensors" || suffix == ".distcp") {
+      data = std::max(data, entry.path().string());
+    }
+  }
+  std::string bytes = read_bytes(data);
+  const std::size_t at = data.ends_with(".distcp") ? bytes.size() / 2 : bytes.size() - 1;
+  bytes[at] ^= 1;
+  write_bytes(data, bytes);
+  EXPECT_FALSE(verify(path()).ok());
+  EXPECT_FALSE(is_intact({0, 0}, {17, 2 * kHalf}));
+  EXPECT_FALSE(is_intact({16, kHalf}, {1, 1}));
+  EXPECT_FALSE(is_intact({0, 2 * kHalf - 1}, {17, 1}));
+  if (save.options.layout == ShardLayout::plain) {
+    EXPECT_TRUE(is_intact({0, 0}, {16, 2 * kHalf}));
+  } else {
+    EXPECT_TRUE(is_intact({0, 0}, {17, kHalf}));  // the other rank has a file of its own
+  }
+}
+
 TEST_P(EveryLayout, IsVerifiedBeforeItIsCopiedAsAnEntryOfAStep) {
+  if (is_index()) GTEST_SKIP() << "an entry of a step is one file or folder";
   const Save save = rich_save();
   run(save, path());
   CheckpointEntry entry;
@@ -243,6 +325,32 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
   EXPECT_THAT(names(), ElementsAre(GetParam()));
   run(save, path());
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, ThreadsDoNotChangeTheFiles) {
+  Save save = rich();
+  save.tree.set("large", numbered(DType::uint8, {(17 << 20) + 5}, 1));  // more than one block
+  save.boxes.push_back({6, {0}, {(17 << 20) + 5}, 0});
+  std::vector<std::map<std::string, std::string>> files;
+  for (const int num_threads : {1, 4}) {
+    const Path folder = folder_ / std::to_string(num_threads);
+    fs::create_directory(folder);
+    const Path target = target_of(folder / GetParam());
+    ShardedWriter writer(target, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0, nullptr, num_threads),
+                                               write_part(writer, save, 1, nullptr, num_threads)};
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(target).ok());
+    EXPECT_TRUE(diff(open(target), save.tree).same());
+    std::map<std::string, std::string>& found = files.emplace_back();
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      found[entry.path().lexically_relative(folder).string()] = read_bytes(entry.path());
+    }
+  }
+  EXPECT_FALSE(files[0].empty());
+  EXPECT_TRUE(files[0] == files[1]);
 }
 
 TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
@@ -274,8 +382,182 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
                                              write_part(writer, save, 1)};
   TensorDict renamed = rich().tree;
   renamed.set("more", numbered(DType::int32, {1}));
+  if (save.options.layout != ShardLayout::plain) {
+    EXPECT_THROW(writer.publish(receipts, renamed), Error);
+  }
+  renamed.set("list", Value("no tensors"));
   EXPECT_THROW(writer.publish(receipts, renamed), Error);
+  TensorDict other = rich().tree;
+  other.set("list", TensorDict(NodeInfo{.kind = NodeKind::list}));
+  EXPECT_THROW(writer.publish(receipts, other), Error);
+  EXPECT_THROW(writer.publish(receipts, dict()), Error);
   EXPECT_FALSE(fs::exists(path()));
+  writer.publish(receipts, rich().tree);
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+/// The layouts in which values may contain tensors.
+class PlainLayout : public EveryLayout {
+ protected:
+  /// A value is the first entry, so that its tensors precede the planned ones in the tree.
+  static Save with_value() {
+    Save save = laid_out({dict(), rich_save().boxes}, GetParam());
+    save.options.accepts_values = true;
+    save.tree.set("value", Value());
+    copy_into(save.tree);
+    return save;
+  }
+  /// The value that a rank passes: a tuple with tensors, one of several blocks.
+  static TensorDict value(int start) {
+    TensorDict deep = dict();
+    deep.set("large", numbered(DType::uint8, {17'000'001}, start));
+    deep.set("empty", numbered(DType::float32, {0, 3}));
+    TensorDict tuple(NodeInfo{.kind = NodeKind::tuple});
+    tuple.set("0", cut(numbered(DType::int16, {6, 4}, start), {1, 1}, {4, 2}));
+    tuple.set("1", Value("text"));
+    tuple.set("2", deep);
+    tuple.set("3", numbered(DType::bfloat16, {}, start));
+    return tuple;
+  }
+  static TensorDict named(const TensorDict& value) {
+    TensorDict values = dict();
+    values.set("value", value);
+    return values;
+  }
+  /// The tree to publish with that value.
+  static TensorDict later(const TensorDict& value) {
+    TensorDict tree = named(value);
+    copy_into(tree);
+    return tree;
+  }
+
+ private:
+  static void copy_into(TensorDict& tree) {
+    rich_save().tree.for_each(
+        [&](const std::string& key, const TensorDict::Item& item) { tree.set(key, item); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(ShardedWriter, PlainLayout,
+                         testing::Values("m.safetensors", "index", "folder"), test_name);
+
+TEST_P(PlainLayout, TensorsInValuesAreWrittenAfterThePlannedOnes) {
+  const Save save = with_value();
+  const TensorDict values = named(value(1));
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1, &values)};
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // this rank has passed none
+  writer.publish(receipts, later(std::get<TensorDict>(writer.values(1).get("value"))));
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+  const VerifyReport report = verify(path());
+  EXPECT_TRUE(report.ok()) << report.problems.at(0).what;
+  tenfold::save(later(value(1)), folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+  fs::remove_all(folder_ / "alone");
+
+  Path file = path();
+  if (is_index()) file = folder_ / "index" / "m-00003-of-00003-values.safetensors";
+  if (fs::is_directory(path())) file = path() / "value" / "3.memmap";
+  std::string bytes = read_bytes(file);
+  const Tensor last = numbered(DType::bfloat16, {}, 1);
+  EXPECT_EQ(bytes.substr(bytes.size() - 2),
+            std::string(reinterpret_cast<const char*>(last.raw_data()), 2));
+  bytes.back() ^= 1;
+  write_bytes(file, bytes);
+  EXPECT_FALSE(verify(path()).ok());
+}
+
+TEST_P(PlainLayout, EachRankMayPassValues) {
+  Save save = with_value();
+  save.options.durable = true;
+  save.options.checksums = false;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  std::vector<std::string> receipts;
+  TensorDict all(NodeInfo{.kind = NodeKind::list});
+  for (int rank = 0; rank < 2; ++rank) {
+    const TensorDict values = named(value(rank));
+    receipts.push_back(write_part(writer, save, rank, &values));
+    all.set(std::to_string(rank), writer.values(rank).get("value"));
+  }
+  writer.publish(receipts, later(all));
+  TensorDict expected(NodeInfo{.kind = NodeKind::list});
+  for (int rank = 0; rank < 2; ++rank) expected.set(std::to_string(rank), value(rank));
+  tenfold::save(later(expected), folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(PlainLayout, ATensorAtTheRootMayBeAdded) {
+  Save save = laid_out({dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}}, GetParam());
+  save.tree.set("b", numbered(DType::int8, {4}));
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  TensorDict later = dict();
+  later.set("a", numbered(DType::float64, {2}));  // before "b" in the order of the format
+  later.set("b", numbered(DType::int8, {4}));
+  later.set("c", numbered(DType::int8, {3}));
+  writer.publish(receipts, later);
+  EXPECT_TRUE(verify(path()).ok());
+  EXPECT_THAT(open(path()).keys(), ElementsAre("a", "b", "c"));
+  tenfold::save(later, folder_ / "alone");
+  EXPECT_TRUE(diff(path(), folder_ / "alone").same());
+}
+
+TEST_P(PlainLayout, UnsupportedTensorsInValuesAreRefusedByKeyWhenTheyArePassed) {
+  const Save save = with_value();
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const auto refusal = [&](const TensorDict::Item& item) {
+    TensorDict tuple(NodeInfo{.kind = NodeKind::tuple});
+    tuple.set("0", item);
+    ShardWriter part(writer.ticket(0));
+    try {
+      part.add_values(named(tuple));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  NodeInfo stack;
+  stack.kind = NodeKind::lazy_stack;
+  EXPECT_THAT(refusal(TensorDict(stack)), HasSubstr("\"value.0\""));
+  const std::string complex = refusal(Leaf(numbered(DType::complex128, {2})));
+  if (GetParam() == std::string("folder")) {
+    EXPECT_EQ(complex, "");
+  } else {
+    EXPECT_THAT(complex, HasSubstr("\"value.0\""));
+  }
+}
+
+TEST_P(PlainLayout, LeftoverValuesOfACrashedCoordinatorAreRemovedByTheNextSave) {
+  const Save save = with_value();
+  EXPECT_EXIT(
+      {
+        const TensorDict values = named(value(1));
+        ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+        write_part(writer, save, 1, &values);
+        std::_Exit(3);
+      },
+      testing::ExitedWithCode(3), "");
+  EXPECT_THAT(names(), Not(IsEmpty()));
+  run(save, path());
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, ValuesAreRefusedUnlessTheSaveAcceptsThem) {
+  Save save = rich();
+  save.options.accepts_values = save.options.layout != ShardLayout::plain;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  ShardWriter part(writer.ticket(0));
+  try {
+    part.add_values(dict());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("expected a save in the plain layout that accepts values"));
+  }
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);
 }
 
 TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
@@ -329,6 +611,92 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
+/// Values of `f_type`, from statfs(2).
+constexpr std::uint32_t kNfs = 0x6969;
+constexpr std::uint32_t k9p = 0x01021997;
+constexpr std::uint32_t kFuse = 0x65735546;
+constexpr std::uint32_t kSmb = 0xFE534D42;
+constexpr std::uint32_t kLustre = 0x0BD00BD0;
+constexpr std::uint32_t kGpfs = 0x47504653;
+constexpr std::uint32_t kXfs = 0x58465342;
+
+/// Lets every file seem to be on that file system during its lifetime.
+class OnFileSystem {
+ public:
+  explicit OnFileSystem(std::uint32_t magic) : before_(os::set_file_system(magic)) {}
+  ~OnFileSystem() { os::set_file_system(before_); }
+  OnFileSystem(const OnFileSystem&) = delete;
+  OnFileSystem& operator=(const OnFileSystem&) = delete;
+
+ private:
+  std::optional<std::uint32_t> before_;
+};
+
+/// Lets this process seem to run on another host during its lifetime.
+class OnAnotherHost {
+ public:
+  OnAnotherHost() : before_(os::set_boot_id(os::BootId{std::byte{7}})) {}
+  ~OnAnotherHost() { os::set_boot_id(before_); }
+  OnAnotherHost(const OnAnotherHost&) = delete;
+  OnAnotherHost& operator=(const OnAnotherHost&) = delete;
+
+ private:
+  std::optional<os::BootId> before_;
+};
+
+TEST_P(EveryLayout, OneHostMayWriteOnAnyFileSystem) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kNfs, k9p, kFuse, kSmb, kLustre, kGpfs, kXfs}) {
+    const OnFileSystem file_system(magic);
+    run(save, path());
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+}
+
+TEST_P(EveryLayout, SeveralHostsMayWriteOneFileWhereNoBytesAreLost) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kLustre, kGpfs, kXfs}) {
+    const OnFileSystem file_system(magic);
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    std::vector<std::string> receipts = {write_part(writer, save, 0)};
+    {
+      const OnAnotherHost host;
+      receipts.push_back(write_part(writer, save, 1));
+    }
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+}
+
+TEST_P(EveryLayout, SeveralHostsOnNfs9pFuseOrSmbNeedSeparateFiles) {
+  const Save save = rich();
+  for (const std::uint32_t magic : {kNfs, k9p, kFuse, kSmb}) {
+    const OnFileSystem file_system(magic);
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    std::vector<std::string> receipts = {write_part(writer, save, 0)};
+    {
+      const OnAnotherHost host;
+      if (save.options.layout != ShardLayout::plain) {
+        receipts.push_back(write_part(writer, save, 1));
+      } else {
+        try {
+          write_part(writer, save, 1);
+          FAIL() << "written on " << magic;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::unsupported);
+          EXPECT_THAT(error.what(),
+                      AllOf(HasSubstr("rank 1 on host"), HasSubstr("found NFS, 9p, SMB or FUSE"),
+                            HasSubstr("use the layout \"shards\"")));
+        }
+        continue;
+      }
+    }
+    writer.publish(receipts, save.tree);
+    EXPECT_TRUE(verify(path()).ok()) << magic;
+  }
+  EXPECT_EQ(fs::exists(path()), save.options.layout != ShardLayout::plain);
+}
+
 TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   const Save save = rich();
   EXPECT_EXIT(
@@ -341,6 +709,239 @@ TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   EXPECT_THAT(names(), Not(IsEmpty()));
   run(save, path());
   EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST_P(EveryLayout, AShardSizeNeedsAnIndex) {
+  if (is_index()) GTEST_SKIP() << "it is one";
+  Save save = rich();
+  save.options.shard_size_bytes = 20;
+  try {
+    ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+    FAIL() << "begun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("only an index of shards has a shard size"));
+  }
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+/// Two tensors of the same dtype and shape.
+Save two_tensors() {
+  Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
+  save.tree.set("b", numbered(DType::float32, {6}));
+  save.tree.set("a", numbered(DType::float32, {6}, 3));
+  return save;
+}
+
+TEST(IndexLayout, HasTheNamesAndSizesOfASaveOfOneProcess) {
+  const TemporaryFolder folder;
+  const Save save = two_tensors();
+  const auto names_in = [](const Path& path) {
+    std::vector<std::pair<std::string, std::uint64_t>> names;
+    for (const auto& entry : fs::directory_iterator(path.parent_path())) {
+      names.emplace_back(entry.path().filename().string(), entry.file_size());
+    }
+    std::ranges::sort(names);
+    return names;
+  };
+  run(save, folder / "ours" / "m.safetensors.index.json");
+  tenfold::save(save.tree, folder / "m.safetensors");
+  convert(folder / "m.safetensors", folder / "alone" / "m.safetensors.index.json",
+          {.shard_size_bytes = save.options.shard_size_bytes});
+  EXPECT_EQ(names_in(folder / "ours" / "x"), names_in(folder / "alone" / "x"));
+  // Shards are filled in the order of the keys, and each is a plain file.
+  const Path first = folder / "ours" / "m-00001-of-00002.safetensors";
+  EXPECT_THAT(open(first).keys(), ElementsAre("b"));
+  EXPECT_TRUE(verify(first).ok());
+  EXPECT_EQ(verify(first).num_checksums, 2U);  // of the header and the box
+}
+
+TEST(IndexLayout, TheOldVersionCanBeReadUntilTheIndexIsReplaced) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  Save save = two_tensors();
+  run(save, path);
+  const TensorDict old = open(path);
+  save.tree.set("a", numbered(DType::float32, {6}, 20));
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  EXPECT_TRUE(diff(open(path), two_tensors().tree).same());
+  EXPECT_TRUE(verify(path).ok());
+  writer.publish(receipts);
+  EXPECT_TRUE(diff(open(path), save.tree).same());
+  EXPECT_FALSE(diff(old, save.tree).same());  // an open tree keeps the old version
+  EXPECT_EQ(files_beside_index(folder.path()), "");
+}
+
+TEST(IndexLayout, ForeignFilesWithTheNamesOfShardsAreNotReplaced) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  write_bytes(folder / "m-00002-of-00002.safetensors", "mine");
+  run(two_tensors(), path);
+  EXPECT_EQ(read_bytes(folder / "m-00002-of-00002.safetensors"), "mine");
+  EXPECT_TRUE(diff(open(path), two_tensors().tree).same());
+}
+
+/// Puts other files in the places of staged shards, as a second coordinator would.
+void replace_shards(const Path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::string bytes = read_bytes(entry.path());
+    write_bytes(entry.path(), std::string(bytes.size(), 'x'));
+  }
+}
+
+TEST(IndexLayout, AShardOfAnotherSaveIsNotWritten) {
+  const TemporaryFolder folder;
+  const Path path = folder / "index" / "m.safetensors.index.json";
+  const Save save = two_tensors();
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  ShardWriter late(writer.ticket(1));
+  replace_shards(folder / "index");
+  const std::vector<Tensor> tensors = {numbered(DType::float32, {6})};
+  try {
+    late.write(0, tensors);
+    FAIL() << "written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
+  }
+  ShardedWriter second(folder / "other" / "m.safetensors.index.json", save.tree, save.boxes,
+                       save.options);
+  const std::vector<std::string> receipts = {write_part(second, save, 0),
+                                             write_part(second, save, 1)};
+  replace_shards(folder / "other");
+  try {
+    second.publish(receipts);
+    FAIL() << "published";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.what(), HasSubstr("expected the shard that this save created"));
+  }
+  for (const Path& of : {folder / "index", folder / "other"}) {
+    for (const auto& entry : fs::directory_iterator(of)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      EXPECT_THAT(read_bytes(entry.path()), testing::Each('x')) << entry;
+    }
+  }
+}
+
+/// The names of the files in a folder, sorted.
+std::vector<std::string> files_in(const Path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// The tree of two_tensors() with a tensor of `size` elements in a value, which was not planned.
+TensorDict with_tensor_in_value(std::int64_t size) {
+  TensorDict tree = dict();
+  TensorDict value = dict();
+  value.set("x", numbered(DType::int32, {size}));
+  tree.set("value", value);
+  two_tensors().tree.for_each(
+      [&](const std::string& key, const TensorDict::Item& item) { tree.set(key, item); });
+  return tree;
+}
+
+TEST(IndexLayout, TensorsInValuesHaveShardsThatTheNextSaveRemoves) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  const Save save = two_tensors();
+  for (int i = 0; i < 3; ++i) {
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    writer.publish(receipts, with_tensor_in_value(3));
+    EXPECT_TRUE(diff(open(path), with_tensor_in_value(3)).same());
+    EXPECT_TRUE(verify(path).ok());
+    EXPECT_EQ(files_beside_index(folder.path()), "");
+    if (i > 0) continue;
+    EXPECT_THAT(files_in(folder.path()),
+                ElementsAre("m-00001-of-00001-values.safetensors", "m-00001-of-00002.safetensors",
+                            "m-00002-of-00002.safetensors", "m.safetensors.index.json"));
+  }
+  EXPECT_TRUE(verify(path).ok());
+  run(save, path);
+  EXPECT_EQ(files_in(folder.path()).size(), 3U);
+  EXPECT_EQ(files_beside_index(folder.path()), "");
+}
+
+TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  const Save save = two_tensors();
+  run(save, path);
+  {
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    {
+      const WatchChanges watch([](const os::Change& change) {
+        if (change.kind == os::Change::Kind::create_file) {
+          throw Error::io(ENOSPC, change.name, "cannot be created");
+        }
+      });
+      EXPECT_THROW(writer.publish(receipts, with_tensor_in_value(3)), Error);
+    }
+    try {
+      writer.publish(receipts, with_tensor_in_value(3));
+      FAIL() << "published";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr("save again"));
+    }
+  }
+  EXPECT_TRUE(diff(open(path), save.tree).same());
+  EXPECT_EQ(files_beside_index(folder.path()), "");
+}
+
+/// Saves a tensor "v.<name>", and publishes a value "v" with a tensor of the same dotted name.
+/// Returns false if that is refused.
+bool publish_same_name(const Path& path, const std::string& name, const std::string& other) {
+  Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
+  save.options.shard_size_bytes = 1000;
+  TensorDict value = dict();
+  value.set(name, numbered(DType::float32, {2}));
+  TensorDict later = dict();
+  later.set("v", value);
+  save.tree.set("v", Value());
+  for (TensorDict* tree : {&save.tree, &later}) {
+    tree->set("v." + name, numbered(DType::float32, {6}));
+    tree->set(other, numbered(DType::float32, {6}, 3));
+  }
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  try {
+    writer.publish(receipts, later);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("has the dotted name of another tensor"));
+    return false;
+  }
+  EXPECT_TRUE(diff(open(path), later).same());
+  EXPECT_TRUE(verify(path).ok());
+  return true;
+}
+
+TEST(IndexLayout, ATensorInAValueDoesNotMoveOthersWithTheSameDottedName) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors.index.json";
+  // The second name has two more characters, for which the padding of the header may have space.
+  std::size_t num_published = 0;
+  for (std::size_t length = 1; length <= 64; ++length) {
+    const std::string name(length, 'x');
+    if (publish_same_name(path, name, "a")) ++num_published;
+    EXPECT_FALSE(publish_same_name(path, name, "v." + name + "!"));  // the order would change
+  }
+  EXPECT_GT(num_published, 0U);
+  EXPECT_LT(num_published, 64U);
+  EXPECT_EQ(files_beside_index(folder.path()), "");
 }
 
 TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
@@ -495,7 +1096,7 @@ TEST(ShardedWriterBoxes, MismatchedTensorsAreNotWritten) {
 
 TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
   const TemporaryFolder folder;
-  for (const char* name : {"m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"}) {
+  for (const char* name : {"m.pt", "m.npz", "m.tdz", "pytorch_model.bin.index.json"}) {
     try {
       ShardedWriter writer(folder / name, dict(), {});
       FAIL() << name;
@@ -504,6 +1105,47 @@ TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
       EXPECT_THAT(error.what(), HasSubstr("expected a name that ends in \".safetensors\""));
     }
   }
+}
+
+TEST(ShardedWriterLayouts, TheFormatOverridesTheSuffix) {
+  const TemporaryFolder folder;
+  const auto saved = [&](const char* name, const char* format, ShardLayout layout) {
+    Save save{dict(), {{0, {0}, {4}, 0}}};
+    save.tree.set("w", numbered(DType::float32, {4}));
+    save.options.format = format;
+    save.options.layout = layout;
+    run(save, folder / name);
+    EXPECT_TRUE(diff(open(folder / name), save.tree).same());
+    return probe(folder / name);
+  };
+  EXPECT_EQ(saved("file", "safetensors", ShardLayout::plain), "safetensors");
+  EXPECT_TRUE(fs::is_regular_file(folder / "file"));
+  EXPECT_EQ(saved("m.safetensors.index.json", "safetensors", ShardLayout::plain), "safetensors");
+  EXPECT_TRUE(fs::exists(folder / "m-00001-of-00001.safetensors"));
+  EXPECT_EQ(saved("m.safetensors", "memmap", ShardLayout::plain), "memmap");
+  EXPECT_EQ(saved("m.pt", "dcp", ShardLayout::torch), "dcp");
+  EXPECT_EQ(saved("shards", "dcp", ShardLayout::shards), "dcp");
+}
+
+TEST(ShardedWriterLayouts, AFormatOfAnotherLayoutIsRefused) {
+  const TemporaryFolder folder;
+  const std::tuple<const char*, ShardLayout, const char*> refusals[] = {
+      {"pt", ShardLayout::plain, "found one of format \"pt\""},
+      {"dcp", ShardLayout::plain, "found one of format \"dcp\""},
+      {"memmap", ShardLayout::shards, "format: expected \"dcp\", or none"},
+      {"safetensors", ShardLayout::torch, "found \"safetensors\""},
+      {"nothing", ShardLayout::plain, "no such format"},
+  };
+  for (const auto& [format, layout, what] : refusals) {
+    try {
+      ShardedWriter writer(folder / "m", dict(), {}, {.layout = layout, .format = format});
+      FAIL() << format;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr(what));
+    }
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
@@ -518,6 +1160,137 @@ TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
     EXPECT_THAT(error.what(), HasSubstr("\"z\""));
   }
   EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  Save save{dict(), {{0, {0}, {1}, 0}}};
+  save.tree.set("w", numbered(DType::uint8, {1}));
+  // The header stores JSON in JSON, so it has seven bytes for each of these characters.
+  save.tree.set("value", Value(std::string(15'000'000, '\x01')));
+  std::size_t num_changes = 0;
+  const WatchChanges watch([&](const os::Change&) { ++num_changes; });
+  try {
+    ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
+    FAIL() << "begun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("m.safetensors"),
+                      HasSubstr("the header is too long: expected at most 100000000 bytes, found "
+                                "1050")));
+  }
+  EXPECT_EQ(num_changes, 0U);
+  save.options.layout = ShardLayout::shards;  // values are in another file
+  ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
+}
+
+/// Whether the file system of the folder has FALLOC_FL_INSERT_RANGE.
+bool inserts_holes(const TemporaryFolder& folder) {
+  os::File file = os::File::create_at(os::Directory::open(folder.path()), "probe");
+  const std::string text = "x";
+  file.write_at(0, std::as_bytes(std::span(text)));
+  const bool inserts = file.insert_hole(0, file.block_bytes());
+  fs::remove(folder / "probe");
+  return inserts;
+}
+
+/// What publish() does to the file system.
+struct Published {
+  std::size_t num_created = 0;
+  std::size_t num_inserted = 0;
+  std::uint64_t num_written_bytes = 0;
+};
+
+/// Saves `save`, and publishes `later` instead of its tree.
+Published publish_later(const Save& save, const Path& path, const TensorDict& later) {
+  ShardedWriter writer(path, save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  Published published;
+  const WatchChanges watch([&](const os::Change& change) {
+    if (change.kind == os::Change::Kind::create_file) ++published.num_created;
+    if (change.kind == os::Change::Kind::insert) ++published.num_inserted;
+    published.num_written_bytes += change.bytes.size();
+  });
+  writer.publish(receipts, later);
+  return published;
+}
+
+TEST(ShardedWriterHeader, ValuesThatArePlannedHaveExactSpace) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  Save save = rich_save();
+  save.tree.set("long", Value(std::string(1'000'000, 'x')));
+  const Published published = publish_later(save, path, save.tree);
+  EXPECT_EQ(published.num_created, 0U);
+  EXPECT_EQ(published.num_inserted, 0U);
+  // The header alone was written, and only its alignment adds spaces.
+  const std::string header =
+      read_bytes(path).substr(0, static_cast<std::size_t>(published.num_written_bytes));
+  EXPECT_LT(header.size() - header.find_last_not_of(' '), 65U);
+  EXPECT_EQ(header.at(header.find_last_not_of(' ')), '}');
+  EXPECT_TRUE(verify(path).ok());
+}
+
+TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  const bool inserts_here = inserts_holes(folder);
+  const Save save = rich_save();
+  // The header needs a part of a block, about one block, or many more.
+  for (const std::size_t size : {std::size_t{100}, std::size_t{4000}, std::size_t{4032},
+                                 std::size_t{4096}, std::size_t{1'000'000}}) {
+    TensorDict later = rich_save().tree;
+    later.set("step", Value(std::string(size, 'x')));
+    for (const bool is_supported : {true, false}) {
+      const bool before = os::set_insert_supported(is_supported);
+      const Published published = publish_later(save, path, later);
+      os::set_insert_supported(before);
+      const bool is_inserted = is_supported && inserts_here;
+      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: a copy
+      if (is_inserted) {
+        EXPECT_EQ(published.num_inserted, 1U);
+        EXPECT_LT(published.num_written_bytes, 10'000 + 2 * size);  // the header alone
+      }
+      const VerifyReport report = verify(path);
+      EXPECT_TRUE(report.ok()) << size << ": " << report.problems.at(0).what;
+      tenfold::save(later, folder / "alone");
+      EXPECT_TRUE(diff(path, folder / "alone").same()) << size;
+      fs::remove_all(folder / "alone");
+      EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+    }
+  }
+}
+
+TEST(ShardedWriterHeader, ASaveWhoseDataDidNotMoveCompletelyIsNotPublishedLater) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  const Save save = rich_save();
+  run(save, path);
+  const std::string old = read_bytes(path);
+  TensorDict later = rich_save().tree;
+  later.set("step", Value(std::string(100'000, 'x')));
+  {
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    {
+      const WatchChanges watch([](const os::Change& change) {
+        if (change.kind == os::Change::Kind::insert) throw Error::io(ENOSPC, "full");
+      });
+      EXPECT_THROW(writer.publish(receipts, later), Error);
+    }
+    try {
+      writer.publish(receipts, save.tree);
+      FAIL() << "published";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr("save again"));
+    }
+  }
+  EXPECT_EQ(read_bytes(path), old);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
 }
 
 /// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
@@ -559,8 +1332,9 @@ TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
 /// A save in which each rank writes whole rows, because the disk model does not see writes through
 /// mappings.
 Save save_of(int version) {
-  Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}}};
+  Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}, {1, {0}, {2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 3}, version));
+  save.tree.set("v", numbered(DType::float32, {2}, version));
   save.tree.set("version", Value(version));
   return save;
 }
@@ -570,13 +1344,17 @@ CrashCase crash_case(const char* name) {
   crash.name = "ShardedWriter";
   crash.file_name = name;
   const std::string layout = name;
-  crash.make_old = [layout](const fs::path& path) { run(laid_out(save_of(1), layout), path); };
+  crash.make_old = [layout](const fs::path& path) {
+    run(laid_out(save_of(1), layout), target_of(path));
+  };
   crash.make_new = [layout](const fs::path& path, bool durable) {
     Save save = laid_out(save_of(2), layout);
     save.options.durable = durable;
-    run(save, path);
+    run(save, target_of(path));
   };
-  crash.which = [](const fs::path& path) {
+  if (layout == "index") crash.litter_in = files_beside_index;
+  crash.which = [](const fs::path& folder) {
+    const Path path = target_of(folder);
     if (!fs::exists(path)) return Found::absent;
     if (!verify(path).ok()) return Found::neither;
     const Value version = open(path).value("version");
@@ -589,7 +1367,8 @@ CrashCase crash_case(const char* name) {
 
 class Crash : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(ShardedWriter, Crash,
-                         testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
+                         testing::Values("m.safetensors", "index", "folder", "shards", "torch"),
+                         test_name);
 
 TEST_P(Crash, ACrashAtEveryChangeLeavesACompleteVersion) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, true);
@@ -616,6 +1395,48 @@ TEST_P(Crash, PrivateFilesStayPrivate) { expect_stays_private(crash_case(GetPara
 
 TEST_P(Crash, EachFileIsSyncedByTheDescriptorThatWroteIt) {
   expect_syncs_by_the_descriptor_that_wrote(crash_case(GetParam()));
+}
+
+TEST_P(PlainLayout, ACrashOfASaveWithTensorsInValuesLeavesACompleteVersion) {
+  CrashCase crash = crash_case(GetParam());
+  crash.make_new = [](const fs::path& path, bool durable) {
+    Save save = laid_out(save_of(2), GetParam());
+    save.options.durable = durable;
+    save.options.accepts_values = true;
+    TensorDict values = dict();
+    values.set("more", numbered(DType::int32, {3}));
+    ShardedWriter writer(target_of(path), save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0, &values),
+                                               write_part(writer, save, 1)};
+    TensorDict later = save_of(2).tree;
+    later.set("more", writer.values(0).get("more"));
+    writer.publish(receipts, later);
+  };
+  expect_survives_kill_at_every_change(crash, false, true);
+  expect_survives_failure_of_every_change(crash, true, true, ENOSPC);
+  expect_survives_power_loss(crash, true, 2, 20264);
+  expect_stays_private(crash);
+}
+
+TEST(ShardedWriterHeader, ACrashWhileTheDataMoveLeavesACompleteVersion) {
+  CrashCase crash = crash_case("m.safetensors");
+  crash.make_new = [](const fs::path& path, bool durable) {
+    Save save = save_of(2);
+    save.options.durable = durable;
+    TensorDict later = save_of(2).tree;
+    later.set("long", Value(std::string(5000, 'x')));  // longer than the reserved space
+    ShardedWriter writer(path, save.tree, save.boxes, save.options);
+    const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                               write_part(writer, save, 1)};
+    writer.publish(receipts, later);
+  };
+  for (const bool is_supported : {true, false}) {
+    const bool before = os::set_insert_supported(is_supported);
+    expect_survives_kill_at_every_change(crash, true, true);
+    expect_survives_failure_of_every_change(crash, true, true, ENOSPC);
+    expect_survives_power_loss(crash, true, 4, 20263);
+    os::set_insert_supported(before);
+  }
 }
 
 }  // namespace

@@ -236,9 +236,11 @@ TEST_F(Cli, NamesTheNumberThatAnOptionExpects) {
       {{"tree", file_, "--depth", "abc"},
        "--depth: expected a whole number from 1 on, found \"abc\""},
       {{"verify", file_, "--threads", "-3"},
-       "--threads: expected a whole number from 1 to 65536, found \"-3\""},
+       "--threads: expected a whole number from 1 to 256, found \"-3\""},
       {{"diff", file_, file_, "--threads", "0"},
-       "--threads: expected a whole number from 1 to 65536, found \"0\""},
+       "--threads: expected a whole number from 1 to 256, found \"0\""},
+      {{"verify", file_, "--threads", "257"},
+       "--threads: expected a whole number from 1 to 256, found \"257\""},
       {{"bench", file_, "--max-mb", "0"},
        "--max-mb: expected a whole number from 1 to 1000000000, found \"0\""}};
   for (const auto& [arguments, message] : cases) {

@@ -74,7 +74,10 @@ TEST(Yaml, RefusesMalformedDocuments) {
                            "? a\nb\n", "a: {b}\n", "\xFF: 1\n", "a: 1\n- b\n"}) {
     EXPECT_THAT(refusal(text), HasSubstr("y: invalid or unsupported YAML")) << text;
   }
-  EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("\"a\""));
+  EXPECT_THAT(refusal("a: 1\nb:\n  c: 2\n  \"c\": 3\n"),
+              HasSubstr("expected each key once, found \"c\" again at line 4"));
+  EXPECT_THAT(refusal("a: 1\nb: {c: 2, c: 3}\n"), HasSubstr("found \"c\" again at line 2"));
+  EXPECT_THAT(refusal("a: {c: 1}\nb: {c: 1}\nc:\n- a: 1\n- a: 1\n"), HasSubstr("read as"));
 }
 
 TEST(Yaml, LimitsNesting) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <vector>
 
@@ -63,6 +65,23 @@ TEST(Dataset, GathersRowsOfEverySize) {
       }
     }
   }
+}
+
+/// The number of threads of this process. Those of the pool are kept until its end.
+std::ptrdiff_t num_threads_now() {
+  return std::ranges::distance(std::filesystem::directory_iterator("/proc/self/task"));
+}
+
+TEST(Dataset, ZeroThreadsAreTheDefaultNumber) {
+  constexpr std::int64_t kRows = 200'000;
+  const Dataset ds(test::numbers(kRows));
+  ::setenv("TENFOLD_NUM_THREADS", "8", 1);
+  static_cast<void>(ds.rows(0, kRows));
+  EXPECT_LT(num_threads_now(), 8);
+  const Batch batch = ds.rows(0, kRows, {.num_threads = 0});
+  ::unsetenv("TENFOLD_NUM_THREADS");
+  EXPECT_GE(num_threads_now(), 8);
+  EXPECT_EQ(values_of(batch.at("id"))[kRows - 1], kRows - 1);
 }
 
 TEST(Dataset, GathersTheSameOnSeveralThreads) {

@@ -31,6 +31,7 @@
 #include "os/fs/change_observer.hpp"
 #include "os/fs/directory.hpp"
 #include "os/process.hpp"
+#include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
@@ -475,6 +476,52 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(ds.size(), 1);
 }
 
+TEST(Growth, WritesNothingIfAnotherProcessTookOverTheLeaseOfItsLock) {
+  for (const std::int64_t capacity : {0, 6}) {
+    const test::FailLocks fail(ENOLCK);
+    const test::TemporaryFolder folder;
+    const Path path = folder / "rows";
+    Dataset ds = numbers_at(path, {.capacity = capacity});
+    ds.append(test::numbers(2));
+    test::take_over(path / ".%commit.tenfold-lock");
+    for (const auto& change : std::vector<std::function<void()>>{
+             [&] { ds.append(test::numbers(1, 2)); }, [&] { ds.flush(); }, [&] { ds.close(); }}) {
+      expect_error(ErrorCode::io, "another one took over", change);
+    }
+    EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1));
+  }
+}
+
+TEST(Growth, ClosingARemovedFolderReleasesItsLocksWithAndWithoutLeases) {
+  for (const int lock_errno : {0, ENOLCK}) {
+    const test::FailLocks fail(lock_errno);
+    const test::TemporaryFolder folder;
+    Dataset ds = numbers_at(folder / "rows");
+    ds.append(test::numbers(3));
+    std::filesystem::remove_all(folder / "rows");
+    expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+    ds.close();
+  }
+}
+
+TEST(Growth, LeavesTheCommitPageOfAProcessThatTookOverTheLeaseDuringAFlush) {
+  const test::FailLocks fail(ENOLCK);
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  Dataset ds = numbers_at(path);
+  ds.append(test::numbers(2));
+  bool is_lost = false;
+  {
+    const test::WatchChanges watch([&](const os::Change& change) {
+      if (change.kind != os::Change::Kind::sync_file || std::exchange(is_lost, true)) return;
+      test::take_over(path / ".%commit.tenfold-lock");
+    });
+    expect_error(ErrorCode::io, "another one took over", [&] { ds.close(); });
+  }
+  EXPECT_TRUE(is_lost);
+  EXPECT_TRUE(std::filesystem::exists(path / "%commit"));
+}
+
 TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
   const test::TemporaryFolder folder;
   const auto moves = [&](const std::string& name, bool with_another) {
@@ -488,6 +535,8 @@ TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
     }
     expect_error(ErrorCode::io, "found none or another one", [&] { ds.flush(); });
     expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+    ds.close();
+    EXPECT_EQ(ds.size(), 3);
     EXPECT_EQ(std::filesystem::exists(folder / name), with_another);
     EXPECT_EQ(Dataset(folder / (name + " moved")).size(), 3);
     EXPECT_TRUE(verify(folder / (name + " moved")).ok());
@@ -498,6 +547,49 @@ TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
   };
   moves("a", false);
   moves("b", true);
+}
+
+TEST(Growth, ClosingAMovedFolderReleasesItsLocks) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  std::filesystem::rename(folder / "rows", folder / "moved");
+  expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+  Dataset other(folder / "moved", Mode::write_through);
+  EXPECT_EQ(other.append(test::numbers(1, 3)), 4);
+  other.close();
+  EXPECT_TRUE(verify(folder / "moved").ok());
+  save(test::numbers(1), folder / "moved");
+  EXPECT_EQ(ds.size(), 3);
+}
+
+TEST(Growth, ClosingADeletedFolderNamesTheFolder) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  std::filesystem::remove_all(folder / "rows");
+  expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+  ds.close();
+}
+
+TEST(Growth, RowsOfAMovedFolderAreNotWrittenInPlace) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  ds.flush();
+  std::filesystem::rename(folder / "rows", folder / "moved");
+  for (const bool with_another : {false, true}) {
+    if (with_another) {
+      Dataset other = numbers_at(folder / "rows");
+      other.append(test::numbers(2));
+      other.close();
+    }
+    for (int i = 0; i < 2; ++i) {
+      expect_error(ErrorCode::io, "found none or another one", [&] { ds.column("x"); });
+    }
+  }
+  EXPECT_GT(verify(folder / "rows").num_checksums, 0U);
+  EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
 TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {

@@ -260,6 +260,21 @@ TEST(MappedDictWrite, AMovedDictionaryDoesNotReplaceTheIndexAtItsOldPath) {
   EXPECT_EQ(MappedDict(folder / "d").size(), 510);
 }
 
+TEST(MappedDictWrite, ClosingAMovedDictionaryReleasesItsLocks) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.extend(Words(5, 10).keys(), pairs(10, 5));
+  std::filesystem::rename(folder / "d", folder / "moved");
+  EXPECT_THROW(dict.close(), Error);
+  dict.close();
+  MappedDict other(folder / "moved", Mode::write_through);
+  other.extend(Words(1, 15).keys(), pairs(15, 1));
+  other.close();
+  expect_whole(folder / "moved");
+  EXPECT_EQ(MappedDict(folder / "moved").size(), 16);
+}
+
 TEST(MappedDictWrite, RepairsAfterACrashedWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);

@@ -211,6 +211,49 @@ TEST_F(Memmap, AppendsRowsToEveryTensor) {
   EXPECT_EQ(tree["b"].batch_size(), Shape{6});
 }
 
+/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
+TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
+  NodeInfo info;
+  info.batch_size = {2};
+  TensorDict rows(info);
+  for (const std::string& key : keys) rows.set(key, counting({2}));
+  if (below.empty()) return rows;
+  rows.set(below, two_rows(keys, ""));
+  return rows;
+}
+
+TEST_F(Memmap, AppendsRowsToEntriesWhoseNamesAreNotEncoded) {
+  const TensorDict rows = two_rows({"a b", "x"}, "c d");
+  write_memmap(rows, path_);
+  // tensordict before 0.14 did not encode keys.
+  fs::rename(path_ / "c%20d" / "a%20b.memmap", path_ / "c%20d" / "a b.memmap");
+  fs::rename(path_ / "c%20d", path_ / "c d");
+  fs::rename(path_ / "a%20b.memmap", path_ / "a b.memmap");
+  append_memmap(path_, rows);
+  const TensorDict tree = open(path_);
+  const std::string twice = bytes_of(counting({2})) + bytes_of(counting({2}));
+  EXPECT_EQ(bytes_of(tree.at("a b")), twice);
+  EXPECT_EQ(bytes_of(tree.at("c d", "a b")), twice);
+  EXPECT_EQ(bytes_of(tree.at("c d", "x")), twice);
+}
+
+TEST_F(Memmap, AppendsRowsToNodesWhoseNamesClash) {
+  const TensorDict rows = two_rows({"x"}, "x.memmap");
+  write_memmap(rows, path_);
+  ASSERT_TRUE(fs::is_directory(path_ / "%clash-0"));
+  append_memmap(path_, rows);
+  EXPECT_EQ(open(path_).at("x.memmap", "x").shape(), Shape{4});
+  EXPECT_EQ(open(path_).at("x").shape(), Shape{4});
+}
+
+TEST_F(Memmap, NeverAppendsToTheFileOfAnotherKey) {
+  const TensorDict rows = two_rows({"a b", "a%20b"}, "");
+  write_memmap(rows, path_);
+  fs::remove(path_ / "a%2520b.memmap");
+  EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::corrupt);
+  EXPECT_EQ(fs::file_size(path_ / "a%20b.memmap"), 8U);
+}
+
 TEST_F(Memmap, RefusesMismatchedRowsAndAppendsNothing) {
   write_memmap(sample(), path_);
   TensorDict rows = sample();

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -112,6 +114,84 @@ TEST_P(ReadBoxes, ATruncatedFileIsAnError) {
   const Tensor into = Tensor::zeros(DType::float32, {500, 1000});
   const std::vector<BoxRead> reads = {{leaf, {0, 0}, into}};
   EXPECT_THROW(read_boxes(reads), Error);
+}
+
+/// uint8 [17, 1 MiB]: two blocks, of 16 rows and of 1 row. A byte of the last row is damaged.
+class VerifyBoxes : public ReadBoxes {
+ protected:
+  static constexpr std::int64_t kColumns = 1 << 20;
+
+  void SetUp() override {
+    Tensor tensor = Tensor::zeros(DType::uint8, {17, kColumns});
+    std::memset(tensor.mutable_raw_data(), 7, static_cast<std::size_t>(tensor.nbytes()));
+    saved(tensor);
+    Path file = folder_ / GetParam();
+    if (std::filesystem::is_directory(file)) file /= "w.memmap";
+    std::string bytes = read_bytes(file);
+    const std::size_t end = bytes.rfind(std::string(1000, '\7'));
+    ASSERT_NE(end, std::string::npos);
+    bytes[end + 500] = '\0';
+    write_bytes(file, bytes);
+  }
+  bool is_intact(const Shape& offsets, const Shape& sizes) const {
+    const std::vector<BoxCheck> boxes = {{{"w"}, offsets, sizes}};
+    return verify_boxes(folder_ / GetParam(), boxes).ok();
+  }
+  /// Checksums are of blocks of 16 MiB, and not of whole tensors.
+  static bool has_blocks() {
+    const std::string name = GetParam();
+    return name == "m.safetensors" || name == "folder";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, VerifyBoxes,
+                         testing::Values("m.safetensors", "folder", "m.pt", "m.tdz", "m.npz"),
+                         [](const auto& format) {
+                           const std::string name = format.param;
+                           return name.substr(
+                               name.find('.') == std::string::npos ? 0 : name.find('.') + 1);
+                         });
+
+TEST_P(VerifyBoxes, ComparesTheChecksumsOfTheBlocksTheyOverlap) {
+  EXPECT_FALSE(verify(folder_ / GetParam()).ok());
+  EXPECT_FALSE(is_intact({0, 0}, {17, kColumns}));
+  EXPECT_FALSE(is_intact({16, 0}, {1, 1}));
+  EXPECT_FALSE(is_intact({0, 5}, {17, 1}));
+  EXPECT_EQ(is_intact({0, 0}, {16, kColumns}), has_blocks());
+  EXPECT_EQ(is_intact({3, 5}, {13, 1}), has_blocks());
+  EXPECT_TRUE(is_intact({0, 0}, {0, kColumns}));
+}
+
+TEST_P(VerifyBoxes, RefusesBoxesThatExceedTheTensorAndMissingTensors) {
+  EXPECT_THROW(is_intact({1, 0}, {17, 1}), Error);
+  EXPECT_THROW(is_intact({0}, {1}), Error);
+  EXPECT_THROW(is_intact({0, -1}, {1, 1}), Error);
+  const std::vector<BoxCheck> missing = {{{"v"}, {0}, {1}}};
+  try {
+    verify_boxes(folder_ / GetParam(), missing);
+    FAIL() << "verified";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+  }
+}
+
+TEST(VerifyBoxesOfATree, MetadataIsAlwaysChecked) {
+  const TemporaryFolder folder;
+  NodeInfo info;
+  info.kind = NodeKind::dict;
+  TensorDict tree(info);
+  tree.set("w", counting(3, 4));
+  tree.set("step", Value(7));
+  save(tree, folder / "m.safetensors", {.durable = false});
+  EXPECT_TRUE(verify_boxes(folder / "m.safetensors", {}).ok());
+  std::string bytes = read_bytes(folder / "m.safetensors");
+  const std::string member = "tenfold_xxh3\":\"";
+  const std::size_t at = bytes.find(member);
+  ASSERT_NE(at, std::string::npos);
+  char& digit = bytes[at + member.size()];  // of the checksum of the header
+  digit = digit == '0' ? '1' : '0';
+  write_bytes(folder / "m.safetensors", bytes);
+  EXPECT_FALSE(verify_boxes(folder / "m.safetensors", {}).ok());
 }
 
 }  // namespace

@@ -116,6 +116,26 @@ def test_summary_of_the_measurements_matches_their_tables():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_measured_table_replaces_the_one_of_its_benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    import summary
+
+    def table(title, median):
+        return f"### {title}\n\n| contender | median ms |\n| a | {median} |\n"
+
+    page = "\n".join(["Machine", table("Save", 1), table("Load", 1), table("Other", 1)])
+    tables = summary.updated_tables(page, {"save": table("Save", 2), "new": table("New", 2)})
+    assert [re.findall(r"### (.+)|\| (\d) \|", one) for one in tables] == [
+        [(title, ""), ("", median)]
+        for title, median in [("Save", "2"), ("Load", "1"), ("Other", "1"), ("New", "2")]
+    ]
+    page = "\n".join(tables)
+    tables = summary.updated_tables(page, {"save": table("Save, renamed", 3)})
+    assert [one.split("\n", 1)[0] for one in tables] == [
+        "### Save, renamed", "### Load", "### Other", "### New",
+    ]  # fmt: skip
+
+
 def test_signatures_in_the_docs_match_the_functions():
     stated = re.findall(
         r"`tenfold\.(\w+)\(([^`]*\*,[^`]*?)\)(?: -> \w+)?`", TEXTS[ROOT / "docs/python.md"]

@@ -345,3 +345,21 @@ def test_the_reader_confirms_the_checksums_of_boxes(tmp_path, name):
     file.write_bytes(data)
     (wrong,) = wrong_checksums(path)
     assert wrong in ("w", "w.memmap")
+
+
+def test_the_reader_confirms_the_boxes_of_each_shard_of_an_index(tmp_path):
+    core, path = tenfold._core, tmp_path / "m.safetensors.index.json"
+    state = {"w": torch.arange(8, dtype=torch.int16).reshape(2, 4), "b": torch.ones(3)}
+    tree = core.tree(state, "state")
+    boxes = [(0, (0, 0), (2, 3), 0), (0, (0, 3), (2, 1), 1), (1, (0,), (3,), 1)]
+    writer = core.ShardedWriter(str(path), tree, boxes, "plain", False, True, True, 64, 16)
+    receipts = []
+    for rank, parts in enumerate([[state["w"][:, :3]], [state["w"][:, 3:], state["b"]]]):
+        shards = core.ShardWriter(writer.ticket(rank))
+        shards.write(0, [part.contiguous() for part in parts])
+        receipts.append(shards.finish())
+    writer.publish(receipts, tree)
+    for name, tensor in state.items():
+        shard = tmp_path / json.loads(path.read_text())["weight_map"][name]
+        assert (open_file(shard).tensors[name] == tensor.numpy()).all()
+        assert wrong_checksums(shard) == []

@@ -33,6 +33,7 @@ def test_short_torture_run_finds_no_violation():
             text=True,
         )
         assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+        assert run.stdout.startswith("seed 0, ")
         assert run.stdout.endswith("\n0 broken promises\n")
         assert re.search(r"^\| [^|]+ \| [1-9]", run.stdout, re.MULTILINE), run.stdout
 
@@ -101,6 +102,103 @@ def test_no_failed_allocation_of_torch_frees_a_tensor_twice(tmp_path):
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     assert int(run.stdout.split()[-1]) > 5, run.stdout
+
+
+def run_harness(program: str, **values: str) -> None:
+    """Runs a program with modules of the harness, whose names are too general for pytest."""
+    head = f"import sys\nsys.path.insert(0, {str(TORTURE)!r})\n"
+    run = subprocess.run(
+        [sys.executable, "-c", head + program.format(**values)], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+EVEN_ORDER = """
+from calls import in_even_order
+
+for shift in (0.0, 0.3, 0.9):
+    order = in_even_order(1000, shift)
+    assert sorted(order) == list(range(1, 1001))
+    for size in (5, 40, 300):
+        tested = [0, *sorted(order[:size]), 1001]
+        gaps = [after - before for before, after in zip(tested, tested[1:])]
+        assert max(gaps) < 3 * 1000 / size, (shift, size, max(gaps))
+assert in_even_order(1000, 0.0)[:5] != in_even_order(1000, 0.3)[:5]
+assert in_even_order(0, 0.3) == []
+"""
+
+
+def test_calls_that_are_tested_in_too_little_time_are_spread_evenly():
+    run_harness(EVEN_ORDER)
+
+
+HUNG_CHILDREN = """
+import time
+
+import children
+
+outcome = children.in_child(lambda: time.sleep(1000), timeout=0.1)
+assert outcome.kind == "hung", outcome
+outcome = children.in_child(lambda: lambda: 0)  # cannot be pickled
+assert outcome.kind == "raised", outcome
+done = children.run_program(["sh", "-c", "echo begun; sleep 1000 & sleep 1000"], 0.5)
+assert done.status is None, done
+done = children.run_program(["sh", "-c", "echo $NAME; exit 3"], 100, environment={{"NAME": "x"}})
+assert (done.status, done.stdout) == (3, "x\\n"), done
+
+children.PATIENCE = 0.2
+child = children.LoopingChild(lambda: time.sleep(1000), 7)
+child.ready()
+assert "did not answer" in child.error, child.error
+assert child.kill() == 7
+
+
+def steps():
+    return lambda number: time.sleep(1000) if number > 2 else None
+
+
+children.PATIENCE = 600
+child = children.LoopingChild(steps, 0)
+child.ready()
+assert child.error is None and child.next() == 1 and child.next() == 2
+children.PATIENCE = 0.2
+assert child.next() is None and "did not answer" in child.error
+assert child.kill() == 2
+"""
+
+
+def test_children_that_hang_do_not_stop_the_harness():
+    run_harness(HUNG_CHILDREN)
+
+
+FATAL_DAMAGE = """
+import os, signal, time
+from pathlib import Path
+
+import flips
+from case import Options
+
+
+def make(path, sizes):
+    path.write_bytes(b"abc")
+
+
+def load(path):
+    if path.read_bytes() != b"abc":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+
+options = Options("flips", True, 0, 0, Path({folder!r}), Path(), Path())
+sample = flips.Sample("x", make, load)
+row = flips._damage(sample, flips._flips, flips.TINY, time.monotonic() - 1, options)
+assert row.counts["damages"] == row.counts["crashed or hung"] == 1, row
+assert row.counts["left out"] == 2, row
+"""
+
+
+def test_damage_that_ends_the_reader_is_tried_once_when_the_time_is_over(tmp_path):
+    run_harness(FATAL_DAMAGE, folder=str(tmp_path))
 
 
 def test_torture_tables_match_the_results():

@@ -112,6 +112,20 @@ TEST(SparseGrowth, AMatrixWithoutRowsGrows) {
   EXPECT_EQ(whole_rows_at(folder / "m"), 7);
 }
 
+TEST(SparseGrowth, ClosingAMovedMatrixReleasesItsLocks) {
+  const TemporaryFolder folder;
+  rows_of(0, 5).save(folder / "m");
+  SparseMatrix m(folder / "m", Mode::write_through);
+  m.append_rows(rows_of(5, 7));
+  std::filesystem::rename(folder / "m", folder / "moved");
+  complaint(ErrorCode::io, [&] { m.close(); });
+  EXPECT_EQ(whole_rows(m), 7);
+  SparseMatrix other(folder / "moved", Mode::write_through);
+  other.append_rows(rows_of(7, 8));
+  other.close();
+  EXPECT_EQ(whole_rows_at(folder / "moved"), 8);
+}
+
 TEST(SparseGrowth, AMatrixCanAppendItsOwnRows) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");

@@ -24,6 +24,7 @@ void ChangeLog::after(const os::Change& change, std::uint64_t inode) {
   logged.other = change.other;
   logged.other_directory = change.other_directory;
   logged.offset_bytes = change.offset_bytes;
+  logged.size_bytes = change.size_bytes;
   logged.bytes.assign(reinterpret_cast<const char*>(change.bytes.data()), change.bytes.size());
   logged.covers = returned_before_sync;
   const std::lock_guard lock(mutex_);

@@ -19,6 +19,7 @@ struct LoggedChange {
   std::string other;
   std::uint64_t other_directory = 0;
   std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
   std::string bytes;
   /// For sync_*: the number of changes in the log that had returned when the sync was called.
   std::size_t covers = 0;

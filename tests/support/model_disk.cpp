@@ -78,10 +78,11 @@ void ModelDisk::apply(const LoggedChange& change, std::size_t index) {
       return change_entries(at(change.inode), {index, {{change.name, id}}});
     }
     case Kind::write:
-      at(change.inode).writes.push_back({index, false, change.offset_bytes, change.bytes});
-      return;
     case Kind::truncate:
-      at(change.inode).writes.push_back({index, true, change.offset_bytes, {}});
+    case Kind::insert:
+      at(change.inode)
+          .writes.push_back(
+              {index, change.kind, change.offset_bytes, change.size_bytes, change.bytes});
       return;
     case Kind::sync_file:
     case Kind::sync_directory:
@@ -138,7 +139,13 @@ void ModelDisk::settle(Object& object, std::size_t covers) {
 }
 
 void ModelDisk::write_into(std::string& content, const PendingWrite& write) {
-  if (write.truncate) return content.resize(write.offset_bytes, '\0');
+  if (write.kind == os::Change::Kind::truncate) return content.resize(write.offset_bytes, '\0');
+  if (write.kind == os::Change::Kind::insert) {
+    // An earlier write that made the file this long may have been lost.
+    content.insert(std::min<std::size_t>(write.offset_bytes, content.size()), write.size_bytes,
+                   '\0');
+    return;
+  }
   const std::size_t end = write.offset_bytes + write.bytes.size();
   if (content.size() < end) content.resize(end, '\0');
   content.replace(write.offset_bytes, write.bytes.size(), write.bytes);
@@ -153,7 +160,7 @@ std::string ModelDisk::torn_content(const Object& file, double survival, std::mt
     const std::size_t end = write->offset_bytes + write->bytes.size();
     if (chance(survival, random)) {
       write_into(content, *write);
-    } else if (!write->truncate && chance(0.5, random)) {
+    } else if (write->kind == os::Change::Kind::write && chance(0.5, random)) {
       // A torn write stores only some sectors. The size may grow even if no sector is stored.
       if (content.size() < end) content.resize(end, '\0');
       for (std::size_t at = 0; at < write->bytes.size(); at += kSectorBytes) {

@@ -40,8 +40,9 @@ class ModelDisk {
   using Id = std::size_t;
   struct PendingWrite {
     std::size_t index = 0;
-    bool truncate = false;
+    os::Change::Kind kind = os::Change::Kind::write;  // or truncate, insert
     std::uint64_t offset_bytes = 0;
+    std::uint64_t size_bytes = 0;
     std::string bytes;
   };
   /// Entries that are added or, if they have no id, removed. They become durable together.

@@ -1,5 +1,8 @@
 """Every writer and every reader, with a fault at each call into the C library, one per run.
 
+If the time is too short for every call, the tested calls are spread evenly over all of them, and
+those left out are counted.
+
 The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or it and all later ones
 (ENOSPC or EDQUOT for writes, EMFILE for opens); the n-th write or read transfers half of the
 requested bytes, or all of them do; the n-th allocation fails.
@@ -56,6 +59,8 @@ READING = [
     Mode("half of every read", faults.SHORT, faults.READS, 0, True),
     Mode("no memory", faults.FAIL, faults.MEMORY, errno.ENOMEM),
 ]
+#: The fractional parts of its multiples are evenly distributed, however many there are.
+_GOLDEN = (5**0.5 - 1) / 2
 WRITE_COLUMNS = ("faults", "whole", *BAD, "false success", "writer crashed", "aborted, no memory")
 READ_COLUMNS = ("faults", "right", "refused", "wrong", "crashed", "hung", "aborted, no memory")
 
@@ -74,6 +79,11 @@ def run_readers(options: Options) -> list[Row]:
 
 
 def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
+    if options.short:
+        # Its result must not vary: some libraries end the process at a failed allocation, and the
+        # number of that call differs between runs.
+        modes = [mode for mode in modes if mode.name != "no memory"]
+
     def each(writer: Writer, end: float, options: Options) -> Row:
         with options.folder() as folder:
             kept = folder / "kept"
@@ -81,44 +91,41 @@ def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
             columns = WRITE_COLUMNS if one is _write_with else READ_COLUMNS
             row = Row(writer.name, writer.is_peer, dict.fromkeys(columns, 0))
             made = in_child(lambda: writer.save(kept / writer.file_name, 1, SMALL, True))
-            if made.returned:
-                share = Clock(end - time.monotonic(), len(modes))
-                for mode in modes:
-                    _each(writer, mode, folder, row, one, share.next_subject(), options)
-            else:
-                row.problem(f"cannot be tested: {made.value}")
+            if not made.returned:
+                row.problem(f"cannot be tested: {made.kind} {made.value}")
+                return row
+            share = Clock(end - time.monotonic(), len(modes))
+            for mode in modes:
+                if time.monotonic() > end and mode is not modes[0]:
+                    row.count("modes left out")
+                    continue
+                _each(writer, mode, folder, row, one, share.next_subject(), options)
         return row
 
     return rows_of(options.writers(), options, each)
 
 
 def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, options) -> None:
-    """Injects the fault at every call, or at calls spread over all if the time is too short.
-
-    The short form, whose result must not vary, omits failed allocations: some libraries end the
-    process at them, and the number of that call differs between runs.
-    """
-    if options.short and mode.name == "no memory":
-        return
+    """Injects the fault at every call, or at evenly spread ones if the time is too short."""
     scene = folder / "scene"
-    total = one(writer, mode, folder / "kept", scene, 0, Row("count"))
-    if total <= 0:
-        return
+    total = one(writer, mode, folder / "kept", scene, 0, row)
     if mode.name.startswith("half of every"):
-        wanted = [1]
-    else:
-        wanted = list(range(1, total + 1))
-    limit = options.count or (4 if options.short else total)
-    if len(wanted) > limit:
-        wanted = sorted(options.random(f"{writer.name} {mode.name}").sample(wanted, limit))
-    elif len(wanted) > 8:
-        # In this order late calls are tested as well if the time runs out.
-        wanted = [at for step in range(8) for at in wanted[step::8]]
-    for at in wanted:
-        if time.monotonic() > end and at != wanted[0]:
-            row.count("left out", len(wanted) - wanted.index(at))
+        total = min(total, 1)
+    shift = options.random(f"{writer.name} {mode.name}").random()
+    wanted = in_even_order(total, shift)[: options.count or (4 if options.short else total)]
+    for number, at in enumerate(wanted):
+        if number and time.monotonic() > end:
+            row.count("left out", len(wanted) - number)
             break
         one(writer, mode, folder / "kept", scene, at, row)
+
+
+def in_even_order(total: int, shift: float) -> list[int]:
+    """Returns 1 to `total` in an order whose every prefix is evenly spread over them.
+
+    Other values of `shift`, from 0 to 1, give prefixes of other numbers.
+    """
+    return sorted(range(1, total + 1), key=lambda number: (number * _GOLDEN + shift) % 1)
 
 
 def _aborts_without_memory(mode: Mode, outcome: Outcome) -> bool:
@@ -151,9 +158,12 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
             error = f"{type(raised).__name__}: {raised}"[:300]
         return fault.disarm(), fault.fired, error
 
-    outcome = in_child(save, timeout=30)
+    outcome = in_child(save)
     if at == 0:
-        return outcome.value[0] if outcome.returned else 0
+        return _number_of_calls(mode, outcome, row)
+    if outcome.returned and outcome.value[1] == 0:
+        row.count("call not made")  # a run with threads may need fewer calls
+        return 1
     row.count("faults")
     where = f"{mode.name} at call {at}"
     killed = mode.name == "kill" and outcome.kind == "killed" and outcome.value == "SIGKILL"
@@ -173,10 +183,19 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
     return 1
 
 
+def _number_of_calls(mode: Mode, outcome: Outcome, row: Row) -> int:
+    """Returns the calls of a run without a fault; 0, and reports a problem, if it failed."""
+    if outcome.returned and not outcome.value[2]:
+        return int(outcome.value[0])
+    said = outcome.last_words
+    row.problem(f"{mode.name}: without a fault: {outcome.kind} {outcome.value}: {said}")
+    return 0
+
+
 def _read_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row: Row) -> int:
     path = kept / writer.file_name
 
-    def read() -> tuple[int, str, int | None]:
+    def read() -> tuple[int, int, str, int | None]:
         fault = mode.fault()
         error, version = "", None
         fault.arm(at)
@@ -185,21 +204,24 @@ def _read_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row
         except BaseException as raised:
             fault.disarm()
             error = f"{type(raised).__name__}: {raised}"[:300]
-        return fault.disarm(), error, version
+        return fault.disarm(), fault.fired, error, version
 
-    outcome: Outcome = in_child(read, timeout=30)
+    outcome = in_child(read)
     if at == 0:
-        return outcome.value[0] if outcome.returned else 0
+        return _number_of_calls(mode, outcome, row)
+    if outcome.returned and outcome.value[1] == 0:
+        row.count("call not made")
+        return 1
     row.count("faults")
     where = f"{mode.name} at call {at}"
     if _aborts_without_memory(mode, outcome):
         what = "aborted, no memory"
     elif not outcome.returned:
         what = "hung" if outcome.kind == "hung" else "crashed"
-    elif outcome.value[1]:
+    elif outcome.value[2]:
         what = "refused"
     else:
-        what = "right" if outcome.value[2] == 1 else "wrong"
+        what = "right" if outcome.value[3] == 1 else "wrong"
     row.count(what)
     if what in ("wrong", "crashed", "hung"):
         said = outcome.last_words

@@ -6,16 +6,28 @@ import random
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from children import Child, Outcome, in_child
 from writers import Writer, peers, tenfold_writers
 
-T = TypeVar("T")
+
+class Subject(Protocol):
+    """What a row is about."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_peer(self) -> bool: ...
+
+
+T = TypeVar("T", bound=Subject)
 
 
 @dataclass
@@ -41,8 +53,9 @@ class Row:
 class Options:
     """The options of a run."""
 
+    case: str
     short: bool
-    seconds: float  # for one case
+    seconds: float  # for one case, which begins no new trial afterwards
     seed: int
     work: Path
     repository: Path
@@ -51,6 +64,26 @@ class Options:
     count: int = 0  # trials for each subject; 0: the default of the case
     with_peers: bool = True
     jobs: int = 1  # subjects tested concurrently, in cases that support it
+    begin: float = field(default_factory=time.monotonic)
+
+    @property
+    def end(self) -> float:
+        """The time.monotonic() after which the case begins no new trial."""
+        return self.begin + self.seconds
+
+    def say(self, text: str) -> None:
+        """Prints a line of progress."""
+        print(f"{self.case}, {time.monotonic() - self.begin:.0f} s: {text}", flush=True)
+
+    def finished(self, row: Row) -> Row:
+        """Prints the counts and problems of a row that is complete, and returns it."""
+        counts = ", ".join(f"{name} {count}" for name, count in row.counts.items() if count != 0)
+        self.say(f"{row.subject}: {counts}")
+        for problem in row.problems:
+            self.say(f"BROKEN: {row.subject}: {problem}")
+        if row.problems:
+            self.say(f"to repeat: run.py --only {self.case} --seed {self.seed}")
+        return row
 
     def writers(self) -> list[Writer]:
         """Returns the writers to test: those of tenfold, then those of other libraries."""
@@ -94,19 +127,29 @@ def rows_of(
     """Returns the row of `one(subject, end, options)` for each subject, in order.
 
     `options.jobs` processes run concurrently, each of which tests every n-th subject in the seconds
-    of the case. So one process computes while another waits for its disk or its clock.
+    of the case. So one process computes while another waits for its disk or its clock. An error of
+    the harness is a problem of its row, and the other subjects are tested nevertheless.
     """
     jobs = min(options.jobs, len(subjects))
 
+    def tested(subject: T, end: float) -> Row:
+        try:
+            return one(subject, end, options)
+        except Exception:
+            row = Row(subject.name, subject.is_peer, {"failed": "the harness"})
+            row.problem(traceback.format_exc()[-2000:])
+            return row
+
     def some(lane: Sequence[T]) -> list[Row]:
-        clock = Clock(options.seconds, len(lane))
-        return [one(subject, clock.next_subject(), options) for subject in lane]
+        clock = Clock(options.end - time.monotonic(), len(lane))
+        return [options.finished(tested(subject, clock.next_subject())) for subject in lane]
 
     if jobs <= 1:
         return some(subjects)
     lanes = [subjects[n::jobs] for n in range(jobs)]
     children = [Child(lambda lane=lane: some(lane)) for lane in lanes]
-    outcomes = [child.outcome(options.seconds * 2 + 600) for child in children]
+    # Every call in a job has a timeout of its own.
+    outcomes = [child.outcome(float("inf")) for child in children]
     for outcome in outcomes:
         if not outcome.returned:
             raise RuntimeError(f"a job: {outcome.kind} {outcome.value} {outcome.last_words}")
@@ -138,4 +181,4 @@ BAD = ("lost", "refused", "wrong", "crashed", "hung")
 
 def look(writer: Writer, path: Path) -> Outcome:
     """Reads the path in a child process."""
-    return in_child(lambda: writer.found(path), 300)
+    return in_child(lambda: writer.found(path))

@@ -1,19 +1,24 @@
-"""Calls in a child process, whose crash the runner survives and reports."""
+"""Calls and programs in child processes, whose crash the runner survives and reports."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pickle
 import select
 import signal
+import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+#: Seconds after which a child counts as hung; on a machine under load, a save takes minutes.
+PATIENCE = 600.0
 
 
 def compact_memory() -> None:
@@ -70,19 +75,17 @@ class Child:
         finally:
             os._exit(0)
 
-    def outcome(self, timeout: float = 60.0) -> Outcome:
+    def outcome(self, timeout: float = PATIENCE) -> Outcome:
         """Waits until the child ends. After `timeout` seconds kills it: it counts as hung."""
         data = b""
         deadline = time.monotonic() + timeout
         hung = False
         while True:
-            left = max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([self._read], [], [], left)
-            if not ready:
+            chunk = _read_until(self._read, deadline)
+            if chunk is None:
                 hung = True
                 os.kill(self.pid, signal.SIGKILL)
                 break
-            chunk = os.read(self._read, 1 << 20)
             if not chunk:
                 break
             data += chunk
@@ -95,12 +98,21 @@ class Child:
             return Outcome("hung", last_words=last_words)
         if os.WIFSIGNALED(status):
             return Outcome("killed", signal.Signals(os.WTERMSIG(status)).name, last_words)
-        if not data:
+        try:
+            return Outcome(*pickle.loads(data))
+        except (EOFError, pickle.UnpicklingError):  # it could not send the result
             return Outcome("raised", f"the child ended with status {status}", last_words)
-        return Outcome(*pickle.loads(data))
 
 
-def in_child(call: Callable[[], Any], timeout: float = 60.0) -> Outcome:
+def _read_until(fd: int, deadline: float) -> bytes | None:
+    """Reads from a pipe: b"" at its end, None if nothing comes until that time.monotonic()."""
+    longest = 1e6  # of select()
+    left = min(longest, max(0.0, deadline - time.monotonic()))
+    ready, _, _ = select.select([fd], [], [], left)
+    return os.read(fd, 1 << 20) if ready else None
+
+
+def in_child(call: Callable[[], Any], timeout: float = PATIENCE) -> Outcome:
     """Calls `call` in a forked child, whose result must be picklable.
 
     Args:
@@ -137,12 +149,13 @@ class LoopingChild:
     def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
         """Starts the child: it calls `steps()`, and its result with `start + 1`, `start + 2`, ...
 
-        `steps()` may open a store, which may repair it; ready() waits for that.
+        `steps()` may open a store, which may repair it; ready() waits for that. A child that does
+        not answer for PATIENCE seconds is killed, and has an `error`.
         """
-        read, write = os.pipe()
+        self._read, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(read)
+            os.close(self._read)
             try:
                 step = steps()
                 os.write(write, b"ready\n")
@@ -157,20 +170,34 @@ class LoopingChild:
                 os._exit(1)
         os.close(write)
         self._done = start
-        self._file = os.fdopen(read)
+        self._said = b""  # read, but not evaluated yet
         self.error: str | None = None
+
+    def _line(self) -> str:
+        """Returns the next line; what came last if the child ended; sets `error` if it hangs."""
+        deadline = time.monotonic() + PATIENCE
+        while b"\n" not in self._said:
+            chunk = _read_until(self._read, deadline)
+            if chunk is None:
+                self.error = f"the child did not answer for {PATIENCE:.0f} s"
+                os.kill(self.pid, signal.SIGKILL)
+            if not chunk:
+                break
+            self._said += chunk
+        line, _, self._said = self._said.partition(b"\n")
+        return line.decode(errors="replace")
 
     def ready(self) -> None:
         """Waits until the first step can begin."""
-        line = self._file.readline().strip()
+        line = self._line()
         if line != "ready":
-            self.error = line or "the child died"
+            self.error = self.error or line or "the child died"
 
     def next(self) -> int | None:
         """Waits for the next step, and returns its number; None if the child failed."""
-        line = self._file.readline().strip()
+        line = self._line()
         if not line.isdigit():
-            self.error = line
+            self.error = self.error or line or "the child died"
             return None
         self._done = int(line)
         return self._done
@@ -178,12 +205,64 @@ class LoopingChild:
     def kill(self) -> int:
         """Kills the child (SIGKILL), and returns the last step that it reported."""
         os.kill(self.pid, signal.SIGKILL)
-        lines = self._file.read().split("\n")
+        deadline = time.monotonic() + PATIENCE
+        while chunk := _read_until(self._read, deadline):
+            self._said += chunk
         os.waitpid(self.pid, 0)
-        self._file.close()
-        for line in lines:
+        os.close(self._read)
+        for line in self._said.decode(errors="replace").split("\n"):
             if line.isdigit():
                 self._done = int(line)
             elif line.startswith("error"):
                 self.error = line
         return self._done
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a program ended."""
+
+    status: int | None  # None: it was killed after the timeout
+    stdout: str
+    stderr: str
+
+
+def run_program(
+    command: Sequence[object],
+    timeout: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Finished:
+    """Runs a program without the preloaded library, and waits until it ends.
+
+    Args:
+        command: the program and its arguments.
+        timeout: seconds after which it is killed, with all processes that it started.
+        environment: variables in addition to those of this process.
+        folder: its working directory; default: that of this process.
+    """
+    own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    # Not pipes: processes that outlive the program would keep them open.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        program = subprocess.Popen(
+            [str(part) for part in command],
+            stdout=out,
+            stderr=errors,
+            env={**own, **(environment or {})},
+            cwd=folder,
+            start_new_session=True,
+        )
+        status: int | None = None
+        try:
+            status = program.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            if status is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(program.pid, signal.SIGKILL)
+                program.wait()
+        out.seek(0)
+        errors.seek(0)
+        return Finished(status, out.read(), errors.read())

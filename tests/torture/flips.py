@@ -372,14 +372,18 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
         results = mmap.mmap(-1, len(damages) + 1)
         begin = 0
         while begin < len(damages) and (time.monotonic() < end or begin == 0):
-            begin = _in_one_child(sample, path, folder, damages, results, begin, made.value, end)
-            if begin < len(damages) and results[begin] == 0 and time.monotonic() < end:
-                # It crashed or hung during this damage.
-                shutil.rmtree(folder)
-                folder.mkdir()
-                in_child(lambda: sample.make(path, sizes))
+            begin, ended = _in_one_child(
+                sample, path, folder, damages, results, begin, made.value, end
+            )
+            if not ended:  # it crashed or hung during this damage
                 results[begin] = 255
                 begin += 1
+                shutil.rmtree(folder)
+                folder.mkdir()
+                again = in_child(lambda: _made(sample, path, sizes))
+                if not again.returned:
+                    row.problem(f"cannot be made again: {again.kind} {again.value}")
+                    break
         for damage, result in zip(damages, results[: len(damages)], strict=True):
             _add(row, sample, damage, result)
         left = len(damages) - int(row.counts["damages"])
@@ -403,8 +407,12 @@ def _in_one_child(
     begin: int,
     expected: Any,
     end: float,
-) -> int:
-    """Does the damages from `begin` on in one child; returns the index of the first not done."""
+) -> tuple[int, bool]:
+    """Does the damages from `begin` on in one child.
+
+    Returns the index of the first that was not done, and whether the child ended by itself, because
+    all are done or the time is over.
+    """
     pid = os.fork()
     if pid == 0:
         try:
@@ -412,7 +420,7 @@ def _in_one_child(
                 os.dup2(null.fileno(), 2)
             warnings.simplefilter("ignore")
             for number in range(begin, len(damages)):
-                signal.alarm(30)  # ends a hanging child
+                signal.alarm(300)  # ends a hanging child
                 undo = damages[number].do(folder)
                 try:
                     results[number] = _look(sample, path, expected)
@@ -420,13 +428,14 @@ def _in_one_child(
                     undo()
                 if time.monotonic() > end:
                     break
-        finally:
             os._exit(0)
-    os.waitpid(pid, 0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
     reached = begin
     while reached < len(damages) and results[reached]:
         reached += 1
-    return reached
+    return reached, status == 0
 
 
 def _look(sample: Sample, path: Path, expected: Any) -> int:
@@ -527,7 +536,7 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
     wanted = options.count or (40 if options.short else 7_500)
     with options.folder() as work:
         path = work / sample.file_name
-        made = in_child(lambda: sample.make(path, sample.large), 600)
+        made = in_child(lambda: sample.make(path, sample.large))
         if not made.returned:
             row.problem(f"cannot be tested: {made.value}")
             row.counts["failed"] = str(made.value)[:60]
@@ -538,7 +547,7 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
         while flips and (time.monotonic() < end or not row.counts["damages"]):
             batch = flips[:_BATCH]
             # Long enough for all that verify misses to be loaded and compared.
-            outcome = in_child(lambda batch=batch: _flip_each(sample, path, work, batch, end), 600)
+            outcome = in_child(lambda batch=batch: _flip_each(sample, path, work, batch, end), 3600)
             if not outcome.returned:
                 row.count("crashed or hung")
                 row.problem(f"a reader: {outcome.kind} {outcome.value} {outcome.last_words}")

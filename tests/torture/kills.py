@@ -15,8 +15,6 @@ from writers import LARGE, MEDIUM, Sizes, Writer
 
 COLUMNS = ("kills", "whole", *BAD)
 MOST_KILLS_OF_A_PEER = 100
-#: Seconds after which a save counts as hung; on a machine under load, one takes minutes.
-_PATIENCE = 600
 
 
 def run(options: Options) -> list[Row]:
@@ -105,7 +103,7 @@ def _start_again(writer: Writer, path: Path) -> int:
     """Empties the folder of `path` and saves version 1."""
     for left in path.parent.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    made = in_child(lambda: writer.save(path, 1, LARGE, True), _PATIENCE)
+    made = in_child(lambda: writer.save(path, 1, LARGE, True))
     if not made.returned:
         raise RuntimeError(f"{writer.name}: cannot save: {made.kind} {made.value}")
     return 1
@@ -113,7 +111,7 @@ def _start_again(writer: Writer, path: Path) -> int:
 
 def _check_leftovers(writer: Writer, path: Path, version: int, row: Row) -> None:
     """Reports a problem unless one more save removes what the killed ones left."""
-    made = in_child(lambda: writer.save(path, version + 1, LARGE, True), _PATIENCE)
+    made = in_child(lambda: writer.save(path, version + 1, LARGE, True))
     if not made.returned:
         row.problem(f"the save after the last kill: {made.kind} {made.value}")
     names = sorted(os.listdir(path.parent))

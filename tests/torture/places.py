@@ -18,8 +18,8 @@ from typing import Any
 
 import faults
 import torch
-from case import Options, Row, classify, look
-from children import Child, in_child
+from case import Options, Row, classify, look, rows_of
+from children import PATIENCE, Child, in_child
 from writers import LARGE, SMALL, Sizes, Writer, tenfold_writers, tree_of, version_of
 
 import tenfold
@@ -27,6 +27,7 @@ import tenfold
 NOBODY = 65534
 # Sizes of a version that does not fit on a disk of 512 KiB beside a small one.
 TOO_LARGE = (5, 500_000, 60_000)
+_MOST_VERSIONS = 2000
 
 
 # --- full disks ---
@@ -57,18 +58,22 @@ def run_full(options: Options) -> list[Row]:
     writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
-    rows = []
-    for writer in writers:
-        # The last two steps fit, a third one does not.
-        kibibytes = 3 << 10 if "CheckpointManager" in writer.name else 512
-        with options.folder() as folder, _tmpfs(kibibytes, folder) as mounted:
-            if isinstance(mounted, str):
-                return [Row("full disk", counts={"skipped": mounted})]
-            rows.append(_fill(writer, mounted))
-    return rows
+    with options.folder() as folder, _tmpfs(512, folder) as mounted:
+        if isinstance(mounted, str):
+            return [options.finished(Row("full disk", counts={"skipped": mounted}))]
+    return rows_of(writers, options, _fill)
 
 
-def _fill(writer: Writer, mounted: Path) -> Row:
+def _fill(writer: Writer, end: float, options: Options) -> Row:
+    # The last two steps fit, a third one does not.
+    kibibytes = 3 << 10 if "CheckpointManager" in writer.name else 512
+    with options.folder() as folder, _tmpfs(kibibytes, folder) as mounted:
+        if isinstance(mounted, str):
+            raise OSError(mounted)
+        return _fill_disk(writer, mounted, end)
+
+
+def _fill_disk(writer: Writer, mounted: Path, end: float) -> Row:
     names = ("saves that failed", "ENOSPC", "another error", "whole", "lost", "refused", "wrong")
     names = (*names, "crashed")
     row = Row(writer.name, writer.is_peer, dict.fromkeys(names, 0))
@@ -77,13 +82,15 @@ def _fill(writer: Writer, mounted: Path) -> Row:
     def save_until_full(version: int, sizes: Sizes) -> tuple[int, int]:
         """Returns the last saved version, and the errno of the next save.
 
-        The errno is 0 if all saves succeeded, and -1 for an error without one.
+        The errno is 0 if the time was over before a save failed, and -1 for an error without one.
         """
         try:
             step = writer.steps(path, sizes, True)
-            while version < 2000:
+            while True:
                 step(version + 1)
                 version += 1
+                if version == _MOST_VERSIONS or time.monotonic() > end:
+                    break
         except OSError as error:
             return version, error.errno or -1
         except Exception:
@@ -96,14 +103,17 @@ def _fill(writer: Writer, mounted: Path) -> Row:
         return row
     version, sizes = 1, TOO_LARGE
     for _ in range(3):
-        outcome = in_child(lambda v=version, s=sizes: save_until_full(v, s), 600)
+        left = max(0.0, end - time.monotonic())
+        outcome = in_child(lambda v=version, s=sizes: save_until_full(v, s), left + PATIENCE)
         if not outcome.returned:
             row.count("crashed")
             row.problem(f"{outcome.kind} {outcome.value} {outcome.last_words}")
             break
         version, error = outcome.value
         if error == 0:
-            row.problem("2,000 versions fitted")
+            row.count("not filled in time")
+            if version >= _MOST_VERSIONS:
+                row.problem(f"{version} versions fitted")
             break
         row.count("saves that failed")
         row.count("ENOSPC" if error == errno.ENOSPC else "another error")
@@ -158,15 +168,19 @@ def run(options: Options) -> list[Row]:
         if not options.wants(name):
             continue
         row = Row(name)
+        rows.append(row)
+        if len(rows) > 1 and time.monotonic() > options.end:
+            row.counts["left out"] = 1
+            continue
         checks = Checks(row)
         with options.folder() as folder:
             # In a child process: some of these change the user or the clock.
-            outcome = in_child(lambda c=call, f=folder, k=checks, r=row: _counted(c, f, k, r), 300)
+            outcome = in_child(lambda c=call, f=folder, k=checks, r=row: _counted(c, f, k, r), 3600)
             if outcome.returned:
                 row.counts, row.problems = outcome.value
             else:
                 row.problem(f"{outcome.kind} {outcome.value} {outcome.last_words}")
-        rows.append(row)
+        options.finished(row)
     return rows
 
 
@@ -184,12 +198,16 @@ def fork_during_saves(folder: Path, checks: Checks) -> None:
     path = folder / "saved"
     tenfold.save(tree_of(1, LARGE), path, durable=False)
     done = threading.Event()
+    errors: list[Exception] = []
 
     def save() -> None:
         version = 1
-        while not done.is_set():
-            version += 1
-            tenfold.save(tree_of(version, LARGE), path, durable=False)
+        try:
+            while not done.is_set():
+                version += 1
+                tenfold.save(tree_of(version, LARGE), path, durable=False)
+        except Exception as error:
+            errors.append(error)
 
     thread = threading.Thread(target=save)
     thread.start()
@@ -201,10 +219,11 @@ def fork_during_saves(folder: Path, checks: Checks) -> None:
             whole = version_of(tenfold.load(mine, verify=True)) == 7
             return whole and version_of(tenfold.load(path)) is not None
 
-        outcome = Child(work).outcome(30)
+        outcome = Child(work).outcome()
         checks.that(outcome.returned and outcome.value, f"child {number}: {outcome}")
     done.set()
     thread.join()
+    checks.that(not errors, f"the thread saves: {errors}")
     checks.that(tenfold.verify(path).ok, "the parent's save is whole")
 
 

@@ -55,11 +55,15 @@ class Disk:
             os.close(fd)
 
     def unmount(self) -> None:
-        for _ in range(50):
-            if subprocess.run(["umount", self.mounted], capture_output=True).returncode == 0:
-                return
+        """Waits until killed processes have closed their files, which takes long under load.
+
+        A lazy unmount would leave the file system alive while its image is mounted again.
+        """
+        give_up = time.monotonic() + 300
+        while subprocess.run(["umount", self.mounted], capture_output=True).returncode:
+            if time.monotonic() > give_up:
+                raise OSError(f"{self.mounted}: cannot be unmounted")
             time.sleep(0.05)
-        _call("umount", "-l", self.mounted)
 
 
 def _call(*command: object) -> None:
@@ -78,7 +82,7 @@ def _disk(kind: str) -> Iterator[Disk]:
         yield disk
     finally:
         if disk is not None:
-            disk.unmount()
+            subprocess.run(["umount", "-l", disk.mounted], capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -106,16 +110,16 @@ def run(options: Options) -> list[Row]:
         if reason:
             rows.append(Row(f"{kind}", counts={"skipped": reason}))
             continue
-        clock = Clock(options.seconds / (len(kinds) - number), len(writers))
-        with _disk(kind) as disk:
-            for writer in writers:
-                row = Row(f"{writer.name}, {kind}", writer.is_peer, dict.fromkeys(COLUMNS, 0))
-                try:
+        clock = Clock((options.end - time.monotonic()) / (len(kinds) - number), len(writers))
+        for writer in writers:
+            row = Row(f"{writer.name}, {kind}", writer.is_peer, dict.fromkeys(COLUMNS, 0))
+            try:
+                with _disk(kind) as disk:  # a new one, in case that the last one is damaged
                     _fail(writer, disk, wanted, clock.next_subject(), row, options)
-                except RuntimeError as error:
-                    row.problem(str(error))
-                    row.counts["failed to save"] = str(error)[:60]
-                rows.append(row)
+            except (RuntimeError, OSError) as error:
+                row.problem(str(error))
+                row.counts["failed to save"] = str(error)[:60]
+            rows.append(options.finished(row))
     return rows
 
 
@@ -145,6 +149,9 @@ def _fail(writer: Writer, disk: Disk, wanted: int, end: float, row: Row, options
             child.next()
         else:
             time.sleep(random.uniform(0, 0.04))
+        if child.error:  # before the failure
+            child.kill()
+            raise RuntimeError(f"cannot save: {child.error}")
         disk.fail(random.choice((_LOG_FLUSHED, _LOG_LOST)))
         done = child.kill()
         disk.unmount()

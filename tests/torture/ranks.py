@@ -6,15 +6,17 @@ Without --short, each rank and its background process is also killed in every ph
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 
 from case import Options, Row
+from children import run_program
 
 WORLDS = "tests/python/distributed/worlds.py"
-SECONDS_A_KILL = 4  # at most: two ranks start, one is killed, and they start again
+FIRST_KILLS = 4
+KILLS_AT_A_TIME = 10
+#: Seconds after which the checks count as hung. Each world has a timeout of its own.
+_LONGEST = 4 * 3600
 
 
 def run(options: Options) -> list[Row]:
@@ -22,35 +24,45 @@ def run(options: Options) -> list[Row]:
     subject = "distributed.save, all layouts"
     if not options.wants(subject):
         return []
-    row = Row(subject)
-    kills = options.count or max(4, int(options.seconds / SECONDS_A_KILL))
     worlds = "1,2" if options.short else "1,2,3,4"
+    row = Row(subject, counts={"worlds": worlds, "kills": 0, "checks": 0, "failed": 0})
+    begin = time.monotonic()
+    is_whole = _check("", FIRST_KILLS, worlds, row, options)
+    while is_whole and (
+        int(row.counts["kills"]) < options.count
+        if options.count
+        else time.monotonic() < options.end
+    ):
+        is_whole = _check("sigkill_of_a_rank", KILLS_AT_A_TIME, worlds, row, options)
+        options.say(f"{row.counts['kills']} kills")
+    row.count("seconds", int(time.monotonic() - begin))
+    return [options.finished(row)]
+
+
+def _check(name: str, kills: int, worlds: str, row: Row, options: Options) -> bool:
+    """Runs the checks whose names contain `name`. Returns False after a failure."""
     environment = {
-        **os.environ,
         "OMP_NUM_THREADS": "1",
         "TENFOLD_WORLDS": worlds,
         "TENFOLD_KILLS": str(kills),
+        # Other kills each time.
+        "TENFOLD_SEED": f"{options.seed} {row.counts['kills']}",
         **({} if options.short else {"TENFOLD_EVERY_FAULT": "1"}),
     }
-    begin = time.monotonic()
     with options.folder() as folder:
-        done = subprocess.run(
-            [sys.executable, options.repository / WORLDS, folder],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+        done = run_program(
+            [sys.executable, options.repository / WORLDS, folder, *([name] if name else [])],
+            _LONGEST,
+            environment=environment,
         )
-    if done.returncode != 0:
-        row.problem(done.stderr[-2000:])
-        return [row]
+    if done.status != 0:
+        row.problem(f"status {done.status}: {done.stderr[-2000:]}")
+        return False
     found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
-    row.counts["worlds"] = worlds
     row.count("kills", kills)
     row.count("checks", len(found))
     row.count("failed", sum(said is not None for said in found.values()))
-    row.count("seconds", int(time.monotonic() - begin))
-    for name, said in found.items():
+    for check, said in found.items():
         if said is not None:
-            row.problem(f"{name}: {said[-500:]}")
-    return [row]
+            row.problem(f"{check}: {said[-1000:]}")
+    return not row.problems

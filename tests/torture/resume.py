@@ -5,49 +5,48 @@ Runs the tests of tests/python/checkpoint with more signals, and counts what the
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
 from case import Options, Row
+from children import run_program
 
 TESTS = {
     "one process": "tests/python/checkpoint/test_resume.py",
     "two ranks": "tests/python/checkpoint/test_resume_ranks.py",
 }
 SECONDS_A_SIGNAL = 60  # at most: eight tests, each of which starts the training and stops it
+#: Seconds after which the tests of a file count as hung. Each test has a timeout of its own.
+_LONGEST = 8 * 3600
 
 
 def run(options: Options) -> list[Row]:
     """A training stopped by SIGKILL, or SIGTERM and a save, resumes with the same losses."""
     signals = options.count or max(1, min(20, int(options.seconds / SECONDS_A_SIGNAL)))
-    return [
-        row
-        for subject, path in TESTS.items()
-        if options.wants(subject)
-        for row in rows_of_tests(subject, path, signals, options)
-    ]
+    rows = []
+    for subject, path in TESTS.items():
+        if options.wants(subject):
+            options.say(f"{subject}: {signals} signals in each of four tests")
+            rows += [options.finished(row) for row in _rows_of(subject, path, signals, options)]
+    return rows
 
 
-def rows_of_tests(subject: str, path: str, signals: int, options: Options) -> list[Row]:
+def _rows_of(subject: str, path: str, signals: int, options: Options) -> list[Row]:
     """Runs the tests of a file, and returns a row for each."""
     with options.folder() as folder:
         report = folder / "report.xml"
-        done = subprocess.run(
+        done = run_program(
             [
                 *(sys.executable, "-m", "pytest", "-q", options.repository / path),
                 *(f"--junit-xml={report}", f"--basetemp={folder / 'work'}"),
             ],
-            env={**os.environ, "TENFOLD_KILLS": str(signals)},
-            cwd=options.repository,
-            capture_output=True,
-            text=True,
-            check=False,
+            _LONGEST,
+            environment={"TENFOLD_KILLS": str(signals), "TENFOLD_SEED": str(options.seed)},
+            folder=options.repository,
         )
         if not report.exists():
             row = Row(subject)
-            row.problem(done.stdout[-2000:] + done.stderr[-2000:])
+            row.problem(f"status {done.status}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
             return [row]
         tests = list(ElementTree.parse(report).iter("testcase"))
     rows = []

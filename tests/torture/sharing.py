@@ -6,8 +6,8 @@ import errno
 import time
 from pathlib import Path
 
-from case import Clock, Options, Row, look
-from children import Child, in_child
+from case import Options, Row, look, rows_of
+from children import PATIENCE, Child, in_child
 from writers import LARGE, Writer
 
 READERS = 8
@@ -19,8 +19,7 @@ def run_readers(options: Options) -> list[Row]:
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "MappedDict.update")]
-    clock = Clock(options.seconds, len(writers))
-    return [_read_beside(writer, clock.next_subject(), options) for writer in writers]
+    return rows_of(writers, options, _read_beside)
 
 
 def _read_beside(writer: Writer, end: float, options: Options) -> Row:
@@ -35,7 +34,7 @@ def _read_beside(writer: Writer, end: float, options: Options) -> Row:
         until = time.monotonic() + seconds
         writing = Child(lambda: _write_until(writer, path, 1, until))
         reading = [Child(lambda: _read_until(writer, path, until)) for _ in range(READERS)]
-        for outcome in (child.outcome(seconds + 60) for child in reading):
+        for outcome in (child.outcome(seconds + PATIENCE) for child in reading):
             if outcome.returned:
                 for name, number in outcome.value[0].items():
                     row.count(name, number)
@@ -44,7 +43,7 @@ def _read_beside(writer: Writer, end: float, options: Options) -> Row:
             else:
                 row.count("hung" if outcome.kind == "hung" else "crashed")
                 row.problem(f"a reader: {outcome.kind} {outcome.value} {outcome.last_words}")
-        written = writing.outcome(60)
+        written = writing.outcome()
         if written.returned:
             row.counts["versions written"] = written.value[0]
             for example in written.value[1]:
@@ -99,8 +98,7 @@ def run_writers(options: Options) -> list[Row]:
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]
-    clock = Clock(options.seconds, len(writers))
-    return [_write_both(writer, clock.next_subject(), options) for writer in writers]
+    return rows_of(writers, options, _write_both)
 
 
 def _write_both(writer: Writer, end: float, options: Options) -> Row:
@@ -114,11 +112,14 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
             path = folder / writer.file_name
             in_child(lambda path=path: writer.save(path, 1, LARGE, False))
             until = time.monotonic() + 0.5
+            # The first one may hold the path for the whole round, so they begin in turn.
+            order = (0, 1) if rounds % 2 else (1, 0)
             children = [
                 Child(lambda path=path, until=until, n=n: _save_until(writer, path, n, until))
-                for n in (0, 1)
+                for n in order
             ]
-            for n, outcome in enumerate([child.outcome() for child in children]):
+            outcomes = [child.outcome() for child in children]
+            for n, outcome in zip(order, outcomes, strict=True):
                 if not outcome.returned:
                     row.count("other errors")
                     row.problem(f"a writer: {outcome.kind} {outcome.value} {outcome.last_words}")
@@ -129,7 +130,7 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
                 for example in outcome.value[1]:
                     row.problem(f"a writer: {example}")
             found = look(writer, path)
-            whole = found.returned and found.value is not None
+            whole = found.returned and bool(found.value)  # 0: nothing is there
             row.count("whole at the end" if whole else "broken at the end")
             if not whole:
                 row.problem(f"at the end: {found.kind} {found.value}")

@@ -62,7 +62,8 @@ def save(
             resembles a known one (``.safetensor``) causes a warning.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` compares. Must be true for a `Dataset`.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+        num_threads: Greatest number of threads, at most 256. None or 0: ``TENFOLD_NUM_THREADS``, or
+            the number of cores, at most 8.
         overwrite: If false, an existing `path` is an error.
         progress: None (a bar on a terminal, if it takes over a second), False, or
             ``callable(done_bytes, total_bytes, what)``; an exception from it stops the work.

@@ -948,6 +948,8 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
+        if plan.warning is not None:  # not before: a damaged step is skipped
+            warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,
             Path(found.path),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +40,7 @@ class RestorePlan:
         check: The checks before a step is restored: "auto", "full", "structure" or "none".
         discard_later: Remove the steps after the restored one.
         templates: The result of `templates_of`.
+        warning: What the compared step lacks because another number of ranks saved it, or None.
     """
 
     steps: Any
@@ -52,6 +52,7 @@ class RestorePlan:
     check: str
     discard_later: bool
     templates: dict[str, Any]
+    warning: str | None = None
 
     @property
     def candidates(self) -> list[tuple[int, int, int]] | None:
@@ -145,8 +146,8 @@ class RestorePlan:
             names = (name for name, _ in found.entries() if name in app_state)
             own |= {name for name in names if is_per_rank(name, app_state[name], patterns)}
         lacking = own if ranks.rank >= found.world_size else set()
-        if own and found.world_size != ranks.size:
-            _warn_of_size(found, own, ranks)
+        is_other_size = bool(own) and found.world_size != ranks.size
+        self.warning = _other_size(found, own, ranks) if is_other_size else None
         node = found.select(key_paths(self.keys), key_paths(self.exclude) or [])
         if app_state is None:
             state = state_of(node)
@@ -172,7 +173,7 @@ class RestorePlan:
         return restoring, None
 
 
-def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:
+def _other_size(found: Any, own: set[str], ranks: Ranks) -> str:
     saved, now = found.world_size, ranks.size
     what = (
         f"random numbers of {ranks_text(range(saved, now))} restart, with a seed that is "
@@ -180,7 +181,4 @@ def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:
         if saved < now
         else f"entries of {ranks_text(range(now, saved))} are not restored"
     )
-    warnings.warn(
-        f"{found.path}: {sorted(own)}: saved by {saved} rank(s), restored by {now}: {what}",
-        stacklevel=2,
-    )
+    return f"{found.path}: {sorted(own)}: saved by {saved} rank(s), restored by {now}: {what}"

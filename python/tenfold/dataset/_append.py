@@ -224,6 +224,10 @@ class Growing(Closing):
 
         Without `close`, appended rows exist but may not be durable. Idempotent; does nothing on a
         view or a read-only data set.
+
+        Raises:
+            OSError: ESTALE if the folder was moved. The lock is released, and the appended rows are
+                in the moved folder; its meta.json does not count them yet.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()

@@ -58,8 +58,8 @@ class BatchLoader:
         columns: Names of some columns; None: all.
         transform: Called with each batch in the caller's thread; its result replaces the batch.
         prefetch: Number of batches that are prepared ahead, at most 1,024.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8. 1: only the
-            calling thread. At most `prefetch` threads prepare batches ahead.
+        num_threads: As for `tenfold.save`. 1: only the calling thread. At most `prefetch` threads
+            prepare batches ahead.
         pad: For ragged columns. None: jagged ``torch.nested`` tensors. A number:
             ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
             ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option by column; other

@@ -121,7 +121,7 @@ def compact(
     Args:
         path: Folder of the data set.
         durable: fsync before returning.
-        num_threads: None: ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+        num_threads: As for `tenfold.save`.
         progress: As for `tenfold.save`.
 
     Returns:

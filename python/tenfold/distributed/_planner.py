@@ -21,10 +21,13 @@ from tenfold.distributed._plans import (
     Items,
     PackedMetadata,
     PackedPlan,
+    PlannedValues,
+    is_value,
     metadata_of,
     without_duplicates,
 )
 from tenfold.distributed._tree import StoredTensor, flatten, flatten_as_torch
+from tenfold.distributed._values import is_opaque, saved_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,12 +36,23 @@ if TYPE_CHECKING:
 
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import ReadItem, SavePlan, WriteItem
+    from torch.distributed.checkpoint.planner import SavePlanner as AnySavePlanner
 
+    from tenfold.distributed._plans import Box
     from tenfold.distributed._tree import Stored
 
 
+@dataclasses.dataclass
 class OwnStorage(StorageMeta):
-    """Tells planners that a `StorageWriter` saves: it accepts packed plans and plain values."""
+    """Tells planners that a `StorageWriter` saves: it accepts packed plans and planned values.
+
+    Attributes:
+        allow_opaque: Objects are saved as the bytes of torch.save.
+        has_tensors_in_values: A value may contain tensors.
+    """
+
+    allow_opaque: bool = False
+    has_tensors_in_values: bool = True
 
 
 class ValueBytes(io.BytesIO):
@@ -53,11 +67,12 @@ class ValueBytes(io.BytesIO):
 class SavePlanner(DefaultSavePlanner):
     """torch's DefaultSavePlanner for states of any containers, and without pickles.
 
-    DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts
-    and cannot save a tuple with tensors to a `StorageWriter`. This planner keeps keys and
-    containers unchanged, passes plain values to the writer without pickling them, and supports plan
-    caching. It sends a `StorageWriter` names and numbers instead of torch's objects, so a state of
-    thousands of tensors is planned several times as fast.
+    DefaultSavePlanner converts all keys to str, drops empty dicts and converts OrderedDicts to
+    dicts. A tuple with tensors is one value for it, whose tensors the coordinator must copy. This
+    planner keeps keys and containers unchanged, passes plain values to the writer without pickling
+    them, and supports plan caching. It sends a `StorageWriter` names and numbers instead of
+    torch's objects, so a state of thousands of tensors is planned several times as fast. If the
+    writer has `allow_opaque`, it also saves objects.
 
     Args:
         dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them.
@@ -81,6 +96,7 @@ class SavePlanner(DefaultSavePlanner):
             enable_plan_caching=enable_plan_caching,
         )
         self._is_own_storage = False
+        self._opaque: frozenset[str] = frozenset()
         self.state_to_save: dict[str, Any] | None = None  # replaces the argument of the call
 
     def set_up_planner(
@@ -101,23 +117,39 @@ class SavePlanner(DefaultSavePlanner):
         self.state_dict = _without_nested_shards(flat)
         self.is_coordinator = is_coordinator
         self._is_own_storage = isinstance(storage_meta, OwnStorage)
+        self._opaque = frozenset()
+        if isinstance(storage_meta, OwnStorage) and storage_meta.allow_opaque:
+            self._opaque = _with_saved_bytes(self.state_dict, storage_meta)
         self._boxes = BoxesOfDTensors()
 
     def create_local_plan(self) -> SavePlan:
         """Called by ``dcp.save``: plans the items of this rank."""
         if self._is_own_storage and not self._enable_plan_caching:
-            items = Items.of_state(self.state_dict, self._boxes)
-            self.plan = PackedPlan(planner_data=self.mappings, packed=items)
+            items = Items.of_state(self.state_dict, self._boxes, self._opaque)
+            self.plan = PackedPlan(
+                planner_data=self.mappings, packed=items, storage_data=self._planned_values()
+            )
             return self.plan
         plan = super().create_local_plan()
-        if plan.usable:
-            return plan
-        cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
-        if cached.planner_data == self.mappings:
-            return plan
-        # torch compares only the items of plans: the same tensors may be in other containers.
-        self._pending_local_plan = self.plan
-        return self.plan
+        if not plan.usable:
+            cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
+            if cached.planner_data != self.mappings:
+                # torch compares only the items of plans: the same tensors may be in other
+                # containers.
+                self._pending_local_plan = plan = self.plan
+        if self._is_own_storage:
+            return dataclasses.replace(plan, storage_data=self._planned_values())
+        return plan
+
+    def _planned_values(self) -> PlannedValues | None:
+        """The values of this rank; None if a subclass may write others."""
+        if type(self).lookup_object is not DefaultSavePlanner.lookup_object:
+            return None
+        if not gives_objects(self):
+            return None
+        return PlannedValues(
+            {name: value for name, value in self.state_dict.items() if is_value(value)}
+        )
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         """Called by ``dcp.save`` on the coordinator: creates the global plan.
@@ -188,6 +220,28 @@ class SavePlanner(DefaultSavePlanner):
         return transformed
 
 
+def gives_objects(planner: AnySavePlanner) -> bool:
+    """True if the plain value is complete: the planner's pickle would not contain more."""
+    return (
+        isinstance(planner, DefaultSavePlanner)
+        and type(planner).resolve_data is DefaultSavePlanner.resolve_data
+        and type(planner).transform_object
+        in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
+    )
+
+
+def _with_saved_bytes(flat: dict[str, Any], storage: OwnStorage) -> frozenset[str]:
+    """Replaces objects in a flat state by the bytes of torch.save. Returns their names."""
+    names = frozenset(
+        name
+        for name, value in flat.items()
+        if is_value(value) and is_opaque(value, with_tensors=not storage.has_tensors_in_values)
+    )
+    for name in names:
+        flat[name] = saved_bytes(name, flat[name])
+    return names
+
+
 def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
     """Returns `flat` with ShardedTensors inside ShardedTensors, which are rare, flattened."""
     if any(hasattr(kind, "local_shards") for kind in set(map(type, flat.values()))):
@@ -200,7 +254,8 @@ class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
     For an empty dict in a list, nothing is loaded. A `StorageReader` reads the tensors in `reads`
-    directly; the plan has torch's items only for the other entries.
+    directly; the plan has torch's items only for the other entries. The planner's data has the box
+    of each entry that is read directly; None: all of it.
 
     Attributes:
         reads: For each tensor that is read directly: the stored tensor, the index in it where the
@@ -239,17 +294,17 @@ class LoadPlanner(DefaultLoadPlanner):
             plan: LoadPlan = super().create_local_plan()
             return plan
         items: list[ReadItem] = []
-        names: list[str] = []
+        loaded: dict[str, Box | None] = {}
         boxes = BoxesOfDTensors()
         for name, value in self.state_dict.items():
             if name not in self.metadata.stored:
                 if self.allow_partial_load:
                     continue
                 raise RuntimeError(f"Missing key in checkpoint state_dict: {name}.")
-            names.append(name)
             stored = self.metadata.stored[name][1]
-            if not isinstance(stored, StoredTensor):
+            if not isinstance(stored, StoredTensor) or _has_saved_bytes(stored, value):
                 self.values.append(name)
+                loaded[name] = None
                 continue
             if isinstance(value, torch.Tensor) and tuple(value.shape) != stored.shape:
                 raise ValueError(
@@ -258,15 +313,17 @@ class LoadPlanner(DefaultLoadPlanner):
                 )
             if type(value) in PLAIN:
                 self.reads.append((stored, (0,) * len(stored.shape), value))
+                loaded[name] = None
             elif boxes.is_simple(value):
                 sharded: Any = value  # a DTensor
                 box = boxes.of(sharded)
                 if box is not None:
                     self.reads.append((stored, box[0], sharded._local_tensor))
+                    loaded[name] = box
             else:
                 metadata = self.metadata.state_dict_metadata[name]
                 items += _create_read_items(name, metadata, value)
-        return LoadPlan(items, planner_data=names)
+        return LoadPlan(items, planner_data=loaded)
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         """Called for each value that is loaded."""
@@ -282,6 +339,16 @@ class LoadPlanner(DefaultLoadPlanner):
         for part in above:
             container = container[_key_of(container, part)]
         container[_key_of(container, last)] = value
+
+
+def _has_saved_bytes(stored: StoredTensor, value: Any) -> bool:
+    """True if a stored tensor may have the bytes of an object, in the place of which is `value`."""
+    return (
+        stored.dtype == "uint8"
+        and len(stored.shape) == 1
+        and not isinstance(value, torch.Tensor)
+        and not hasattr(value, "__create_chunk_list__")
+    )
 
 
 def _is_meta(value: Any) -> bool:

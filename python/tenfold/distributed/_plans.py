@@ -30,10 +30,11 @@ from torch.distributed.checkpoint.planner_helpers import _create_write_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
     from typing import Any
 
     Lengths = tuple[int, ...]
+    Box = tuple[Lengths, Lengths]  # the index of its first element, and its shape
 
 # The classes of tensors that are stored without conversion.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -48,6 +49,7 @@ class Kind(NamedTuple):
         size: Shape of the whole tensor.
         offsets: Index of the first element of the box; None for a value.
         sizes: Shape of the box.
+        is_opaque: The tensor has the bytes of an object, which may differ between ranks.
     """
 
     type: WriteItemType
@@ -55,6 +57,7 @@ class Kind(NamedTuple):
     size: Lengths
     offsets: Lengths | None
     sizes: Lengths
+    is_opaque: bool = False
 
     @property
     def is_value(self) -> bool:
@@ -159,12 +162,25 @@ class Items:
         return made
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], boxes: BoxesOfDTensors) -> Items:
-        """The items of this rank for a flat state, as torch's planners create them."""
+    def of_state(
+        cls, state: dict[str, Any], boxes: BoxesOfDTensors, opaque: Container[str] = ()
+    ) -> Items:
+        """The items of this rank for a flat state, as torch's planners create them.
+
+        Args:
+            state: The state.
+            boxes: The boxes of its DTensors.
+            opaque: Names of tensors with the bytes of objects.
+        """
         made = cls()
         value_number = made.number_of(_VALUE)
         known: dict[Any, int] = {}
         for name, value in state.items():
+            if name in opaque:
+                shape = tuple(value.shape)
+                kind = Kind(WriteItemType.TENSOR, value.dtype, shape, (0,), shape, is_opaque=True)
+                made.add(name, made.number_of(kind))
+                continue
             if type(value) in PLAIN:
                 key: Any = (value.dtype, value.shape)
             elif boxes.is_simple(value):
@@ -173,9 +189,7 @@ class Items:
                 if box is None:
                     continue  # this rank is not in the mesh
                 key = (local.dtype, value.shape, box)
-            elif not isinstance(value, torch.Tensor) and not hasattr(
-                value, "__create_write_items__"
-            ):
+            elif is_value(value):
                 made.add(name, value_number)
                 continue
             else:
@@ -203,6 +217,11 @@ def _kind_of(item: WriteItem) -> Kind:
     )
 
 
+def is_value(entry: Any) -> bool:
+    """True for an entry of a flat state that is not a tensor."""
+    return not isinstance(entry, torch.Tensor) and not hasattr(entry, "__create_write_items__")
+
+
 def _is_here(value: Any) -> bool:
     """False for a DTensor whose mesh does not contain this rank."""
     mesh = getattr(value, "device_mesh", None)
@@ -226,13 +245,13 @@ class BoxesOfDTensors:
 
     def __init__(self) -> None:
         self._class = _dtensor_class()
-        self._known: dict[Any, tuple[Lengths, Lengths] | None] = {}
+        self._known: dict[Any, Box | None] = {}
 
     def is_simple(self, value: Any) -> bool:
         """True for a DTensor whose local part is a plain tensor."""
         return type(value) is self._class and type(value._local_tensor) is torch.Tensor
 
-    def of(self, tensor: Any) -> tuple[Lengths, Lengths] | None:
+    def of(self, tensor: Any) -> Box | None:
         """Offsets and sizes of a simple DTensor; None if this rank is not in its mesh."""
         mesh = tensor.device_mesh
         key = (id(mesh), tensor.placements, tensor.shape)
@@ -243,6 +262,16 @@ class BoxesOfDTensors:
                 made = tuple(chunk.offsets), tuple(chunk.sizes)
             self._known[key] = made
         return self._known[key]
+
+
+class PlannedValues(NamedTuple):
+    """The `storage_data` of a plan that a `SavePlanner` passes to a `StorageWriter`.
+
+    Attributes:
+        by_name: The values of this rank, with which the writer knows the size of the header.
+    """
+
+    by_name: dict[str, Any]
 
 
 class PackedPlan(SavePlan):
@@ -394,7 +423,9 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
             key = (name, kind.offsets)
             if key not in shared:
                 loads[rank] += sizes[number]
-            elif kinds.setdefault(key, kind)[1:] != kind[1:]:
+            elif kinds.setdefault(key, kind)[1:] != kind[1:] and not (
+                kind.is_opaque and kinds[key].is_opaque
+            ):
                 raise differs(name, kinds[key], shared[key][0], kind, rank)
     writers: dict[Any, int] = {}
     for key, ranks in shared.items():

@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlanner as AnyLoadPlanner
 
     from tenfold._io.files import PathLike
+    from tenfold.distributed._plans import Box, Lengths
     from tenfold.distributed._tree import Stored
+
+    # The name of an entry, and boxes of it; None: all of it.
+    Check = tuple[str, list[Box] | None]
 
 # Tensors are read in batches. A batch ends at this many tensors, or when it needs this much
 # temporary memory, into which tensors of another dtype or device are read first.
@@ -55,8 +59,8 @@ class StorageReader(HasPath, _StorageReader):
 
     Args:
         path: The file or folder. The ``checkpoint_id`` of ``dcp.load`` overrides it.
-        verify: Compare the checksums of the tensors that are loaded, each on one rank, before any
-            tensor is read.
+        verify: Before a rank reads, compare the checksums of the blocks (of at most 16 MiB) that
+            the ranks load, each on one rank. Other parts of tensors are not read.
 
     Raises:
         CorruptFileError: With `verify`, if a checksum does not match. ``dcp.load``
@@ -121,14 +125,13 @@ class StorageReader(HasPath, _StorageReader):
         return dataclasses.replace(plan, storage_data=self._absolute_path())
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Called on the coordinator: assigns the tensors to check to ranks.
+        """Called on the coordinator: assigns the boxes to check to ranks.
 
         Args:
             plans: The plans of all ranks, by rank.
 
         Returns:
-            list[LoadPlan]: The plans; with `verify`, each has the names of the tensors that its
-                rank checks.
+            list[LoadPlan]: The plans; with `verify`, each has the boxes that its rank checks.
 
         Raises:
             ValueError: If ranks have different paths.
@@ -137,22 +140,10 @@ class StorageReader(HasPath, _StorageReader):
         if not self.verify:
             return [dataclasses.replace(plan, storage_data=None) for plan in plans]
         _, stored = self._open()
-        loads = [0] * len(plans)
-        checked: list[list[str]] = [[] for _ in plans]
-        ranks: dict[str, list[int]] = {}
-        for rank, plan in enumerate(plans):
-            names = plan.planner_data if isinstance(plan.planner_data, list) else ()
-            items = (item.storage_index.fqn for item in plan.items)
-            for name in dict.fromkeys((*names, *items)):
-                ranks.setdefault(name, []).append(rank)
-        for name, having in ranks.items():
-            rank = min(having, key=loads.__getitem__)
-            checked[rank].append(name)
-            for tensor in _tensors_in(stored[name][1]):
-                loads[rank] += torch.Size(tensor.shape).numel()
+        checks = _checks_of(plans, stored)
         return [
-            dataclasses.replace(plan, storage_data=names)
-            for plan, names in zip(plans, checked, strict=True)
+            dataclasses.replace(plan, storage_data=of_rank)
+            for plan, of_rank in zip(plans, checks, strict=True)
         ]
 
     def read_data(self, plan: LoadPlan, planner: AnyLoadPlanner) -> Future[None]:
@@ -198,11 +189,15 @@ class StorageReader(HasPath, _StorageReader):
             self._opened = _core.Boxes(node), names_of(node)
         return self._opened
 
-    def _check(self, names: list[str], stored: Stored) -> None:
-        """Compares the checksums of the tensors with these names."""
-        keys = [tensor.keys for name in names for tensor in _tensors_in(stored[name][1])]
-        if keys:
-            load(self.path, keys=keys, verify=True, framework="torch")  # type: ignore[arg-type]
+    def _check(self, checks: list[Check], stored: Stored) -> None:
+        """Compares the checksums of the blocks that these boxes overlap, and of the metadata."""
+        boxes: list[tuple[tuple[str, ...], Lengths, Lengths]] = []
+        for name, of_tensor in checks:
+            for tensor in _tensors_in(stored[name][1]):
+                whole = ((0,) * len(tensor.shape), tensor.shape)
+                for offsets, sizes in (whole,) if of_tensor is None else of_tensor:
+                    boxes.append((tensor.keys, offsets, sizes))
+        _core.verify_boxes(self.path, boxes)  # type: ignore[arg-type]
 
     def _value(self, found: tuple[tuple[str | int, ...], Any]) -> Any:
         path, value = found
@@ -213,6 +208,39 @@ class StorageReader(HasPath, _StorageReader):
         for part in path:
             state = state[part]
         return state
+
+
+def _loaded_by(plan: LoadPlan) -> Iterator[tuple[str, Box | None]]:
+    """The names and boxes that a rank loads. None: the whole entry."""
+    if isinstance(plan.planner_data, dict):  # of a `LoadPlanner`
+        yield from plan.planner_data.items()
+    for item in plan.items:
+        box = None
+        if item.type != LoadItemType.BYTE_IO:
+            box = (tuple(item.storage_offsets), tuple(item.lengths))
+        yield item.storage_index.fqn, box
+
+
+def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
+    """The boxes that each rank checks. Of the ranks that load boxes of an entry, one checks all."""
+    boxes: dict[str, dict[Box | None, None]] = {}  # in order
+    holders: dict[str, list[int]] = {}
+    for rank, plan in enumerate(plans):
+        for name, box in _loaded_by(plan):
+            boxes.setdefault(name, {})[box] = None
+            holders.setdefault(name, []).append(rank)
+    loads = [0] * len(plans)
+    checks: list[list[Check]] = [[] for _ in plans]
+    for name, of_entry in boxes.items():
+        size = sum(torch.Size(tensor.shape).numel() for tensor in _tensors_in(stored[name][1]))
+        loaded: list[Box] | None = [box for box in of_entry if box is not None]
+        num_loaded = sum(torch.Size(sizes).numel() for _, sizes in loaded or ())
+        if None in of_entry or num_loaded >= size:
+            loaded, num_loaded = None, size
+        rank = min(holders[name], key=loads.__getitem__)
+        loads[rank] += num_loaded
+        checks[rank].append((name, loaded))
+    return checks
 
 
 def _tensors_in(value: Any) -> Iterator[StoredTensor]:

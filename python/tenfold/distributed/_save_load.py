@@ -31,31 +31,44 @@ def save(
     path: PathLike,
     *,
     layout: str = "plain",
+    format: str | None = None,
     durable: bool = True,
     checksums: bool = True,
     overwrite: bool = True,
+    num_threads: int | None = None,
+    allow_opaque: bool = False,
+    shard_size: int | None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Saves a state that is distributed over ranks as one file or folder. Collective.
+    """Saves a state that is distributed over ranks as one checkpoint. Collective.
 
     Equivalent to ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
 
     Args:
         state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and objects
             with ``state_dict()``.
-        path: A name that ends in ``.safetensors``, or a folder. It is replaced when the new version
-            is complete.
+        path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder. It
+            is replaced when the new version is complete.
         layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders with separate files
             for each rank: see `StorageWriter`.
+        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
+            ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `tenfold.verify` compares.
         overwrite: If false, an existing `path` is an error.
+        num_threads: Threads of each rank, as for `StorageWriter`. None: ``TENFOLD_NUM_THREADS``, or
+            the number of cores (at most 8), divided by the number of ranks.
+        allow_opaque: Store objects other than tensors, JSON values and containers of them as the
+            bytes that torch.save writes for them, a uint8 tensor of shape [num_bytes], which is
+            never unpickled. If false, they are an error that names them.
+        shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
+            file with more than one tensor. None: 5 GB.
         process_group: The ranks. None: all.
         no_dist: This process alone.
 
     Raises:
-        ValueError: For an unknown layout.
+        ValueError: For an unknown layout, or numbers out of range.
         CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged.
 
     Example:
@@ -64,7 +77,15 @@ def save(
         >>> tenfold.distributed.save(state, "run/state.safetensors", no_dist=True)
     """
     writer = StorageWriter(
-        path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
+        path,
+        layout=layout,
+        format=format,
+        durable=durable,
+        checksums=checksums,
+        overwrite=overwrite,
+        num_threads=num_threads,
+        allow_opaque=allow_opaque,
+        shard_size=shard_size,
     )
     planner = SavePlanner()
     planner.state_to_save = {
@@ -96,9 +117,10 @@ def load(
     Equivalent to ``dcp.load`` with a `StorageReader`.
 
     Args:
-        state_dict: A state as for `save`. Its tensors are filled, its values replaced.
+        state_dict: A state as for `save`. Its tensors are filled, its values replaced. An object
+            that was saved with `allow_opaque` is replaced by the uint8 tensor of its bytes.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
-        verify: Compare the checksums of the requested tensors before they are read.
+        verify: Compare the checksums of the blocks that are loaded before they are read.
         strict: If false, entries of `state_dict` that the checkpoint lacks do not change.
         process_group: The ranks. None: all.
         no_dist: This process alone.

@@ -18,15 +18,14 @@ from torch.futures import Future
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._interop.objects import Opaque
-from tenfold._io.files import load
-from tenfold._options import boolean
+from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text_or_empty
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
-from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
-from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
+from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes, gives_objects
+from tenfold.distributed._plans import Items, Kind, PackedPlan, PlannedValues, differs
 from tenfold.distributed._tree import CONTAINER, nest
+from tenfold.distributed._values import REMEDY, decoded, has_tensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ LAYOUTS = ("plain", "shards", "torch")
 # it has this many bytes.
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
-# Bytes reserved in the header for a value that is unknown when the layout of files is planned. Most
-# values are numbers. If values do not fit, the file is copied once.
+# Bytes reserved in the header for a value that is unknown when the layout of files is planned, as
+# those of torch's planners are. Most values are numbers. If they do not fit, the data are moved.
 _VALUE_BYTES = 256
 
 
@@ -70,7 +69,9 @@ class _Save:
         self.names: list[str] = []
         self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # of these names
         self.containers: dict[Any, Any] = {}
-        self.value_names: dict[str, int] = {}
+        self.tree: _core.Node | None = None  # without the values that are still unknown
+        self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
+        self.sent: set[str] = set()  # names of the values that this rank has sent with its plan
         self.rank = 0
 
 
@@ -84,33 +85,46 @@ _last_writers: weakref.WeakValueDictionary[tuple[int, int], StorageWriter] = (
 class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
 
-    The coordinator creates one ``.safetensors`` file, or one folder of memory-mapped files, next to
-    `path` and reserves its space; every rank writes its shards into it. When all ranks have
-    written, checksummed and synced their boxes, the coordinator replaces `path` by one rename. So
-    `path` has the complete old version or the complete new one at any moment, also if a rank dies
-    or runs out of space. The next save removes the leftovers of a failed one.
+    The coordinator creates one ``.safetensors`` file, the shards of an index, or one folder of
+    memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
+    it. When all ranks have written, checksummed and synced their boxes, the coordinator replaces
+    `path` by one rename. So `path` has the complete old version or the complete new one at any
+    moment, also if a rank dies or runs out of space. The next save removes the leftovers of a
+    failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
-    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled.
+    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled,
+    unless `allow_opaque` is set.
 
     Args:
-        path: A name that ends in ``.safetensors``, or a folder. None: the ``checkpoint_id`` of
-            ``dcp.save``.
+        path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder.
+            None: the ``checkpoint_id`` of ``dcp.save``.
         layout: ``"plain"``, as above. ``"shards"``: a folder with safetensors files for each rank,
             like those of torch's HuggingFaceStorageWriter, for file systems on which several hosts
             cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
             programs that load it without tenfold. Both have a ``metadata.json`` with the containers
             and values, which would otherwise need a pickle.
+        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
+            ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.
+        num_threads: Threads of each rank, which write several files, or compute checksums while one
+            of them writes. None: ``TENFOLD_NUM_THREADS``, or the number of cores (at most 8),
+            divided by the number of ranks.
+        allow_opaque: Store objects other than tensors, JSON values and containers of them as the
+            bytes that torch.save writes for them, a uint8 tensor of shape [num_bytes], which is
+            never unpickled. Requires `SavePlanner`. If false, they are an error that names them.
+        shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
+            file with more than one tensor. None: 5 GB.
 
     Raises:
-        ValueError: For an unknown layout. ``dcp.save`` raises CheckpointException, which is a
-            BaseException, with the errors of all ranks. They may be ValueError, if ranks
-            have different paths, or shards overlap or omit elements of a tensor, UnsupportedError,
-            which names an entry that cannot be stored, and OSError.
+        ValueError: For an unknown layout, or numbers out of range. ``dcp.save`` raises
+            CheckpointException, which is a BaseException, with the errors of all ranks. They may be
+            ValueError, if the layout has no such `format`, ranks have different paths, or shards
+            overlap or omit elements of a tensor, UnsupportedError, which names an entry that cannot
+            be stored, and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -124,15 +138,27 @@ class StorageWriter(HasPath, _StorageWriter):
         path: PathLike | None = None,
         *,
         layout: str = "plain",
+        format: str | None = None,
         durable: bool = True,
         checksums: bool = True,
         overwrite: bool = True,
+        num_threads: int | None = None,
+        allow_opaque: bool = False,
+        shard_size: int | None = None,
     ) -> None:
         self.layout: str = check_layout(layout)
         self.path = None if path is None else os.fspath(path)
+        self.format: str = text_or_empty("storage writer: format", format)
         self.durable: bool = boolean("storage writer: durable", durable)
         self.checksums: bool = boolean("storage writer: checksums", checksums)
         self.overwrite: bool = boolean("storage writer: overwrite", overwrite)
+        self.num_threads: int = integer_or_zero(
+            "storage writer: num_threads", num_threads, INT32_MAX
+        )
+        self.allow_opaque: bool = boolean("storage writer: allow_opaque", allow_opaque)
+        self.shard_size: int | None = (
+            None if shard_size is None else integer("storage writer: shard_size", shard_size, 1)
+        )
         self._saves: dict[int, _Save] = {}  # by thread, because saves may run asynchronously
 
     def __getstate__(self) -> dict[str, Any]:
@@ -167,7 +193,12 @@ class StorageWriter(HasPath, _StorageWriter):
 
     def storage_meta(self) -> StorageMeta | None:
         """Returns the information about the storage that planners receive."""
-        return OwnStorage(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
+        return OwnStorage(
+            checkpoint_id=self.path,
+            save_id=str(uuid.uuid4()),
+            allow_opaque=self.allow_opaque,
+            has_tensors_in_values=self.layout == "plain",
+        )
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Called on every rank before plans are made.
@@ -194,12 +225,23 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan` with the path of this rank, which the coordinator compares.
+            SavePlan: `plan` with the path of this rank, which the coordinator compares, and the
+                values that the planner has passed.
+
+        Raises:
+            UnsupportedError: If a value cannot be stored; the message has its name.
         """
+        save = self._save()
+        planned = plan.storage_data
+        values = planned.by_name if isinstance(planned, PlannedValues) else {}
+        values = {name: value for name, value in values.items() if not has_tensors(name, value)}
+        save.sent = set(values)
         path = self._absolute_path()
         if isinstance(plan, PackedPlan):
-            return PackedPlan(storage_data=path, planner_data=plan.planner_data, packed=plan.packed)
-        return dataclasses.replace(plan, storage_data=path)
+            return PackedPlan(
+                storage_data=(path, values), planner_data=plan.planner_data, packed=plan.packed
+            )
+        return dataclasses.replace(plan, storage_data=(path, values))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Called on the coordinator: plans the files and assigns each rank its boxes.
@@ -216,7 +258,7 @@ class StorageWriter(HasPath, _StorageWriter):
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
-        require_equal("storage writer: path", [plan.storage_data for plan in plans])
+        require_equal("storage writer: path", [plan.storage_data[0] for plan in plans])
         if not all(plan.usable for plan in plans):
             raise ValueError(_CACHING)
         paths: dict[Any, Any] = {}
@@ -225,13 +267,13 @@ class StorageWriter(HasPath, _StorageWriter):
                 paths.setdefault(key, path)
         save.containers = {key: path for key, path in paths.items() if _is_container(key)}
         packed = [Items.of_plan(plan) for plan in plans]
-        _add_leaves(save, packed, paths)
-        tree = _core.tree(nest(save.leaves, save.containers), save.path)
+        _add_leaves(save, packed, paths, [plan.storage_data[1] for plan in plans])
+        tree = save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
         by_keys = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
         numbers = {
             name: by_keys[tuple(map(str, path))]
             for name, (path, leaf) in zip(save.names, save.leaves, strict=True)
-            if leaf is not None
+            if isinstance(leaf, torch.Tensor)
         }
         boxes: list[tuple[int, Sequence[int], Sequence[int], int]] = []
         for rank, items in enumerate(packed):
@@ -248,7 +290,10 @@ class StorageWriter(HasPath, _StorageWriter):
             durable=self.durable,
             checksums=self.checksums,
             overwrite=self.overwrite,
-            value_bytes=_VALUE_BYTES * len(save.value_names),
+            value_bytes=_VALUE_BYTES * len(save.unknown),
+            accepts_values=bool(save.unknown),
+            shard_size=self.shard_size or 0,
+            format=self.format,
         )
         return [
             PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
@@ -281,19 +326,34 @@ class StorageWriter(HasPath, _StorageWriter):
         if getattr(planner, "_enable_plan_caching", False) and not isinstance(planner, SavePlanner):
             raise ValueError(_CACHING)
         part = _core.ShardWriter(plan.storage_data)
-        values: dict[str, Any] = {}
+        values = _values_of(plan, planner, self._save().sent)
+        with_tensors = {name: values[name] for name in values if has_tensors(name, values[name])}
+        if with_tensors:
+            self._add_values(part, with_tensors)
         batch: list[torch.Tensor] = []
         batch_bytes = written = size_bytes = 0
-        for data in _data_of(plan, planner, values):
+        for data in _tensors_of(plan, planner):
             batch.append(_in_memory(data))
             size_bytes += data.nbytes
             batch_bytes += data.nbytes
             if len(batch) == _BATCH_TENSORS or batch_bytes >= _BATCH_BYTES:
-                part.write(written, batch)
+                part.write(written, batch, self.num_threads)
                 written += len(batch)
                 batch, batch_bytes = [], 0
-        part.write(written, batch)
-        return WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
+        part.write(written, batch, self.num_threads)
+        plain = {name: value for name, value in values.items() if name not in with_tensors}
+        stored = (part.finish(), plain, list(with_tensors))
+        return WriteResult(MetadataIndex(""), size_bytes, stored)
+
+    def _add_values(self, part: _core.ShardWriter, values: dict[str, Any]) -> None:
+        """Passes values that contain tensors to the coordinator."""
+        if self.layout != "plain":
+            name = next(iter(values))
+            raise UnsupportedError(
+                f"{name!r}: it cannot be stored in layout {self.layout!r}: expected a value "
+                f"without tensors, found {type(values[name]).__name__} with tensors in it; {REMEDY}"
+            )
+        part.add_values(_core.tree(values, ""), self.num_threads)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Called on the coordinator when all ranks have written: publishes the checkpoint.
@@ -322,21 +382,26 @@ class StorageWriter(HasPath, _StorageWriter):
 
 
 def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
-    if save.writer is None:
+    if save.writer is None or save.tree is None:
         raise ValueError("storage writer: expected a save that was planned, found none")
     receipts = []
-    missing = set(save.value_names)
-    for result in (result for of_rank in results for result in of_rank):
-        receipt, values = result.storage_data
+    missing = set(save.unknown)
+    for rank, result in ((rank, result) for rank, some in enumerate(results) for result in some):
+        receipt, values, with_tensors = result.storage_data
         receipts.append(receipt)
+        if missing & set(with_tensors):
+            node = save.writer.values(rank)
+            values = {**values, **{name: node.item(name) for name in with_tensors}}
         for name in missing & values.keys():
-            number = save.value_names[name]
+            number = save.unknown[name]
             save.leaves[number] = (save.leaves[number][0], values[name])
         missing -= values.keys()
     if missing:
         name = min(missing)
         raise ValueError(f"{save.path}: value {name!r}: expected it from a rank, found none")
-    save.writer.publish(receipts, _core.tree(nest(save.leaves, save.containers), save.path))
+    if save.unknown:
+        save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
+    save.writer.publish(receipts, save.tree)
 
 
 _CACHING = (
@@ -349,13 +414,16 @@ def _is_container(key: Any) -> bool:
     return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
 
 
-def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None:
+def _add_leaves(
+    save: _Save, packed: list[Items], paths: dict[Any, Any], values: list[dict[str, Any]]
+) -> None:
     """Adds to `save` the leaves of the tree that all ranks write.
 
     Args:
         save: Receives names and leaves.
         packed: The items of each rank.
         paths: The path of each name that is not a key of the root.
+        values: The values that each rank has sent, by name.
 
     Raises:
         ValueError: If ranks have different tensors of one name.
@@ -378,35 +446,52 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
             found = first.setdefault(name, (of_kind[number], items.kinds[number], rank))
             if found[0] != of_kind[number]:
                 raise differs(name, found[1], found[2], items.kinds[number], rank)
-    for name, (group, *_) in first.items():
-        stand_in = stand_ins[group]
-        if stand_in is None:
-            save.value_names[name] = len(save.leaves)
+    for name, (group, _, rank) in first.items():
+        leaf: Any = stand_ins[group]
+        if leaf is None and name in values[rank]:
+            leaf = values[rank][name]
+        elif leaf is None:
+            save.unknown[name] = len(save.leaves)
         save.names.append(name)
-        save.leaves.append((paths.get(name, (name,)), stand_in))
+        save.leaves.append((paths.get(name, (name,)), leaf))
 
 
-def _data_of(
-    plan: SavePlan, planner: AnySavePlanner, values: dict[str, Any]
-) -> Iterator[torch.Tensor]:
-    """Yields the tensors of a plan in its order, and adds its values to `values`."""
+def _own_planner(plan: SavePlan, planner: AnySavePlanner) -> SavePlanner | None:
+    """The planner, if entries can be read from its state without torch's items; else None."""
     if (
         isinstance(plan, PackedPlan)
         and isinstance(planner, SavePlanner)
         and type(planner).lookup_object is DefaultSavePlanner.lookup_object
-        and _gives_objects(planner)
+        and gives_objects(planner)
     ):
-        for name, kind in plan.packed:
-            if kind.is_value:
-                values[name] = _plain(name, planner.state_dict[name])
-            else:
-                yield planner.local_tensor(name, kind.offsets)
+        return planner
+    return None
+
+
+def _values_of(plan: SavePlan, planner: AnySavePlanner, sent: set[str]) -> dict[str, Any]:
+    """The values of a plan by name, except those that were sent with it."""
+    own = _own_planner(plan, planner)
+    if own is not None:
+        items = Items.of_plan(plan)
+        names = (name for name, kind in items if kind.is_value and name not in sent)
+        return {name: own.state_dict[name] for name in names}
+    return {
+        item.index.fqn: _value_of(item, planner)
+        for item in plan.items
+        if item.type == WriteItemType.BYTE_IO and item.index.fqn not in sent
+    }
+
+
+def _tensors_of(plan: SavePlan, planner: AnySavePlanner) -> Iterator[torch.Tensor]:
+    """Yields the tensors of a plan in its order."""
+    own = _own_planner(plan, planner)
+    if own is not None:
+        for name, kind in Items.of_plan(plan):
+            if not kind.is_value:
+                yield own.local_tensor(name, kind.offsets)
         return
     for item in plan.items:
-        name = item.index.fqn
-        if item.type == WriteItemType.BYTE_IO:
-            values[name] = _value_of(item, planner)
-        else:
+        if item.type != WriteItemType.BYTE_IO:
             data = planner.resolve_data(item)
             assert isinstance(data, torch.Tensor)
             yield data
@@ -422,63 +507,11 @@ def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
-    """The plain value of an item. A value that a planner pickled is parsed, not executed."""
-    name = item.index.fqn
-    if _gives_objects(planner):
-        value = planner.lookup_object(item.index)  # type: ignore[attr-defined]
-    else:
-        data = planner.resolve_data(item)
-        if isinstance(data, ValueBytes):
-            value = data.value
-        else:
-            assert not isinstance(data, torch.Tensor)
-            value = _decoded(data.getbuffer())
-    return _plain(name, value)
-
-
-def _plain(name: str, value: Any) -> Any:
-    """Returns the value if it can be stored as JSON; otherwise raises.
-
-    Raises:
-        UnsupportedError: If the value cannot be stored as JSON.
-    """
-    try:
-        tree = _core.tree({"value": value}, "")
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{name!r}: {error}") from None
-    if tree.leaves() or _has_opaque(value):
-        raise UnsupportedError(
-            f"{name!r}: it cannot be stored: expected a value of None, bool, int, float, str and "
-            f"lists and dicts of them, found {type(value).__name__} with tensors or other objects "
-            "in it; tenfold.distributed.SavePlanner saves tuples with tensors"
-        )
-    return value
-
-
-def _gives_objects(planner: AnySavePlanner) -> bool:
-    """True if the plain value is complete: the planner's pickle would not contain more."""
-    return (
-        isinstance(planner, DefaultSavePlanner)
-        and type(planner).resolve_data is DefaultSavePlanner.resolve_data
-        and type(planner).transform_object
-        in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
-    )
-
-
-def _decoded(pickled: memoryview) -> Any:
-    descriptor = os.memfd_create("value")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pickled)
-        path = f"/proc/self/fd/{descriptor}"
-        return load(path, format="pt", framework="torch", allow_opaque=True)
-    finally:
-        os.close(descriptor)
-
-
-def _has_opaque(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_opaque(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_opaque(item) for item in value)
-    return isinstance(value, Opaque)
+    """The value of an item. A value that a planner pickled is parsed, not executed."""
+    if gives_objects(planner):
+        return planner.lookup_object(item.index)  # type: ignore[attr-defined]
+    data = planner.resolve_data(item)
+    if isinstance(data, ValueBytes):
+        return data.value
+    assert not isinstance(data, torch.Tensor)
+    return decoded(data.getbuffer())

@@ -395,6 +395,9 @@ class MappedDict(_Native):
 
         Without `close`, written values exist but may not be durable, and the next writer rebuilds
         the index. Idempotent.
+
+        Raises:
+            OSError: ESTALE if the folder was moved. Another process can write to it nevertheless.
         """
         self._close()
 

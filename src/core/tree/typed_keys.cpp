@@ -1,6 +1,7 @@
 #include "core/tree/typed_keys.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <unordered_set>
@@ -34,18 +35,15 @@ std::string part_text(const Value& part) {
   return key_text(part);
 }
 
-/// A string that is the same for all keys that are equal in Python, up to 2^53. All NaNs have one
-/// string, although NaN equals no key, so a dict of typed keys has at most one NaN.
+/// A string that is the same for all keys that are equal in Python. All NaNs have one string,
+/// although NaN equals no key, so a dict of typed keys has at most one NaN.
 std::string equality_text(const Value& key) {
   if (const auto* flag = key.get_if<bool>()) return *flag ? "1" : "0";
   if (const auto* text = key.get_if<std::string>()) return quoted_text(*text);
   if (const auto* tuple = key.get_if<Value::Tuple>()) return tuple_text(*tuple, equality_text);
-  constexpr double kMaxExact = 9007199254740992.0;  // up to it, a float can be every integer
   const auto* number = key.get_if<double>();
-  if (number == nullptr || std::abs(*number) > kMaxExact || *number != std::trunc(*number)) {
-    return key_text(key);
-  }
-  return std::to_string(static_cast<std::int64_t>(*number));
+  const auto equal = number == nullptr ? std::nullopt : int_key(*number);
+  return key_text(equal ? *equal : key);
 }
 
 }  // namespace
@@ -84,6 +82,15 @@ Value int_key(std::string_view digits) {
   const auto [stopped, error] = std::from_chars(digits.data(), end, small);
   if (error == std::errc() && stopped == end) return {small};
   return {Value::BigInt{std::string(digits)}};
+}
+
+std::optional<Value> int_key(double number) {
+  if (!std::isfinite(number) || std::trunc(number) != number) return std::nullopt;
+  std::array<char, 320> digits;  // the largest double has 309
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number,
+                                 std::chars_format::fixed, 0)
+                       .ptr;
+  return int_key({digits.data(), end});
 }
 
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,12 +29,15 @@ std::string key_text(const Value& key);
 /// Parses an integer key.
 Value int_key(std::string_view digits);
 
+/// The integer that equals a float in Python; empty for fractions, infinities and NaN.
+std::optional<Value> int_key(double number);
+
 /// The typed key whose key_text() is `text`; null if there is none, because the key is a string.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
 /// True if every key is a typed key under its key_text(), the keys are sorted by distinct strings,
-/// and no two are equal in Python, where 1 == 1.0 == True. An int and a float beyond 2^53 count as
-/// different; two keys that differ only in NaNs count as equal.
+/// and no two are equal in Python, where 1 == 1.0 == True. Two keys that differ only in NaNs count
+/// as equal.
 bool are_valid(const TypedKeys& keys);
 
 /// True if the string of every key is in `texts`.

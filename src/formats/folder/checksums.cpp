@@ -25,6 +25,15 @@ namespace {
 constexpr int kMaxEditAttempts = 10'000;
 constexpr std::chrono::milliseconds kPause{1};
 
+/// Throws if the path names another folder, whose files must not be replaced.
+void require_at(const os::Directory& folder, const os::Path& path) {
+  if (folder.is_at(path)) return;
+  throw Error::io(ESTALE, path.string())
+      .expected("the folder that was opened")
+      .found("none or another one")
+      .remedy("open it where it is now");
+}
+
 /// Removes the lines of tensors whose path starts with `prefix` from the folder's `%checksums`.
 void drop_lines(const os::Directory& folder, const os::Path& path, const std::string& prefix) {
   ChecksumsEdit edit(folder, path);
@@ -40,7 +49,7 @@ void drop_lines(const os::Directory& folder, const os::Path& path, const std::st
 }  // namespace
 
 ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
-    : path_(path / kChecksumsName) {
+    : folder_(folder.duplicate()), path_(path) {
   const std::string name(kChecksumsName);
   for (int attempt = 0; attempt < kMaxEditAttempts; ++attempt) {
     os::File file = os::File::try_open_read_at(folder, name);
@@ -60,18 +69,20 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     lock_ = std::move(lock);
     return;
   }
-  throw Error::io(EBUSY, path_.string())
+  throw Error::io(EBUSY, (path_ / kChecksumsName).string())
       .problem("another process holds its lock")
       .expected("at most 10 seconds")
       .found("longer");
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {
-  replace_file(path_, checksums_text(lines), true);
+  require_at(folder_, path_);
+  replace_file(path_ / kChecksumsName, checksums_text(lines), true);
   close();
 }
 
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
+  require_at(folder, path);
   refuse_shared_files(folder);
   announce_writes_in_place(folder);
   drop_lines(folder, path, "");

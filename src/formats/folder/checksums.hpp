@@ -20,7 +20,8 @@ class ChecksumsEdit {
   /// checksums, and verify() reports it.
   bool is_whole() const noexcept { return file_.valid(); }
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
-  /// Replaces the file atomically and durably, then closes this object.
+  /// Replaces the file atomically and durably, then closes this object. Throws Error(io) (ESTALE)
+  /// if the folder was moved.
   void publish(const std::vector<ChecksumLine>& lines);
   void close() noexcept {
     lock_.reset();
@@ -28,7 +29,8 @@ class ChecksumsEdit {
   }
 
  private:
-  os::Path path_;
+  os::Directory folder_;
+  os::Path path_;  ///< of the folder
   os::File file_;
   std::optional<os::WriterLock> lock_;
   std::vector<ChecksumLine> lines_;
@@ -37,7 +39,8 @@ class ChecksumsEdit {
 /// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
 /// of the enclosing saved trees, because the tensors are about to be written through mappings. Each
 /// `%checksums` is replaced atomically and durably. Throws Error(io) (EACCES), with all files
-/// unchanged, if a tensor's file also belongs to another tree.
+/// unchanged, if a tensor's file also belongs to another tree, and (ESTALE) if the folder was
+/// moved.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

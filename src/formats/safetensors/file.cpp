@@ -194,7 +194,8 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
     auto checks = boxes_of(opened, i, of_tensor, report);
     if (!checks || (checks->empty() && entry.begin == entry.end)) continue;
     tensors.push_back({&opened.source->file(), header.data_offset + entry.begin,
-                       entry.end - entry.begin, where.part, std::move(*checks)});
+                       entry.end - entry.begin, where.part, std::move(*checks),
+                       request.skips_of(where.text())});
   }
 }
 
@@ -230,15 +231,17 @@ void plan_verification(const OpenedFile& opened, const VerifyRequest& request, V
   for (const std::uint32_t i : header.file_order()) {
     const Header::Entry& entry = header.entries[i];
     const base::Where where = place_of(opened, i);
-    if (request.skips(where.text())) {
-      checksum += static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
-      continue;
-    }
+    const std::string text = where.text();
     for (std::uint64_t begin = entry.begin; begin < entry.end; begin += base::kChecksumBlockBytes) {
+      const std::uint64_t end = std::min(begin + base::kChecksumBlockBytes, entry.end);
+      if (request.skips(text, begin - entry.begin, end - entry.begin)) {
+        ++checksum;
+        continue;
+      }
       BlockCheck block;
       block.file = &file;
       block.offset_bytes = header.data_offset + begin;
-      block.size_bytes = std::min(base::kChecksumBlockBytes, entry.end - begin);
+      block.size_bytes = end - begin;
       block.expected = *checksum++;
       block.part = where.part;
       blocks.push_back(std::move(block));

@@ -115,6 +115,39 @@ std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64
   return byte_box(lengths, offsets, sizes);
 }
 
+bool overlaps(const ByteBox& box, std::uint64_t begin, std::uint64_t end) {
+  const std::size_t last = box.shape.size() - 1;
+  std::vector<std::uint64_t> strides(box.shape.size(), 1);
+  for (std::size_t d = last; d-- > 0;) strides[d] = strides[d + 1] * box.shape[d + 1];
+  // `base`: offset of the subarray that the indices of the dimensions before `d` select.
+  const auto in_dimension = [&](const auto& self, std::size_t d, std::uint64_t base) -> bool {
+    if (begin >= end || end <= base) return false;
+    const std::uint64_t first =
+        std::max(box.offsets[d], (std::max(begin, base) - base) / strides[d]);
+    const std::uint64_t stop =
+        std::min(box.offsets[d] + box.sizes[d], (end - base - 1) / strides[d] + 1);
+    if (first >= stop) return false;
+    // A subarray between the first and the last one is completely within the range.
+    if (d == last || stop - first > 2) return true;
+    return self(self, d + 1, base + first * strides[d]) ||
+           (stop - first == 2 && self(self, d + 1, base + (first + 1) * strides[d]));
+  };
+  return in_dimension(in_dimension, 0, 0);
+}
+
+std::optional<Box> part_inside(const Box& piece, const Box& box) {
+  Box part = box;
+  for (std::size_t d = 0; d < box.sizes.size(); ++d) {
+    const std::int64_t begin = std::max(box.offsets[d], piece.offsets[d]);
+    const std::int64_t end =
+        std::min(box.offsets[d] + box.sizes[d], piece.offsets[d] + piece.sizes[d]);
+    if (begin >= end) return std::nullopt;
+    part.offsets[d] = begin - piece.offsets[d];
+    part.sizes[d] = end - begin;
+  }
+  return part;
+}
+
 BoxRuns::BoxRuns(const ByteBox& box)
     : box_(&box), index_(box.shape.size() - 1), strides_(box.shape.size()), begin_(box.begin()) {
   std::uint64_t stride = 1;
@@ -344,6 +377,9 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
                               "another tool may have changed the file"});
     }
   }
+  std::erase_if(bands, [](const Band& band) {
+    return band.tensor->skips && band.tensor->skips(band.begin, band.end);
+  });
   std::vector<std::optional<Problem>> of_bands(bands.size());
   std::vector<std::size_t> tasks;  // index of the first band of each task
   for (std::size_t i = 0, bytes = 0; i < bands.size(); ++i) {

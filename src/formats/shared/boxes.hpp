@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,6 +50,13 @@ std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
                                 const std::vector<std::uint64_t>& offsets,
                                 const std::vector<std::uint64_t>& sizes);
 
+/// Returns true if a box has bytes in the range [begin, end) of the array.
+bool overlaps(const ByteBox& box, std::uint64_t begin, std::uint64_t end);
+
+/// Returns the part of `box` that is in `piece`, relative to `piece`. Both are boxes of one tensor.
+/// Returns nullopt if they do not overlap.
+std::optional<Box> part_inside(const Box& piece, const Box& box);
+
 /// Iterates over the contiguous runs of a box, in file order.
 class BoxRuns {
  public:
@@ -87,11 +95,14 @@ struct BoxedTensor {
   std::uint64_t size_bytes = 0;    ///< of the tensor
   std::string part;                ///< for the report
   std::vector<BoxSum> boxes;
+  /// Returns true if the bytes [begin, end) of the tensor need no check; empty: check all.
+  std::function<bool(std::uint64_t begin, std::uint64_t end)> skips = {};
 };
 
 /// Checks tensors in parallel, each split into ranges that no box crosses. A range is read once,
-/// sequentially, with one hash state for each box that is not complete yet. Boxes that overlap, or
-/// do not cover all bytes, are a problem of the tensor. Returns the problems, in order.
+/// sequentially, with one hash state for each box that is not complete yet; ranges that the tensor
+/// skips are not read. Boxes that overlap, or do not cover all bytes, are a problem of the tensor.
+/// Returns the problems, in order.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 

@@ -72,18 +72,24 @@ class ChecksumVerifier {
     while (at < lines.size() && files.size() < kOpenFiles) {
       const std::size_t first = at;
       while (at < lines.size() && lines[at].path == lines[first].path) ++at;
-      if (request_.skips(root_.display_of(lines[first].path))) continue;
+      const std::string display = root_.display_of(lines[first].path);
+      if (request_.skips(display)) continue;
       auto file = open_file(lines[first].path);
       if (!file) continue;
       const auto of_file = std::span(lines).subspan(first, at - first);
       check_size(*file, of_file);
       if (std::ranges::any_of(of_file,
                               [](const ChecksumLine& line) { return line.box != nullptr; })) {
-        if (auto tensor = boxed_tensor(*file, of_file)) boxes.push_back(std::move(*tensor));
+        if (auto tensor = boxed_tensor(*file, of_file)) {
+          tensor->skips = request_.skips_of(display);
+          boxes.push_back(std::move(*tensor));
+        }
         files.push_back(std::move(file));
         continue;
       }
       for (std::size_t i = first; i < at; ++i) {
+        const std::uint64_t end = lines[i].offset_bytes + lines[i].size_bytes;
+        if (request_.skips(display, lines[i].offset_bytes, end)) continue;
         const std::uint64_t block = lines[i].offset_bytes / base::kChecksumBlockBytes;
         blocks.push_back({file.get(), lines[i].offset_bytes, lines[i].size_bytes, lines[i].checksum,
                           "block " + std::to_string(block)});

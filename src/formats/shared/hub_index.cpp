@@ -102,6 +102,9 @@ class IndexHandler final : public codecs::JsonHandler {
 
   void add(std::string_view file) {
     const std::string part = "tensor " + base::quote(key_);
+    if (file.empty()) {
+      fail(part, "the name of its file is empty", "the name of a file next to the index", "\"\"");
+    }
     if (!is_plain_file_name(file)) {
       fail(part, "its file leads out of the folder", "the name of a file next to the index",
            base::quote(file));

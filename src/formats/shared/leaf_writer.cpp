@@ -23,6 +23,18 @@
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::detail::formats {
+
+void PieceChecksum::update(std::span<const std::byte> piece) {
+  if (kind_ == BlockChecksum::crc32) {
+    value_ = codecs::crc32(piece, static_cast<std::uint32_t>(value_));
+  } else if (kind_ == BlockChecksum::xxh3 && piece.size() == size_bytes_) {
+    value_ = base::xxh3(piece);
+  } else if (kind_ == BlockChecksum::xxh3) {
+    if (!stream_) stream_.emplace();
+    stream_->update(piece);
+  }
+}
+
 namespace {
 
 constexpr std::uint64_t kLeafBlockBytes = base::kChecksumBlockBytes;
@@ -176,32 +188,6 @@ bool is_contiguous(const Leaf& leaf) {
 std::uint64_t& checksum_of(LeafWrite& write, const Run& run) {
   return write.block_checksums[static_cast<std::size_t>(run.begin / kLeafBlockBytes)];
 }
-
-/// The checksum of bytes that arrive in pieces. Uses the faster one-shot function if there is only
-/// one piece.
-class PieceChecksum {
- public:
-  PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
-      : kind_(kind), size_bytes_(size_bytes) {}
-
-  void update(std::span<const std::byte> piece) {
-    if (kind_ == BlockChecksum::crc32) {
-      value_ = codecs::crc32(piece, static_cast<std::uint32_t>(value_));
-    } else if (kind_ == BlockChecksum::xxh3 && piece.size() == size_bytes_) {
-      value_ = base::xxh3(piece);
-    } else if (kind_ == BlockChecksum::xxh3) {
-      if (!stream_) stream_.emplace();
-      stream_->update(piece);
-    }
-  }
-  std::uint64_t value() const { return stream_ ? stream_->digest() : value_; }
-
- private:
-  BlockChecksum kind_;
-  std::uint64_t size_bytes_;
-  std::uint64_t value_ = 0;
-  std::optional<base::Xxh3Stream> stream_;
-};
 
 /// True if there is a head, and the leaf is small enough to be hashed as a whole and then written
 /// after it, so that head and leaf are one write.

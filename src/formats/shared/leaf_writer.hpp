@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <tenfold/leaf.hpp>
 
+#include "base/hash/checksum.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
@@ -19,6 +23,23 @@ enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
 constexpr BlockChecksum xxh3_if(bool wanted) {
   return wanted ? BlockChecksum::xxh3 : BlockChecksum::none;
 }
+
+/// The checksum of bytes that arrive in pieces. Uses the faster one-shot function if there is only
+/// one piece.
+class PieceChecksum {
+ public:
+  PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
+      : kind_(kind), size_bytes_(size_bytes) {}
+
+  void update(std::span<const std::byte> piece);
+  std::uint64_t value() const { return stream_ ? stream_->digest() : value_; }
+
+ private:
+  BlockChecksum kind_;
+  std::uint64_t size_bytes_;
+  std::uint64_t value_ = 0;
+  std::optional<base::Xxh3Stream> stream_;
+};
 
 /// A run of a leaf's bytes to write to a file.
 struct LeafWrite {

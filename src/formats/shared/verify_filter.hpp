@@ -1,22 +1,35 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
-#include <unordered_set>
+#include <unordered_map>
+#include <vector>
 
 #include <tenfold/tensordict.hpp>
 
 #include "core/tree/node.hpp"
+#include "formats/shared/boxes.hpp"
 
 namespace tenfold::detail::formats {
 
+/// A box of a leaf that is loaded.
+struct LeafBox {
+  Leaf leaf;
+  Box box;
+};
+
 /// Selects the stored bytes that need no check because they are not loaded: those of leaves that
-/// were not selected. Headers, metadata and bytes outside of leaves are always checked.
+/// were not selected, or those outside of boxes. Headers, metadata and bytes outside of leaves are
+/// always checked.
 class VerifyFilter {
  public:
   /// `whole` is the opened tree, `selected` the result of select(). Parts of `whole` that cannot be
   /// read are always checked.
   VerifyFilter(const TensorDict& whole, TensorDict selected);
+  /// `boxes`: the parts of leaves of `whole` that are loaded. `selected` has these leaves.
+  VerifyFilter(const TensorDict& whole, TensorDict selected, std::span<const LeafBox> boxes);
 
   const TensorDict& selected() const noexcept { return selected_; }
 
@@ -25,11 +38,19 @@ class VerifyFilter {
 
   /// True if the bytes belong only to leaves that were not selected.
   bool skips(const std::string& where) const { return named_.contains(where) && !wants(where); }
+  /// True if the bytes [begin, end) of a leaf belong to no selected leaf, or to no box.
+  bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const;
 
  private:
-  using Places = std::unordered_set<std::string>;
+  /// The bytes of a leaf that are loaded.
+  struct Loaded {
+    bool is_whole = false;
+    std::vector<ByteBox> boxes;
+  };
+  using Places = std::unordered_map<std::string, Loaded>;
   static void add(Node& node, std::size_t depth, Places& places);
   static void add(const Leaf& leaf, Places& places);
+  void add_box(const Leaf& leaf, const Box& box);
 
   TensorDict selected_;
   Places named_;

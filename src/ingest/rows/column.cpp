@@ -83,15 +83,7 @@ bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
     return false;
   }
   const std::int64_t count = numel_of(Shape(shape.begin(), shape.end()));
-  if (dtype == type_.dtype) {
-    put_numbers(elements, count);
-    return end_list();
-  }
-  if (is_locked_) return put_cast(dtype, elements, count) && end_list();
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!put_number(dtype, elements + static_cast<std::size_t>(i) * itemsize(dtype))) return false;
-  }
-  return end_list();
+  return put_elements(dtype, elements, count) && end_list(shape[0]);
 }
 
 bool RowColumn::add_arrays(DType dtype, std::span<const std::int64_t> shape,
@@ -120,10 +112,11 @@ bool RowColumn::add_json(std::string_view text) {
   return end_scalar();
 }
 
-bool RowColumn::end_list() {
+bool RowColumn::end_list(std::int64_t length) {
   const std::int64_t before = rows_.ends.empty() ? 0 : rows_.ends.back();
-  const bool fits =
-      !is_locked_ || wanted_.ragged || rows_.end_of_values() - before == wanted_.shape[0];
+  // Elements without numbers have no bytes to count.
+  const std::int64_t found = numel_of(type_.inner) == 0 ? length : rows_.end_of_values() - before;
+  const bool fits = !is_locked_ || wanted_.ragged || found == wanted_.shape[0];
   if (fits) rows_.end_row();
   return fits;
 }
@@ -135,13 +128,22 @@ std::int64_t RowColumn::elements_in_block() const {
 // --- elements ---
 
 bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
-                          const std::byte* elements) {
-  const bool fits = is_list() && takes_numbers() && (dtype == type_.dtype || is_locked_) &&
-                    std::equal(shape.begin(), shape.end(), type_.inner.begin(), type_.inner.end());
-  if (!fits) return false;
-  const std::int64_t count = numel_of(type_.inner);
-  if (dtype != type_.dtype) return put_cast(dtype, elements, count);
-  put_numbers(elements, count);
+                          const std::byte* elements, std::size_t depth) {
+  const auto expected = std::span(type_.inner).subspan(depth);
+  const bool fits = is_list() && takes_numbers() && std::ranges::equal(shape, expected);
+  return fits && put_elements(dtype, elements, numel_of(Shape(shape.begin(), shape.end())));
+}
+
+/// Appends numbers of any dtype.
+bool RowColumn::put_elements(DType dtype, const std::byte* elements, std::int64_t count) {
+  if (dtype == type_.dtype) {
+    put_numbers(elements, count);
+    return true;
+  }
+  if (is_locked_) return put_cast(dtype, elements, count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!put_number(dtype, elements + static_cast<std::size_t>(i) * itemsize(dtype))) return false;
+  }
   return true;
 }
 
@@ -314,9 +316,7 @@ bool RowColumn::put_number(DType dtype, const std::byte* element) {
 }
 
 bool RowColumn::put_null() {
-  if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) return false;
-  if (!is_locked_ && !is_list()) return false;
-  if (keeps_kinds_ && !wanted_.nullable) return false;
+  if (!takes_null_elements() || (!is_locked_ && !is_list())) return false;
   type_.has_null = true;
   if (first_null_row_ < 0) first_null_row_ = rows_before_ + rows_.num_rows;
   if (!type_.is_number()) return put_digits("null");

@@ -90,8 +90,8 @@ class RowColumn {
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
   }
-  /// Closes the list whose elements were added since the last row.
-  bool end_list();
+  /// Closes the list of `length` elements that were added since the last row.
+  bool end_list(std::int64_t length);
 
   // --- elements of lists ---
 
@@ -120,10 +120,19 @@ class RowColumn {
   bool put_text(ColumnKind kind, std::string_view text);
   bool put_time(std::int64_t count, std::string_view unit, Clock clock);
   bool put_null();
+  /// True if lists may contain nulls.
+  bool takes_null_elements() const noexcept {
+    if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) {
+      return false;
+    }
+    return !keeps_kinds_ || wanted_.nullable;
+  }
   /// Adds a 0-d array.
   bool put_number(DType dtype, const std::byte* element);
-  /// Adds an array as an element; all elements must have the same shape.
-  bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
+  /// Adds an array: an element or, inside `depth` lists of the element, a part of one. All elements
+  /// must have the same shape.
+  bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements,
+                 std::size_t depth = 0);
 
   // --- blocks ---
 
@@ -170,6 +179,7 @@ class RowColumn {
 
   bool put_other_int(std::int64_t value);
   bool put_other_float(double value);
+  bool put_elements(DType dtype, const std::byte* elements, std::int64_t count);
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
   std::int64_t elements_in_block() const;

@@ -11,6 +11,7 @@ namespace tenfold::os {
 ChangeObserver* change_observer() noexcept;
 
 bool exchange_supported() noexcept;
+bool insert_supported() noexcept;
 
 /// Reports that the entry `name` (or a path) is about to be examined or opened.
 inline void announce_read(const std::string& name) {

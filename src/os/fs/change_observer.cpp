@@ -13,6 +13,7 @@ namespace {
 
 std::atomic<ChangeObserver*> installed_observer{nullptr};
 std::atomic<bool> exchange_is_supported{true};
+std::atomic<bool> insert_is_supported{true};
 
 }  // namespace
 
@@ -29,6 +30,12 @@ bool set_exchange_supported(bool supported) noexcept {
 }
 
 bool exchange_supported() noexcept { return exchange_is_supported.load(std::memory_order_relaxed); }
+
+bool set_insert_supported(bool supported) noexcept {
+  return insert_is_supported.exchange(supported);
+}
+
+bool insert_supported() noexcept { return insert_is_supported.load(std::memory_order_relaxed); }
 
 Change change_of(Change::Kind kind, int fd, std::string name, std::string other) {
   Change change{};

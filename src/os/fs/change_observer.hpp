@@ -14,6 +14,7 @@ struct Change {
     create_directory,
     write,
     truncate,
+    insert,  ///< a hole of `size_bytes` at `offset_bytes`; later bytes move
     sync_file,
     sync_directory,
     rename,    ///< `name` to `other`, replaces `other`
@@ -32,7 +33,8 @@ struct Change {
   std::string name;                   ///< the entry, for calls on a directory
   std::string other;                  ///< rename, exchange, link: the other entry; symlink: target
   std::uint64_t other_directory = 0;  ///< link: inode of the directory of `other`
-  std::uint64_t offset_bytes = 0;     ///< write; truncate: the new size
+  std::uint64_t offset_bytes = 0;     ///< write, insert; truncate: the new size
+  std::uint64_t size_bytes = 0;       ///< insert
   std::span<const std::byte> bytes;   ///< write
   int descriptor = -1;                ///< descriptor of the open file or directory
 };
@@ -59,5 +61,9 @@ ChangeObserver* set_change_observer(ChangeObserver* observer) noexcept;
 /// If false, Directory::exchange() behaves as on a file system without RENAME_EXCHANGE. For tests;
 /// returns the previous setting.
 bool set_exchange_supported(bool supported) noexcept;
+
+/// If false, File::insert_hole() behaves as on a file system without FALLOC_FL_INSERT_RANGE. For
+/// tests; returns the previous setting.
+bool set_insert_supported(bool supported) noexcept;
 
 }  // namespace tenfold::os

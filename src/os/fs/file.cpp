@@ -281,6 +281,33 @@ bool File::reserve() {
   return reserved;
 }
 
+bool File::insert_hole(std::uint64_t offset_bytes, std::uint64_t size_bytes) {
+  if (!insert_supported() || !base::range_fits(offset_bytes, size_bytes, kMaxOffset)) return false;
+  AnnouncedChange change([&] {
+    Change c = change_of(Change::Kind::insert, fd());
+    c.offset_bytes = offset_bytes;
+    c.size_bytes = size_bytes;
+    return c;
+  });
+  const bool inserted =
+      retry_interrupted([&] {
+        return ::fallocate(fd(), FALLOC_FL_INSERT_RANGE, static_cast<off_t>(offset_bytes),
+                           static_cast<off_t>(size_bytes));
+      }) == 0;
+  if (inserted) {
+    change.done();
+  } else if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
+    throw_system_error(errno, display_, "cannot be extended", fd());
+  }
+  return inserted;
+}
+
+std::uint64_t File::block_bytes() const {
+  struct stat status{};
+  if (::fstat(fd(), &status) != 0) throw_system_error(errno, display_, "cannot be examined");
+  return static_cast<std::uint64_t>(status.st_blksize);
+}
+
 void File::sync() {
   AnnouncedChange change([&] { return change_of(Change::Kind::sync_file, fd()); });
   if (retry_interrupted([&] { return ::fdatasync(fd()); }) != 0) {

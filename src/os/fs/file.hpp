@@ -96,6 +96,14 @@ class File {
   /// Allocates the holes (fallocate), so that writing to them through a mapping cannot raise SIGBUS
   /// on a full disk. Returns false, and leaves the holes, if the file system does not support it.
   bool reserve();
+  /// Inserts a hole at `offset_bytes`, so that all later bytes move by `size_bytes`, without
+  /// copying them (FALLOC_FL_INSERT_RANGE). Returns false, and changes nothing, if the file system
+  /// does not support it, or unless both numbers are multiples of its block size, a divisor of
+  /// block_bytes(), and the offset is within the file. If it throws, some bytes may have moved.
+  bool insert_hole(std::uint64_t offset_bytes, std::uint64_t size_bytes);
+  /// The file system's preferred size of reads and writes, a multiple of its block size
+  /// (st_blksize).
+  std::uint64_t block_bytes() const;
   /// Makes the data and the metadata needed to read it durable (fdatasync).
   void sync();
   /// Starts writeback without waiting (sync_file_range). A hint.

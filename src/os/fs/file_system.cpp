@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 namespace tenfold::os {
@@ -28,11 +29,19 @@ constexpr auto kRemotes = std::to_array<Remote>({
     {0x5346414F, false},  // AFS
 });
 
-Remote remote_of(const File& file) noexcept {
+constexpr std::int64_t kRealFileSystem = -1;
+/// The f_type that tests have set.
+std::atomic<std::int64_t> file_system_for_tests{kRealFileSystem};
+
+std::uint32_t magic_of(const File& file) noexcept {
+  const std::int64_t set = file_system_for_tests.load(std::memory_order_relaxed);
+  if (set != kRealFileSystem) return static_cast<std::uint32_t>(set);
   struct statfs status{};
-  if (::fstatfs(file.fd(), &status) != 0) return {};
-  const auto found =
-      std::ranges::find(kRemotes, static_cast<std::uint32_t>(status.f_type), &Remote::magic);
+  return ::fstatfs(file.fd(), &status) == 0 ? static_cast<std::uint32_t>(status.f_type) : 0;
+}
+
+Remote remote_of(const File& file) noexcept {
+  const auto found = std::ranges::find(kRemotes, magic_of(file), &Remote::magic);
   return found == kRemotes.end() ? Remote() : *found;
 }
 
@@ -41,5 +50,12 @@ Remote remote_of(const File& file) noexcept {
 bool is_remote(const File& file) noexcept { return remote_of(file).magic != 0; }
 
 bool loses_shared_pages(const File& file) noexcept { return remote_of(file).loses_shared_pages; }
+
+std::optional<std::uint32_t> set_file_system(std::optional<std::uint32_t> magic) noexcept {
+  const std::int64_t before =
+      file_system_for_tests.exchange(magic ? std::int64_t{*magic} : kRealFileSystem);
+  if (before == kRealFileSystem) return std::nullopt;
+  return static_cast<std::uint32_t>(before);
+}
 
 }  // namespace tenfold::os

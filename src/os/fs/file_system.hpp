@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "os/fs/file.hpp"
 
 namespace tenfold::os {
@@ -11,5 +14,9 @@ bool is_remote(const File& file) noexcept;
 /// True on file systems where two hosts that write to one page can lose each other's bytes: NFS,
 /// 9p, SMB, FUSE.
 bool loses_shared_pages(const File& file) noexcept;
+
+/// Lets the functions above find this file system (`f_type` of statfs(2); empty: the real one
+/// again) for every file. For tests; returns the previous setting.
+std::optional<std::uint32_t> set_file_system(std::optional<std::uint32_t> magic) noexcept;
 
 }  // namespace tenfold::os

@@ -13,13 +13,14 @@
 #include <bit>
 #include <cerrno>
 #include <climits>
-#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iomanip>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <sstream>
@@ -40,12 +41,12 @@
 namespace tenfold::os {
 namespace {
 
-constexpr std::chrono::seconds kHeartbeat{30};
 /// Greatest size of a lease's text: host names have at most 64 characters, numbers at most 20.
 constexpr std::uint64_t kMaxTextBytes = 512;
 constexpr std::string_view kMagic = "tenfold-lease-1";
 
 std::atomic<std::chrono::seconds> lease_timeout{std::chrono::minutes(10)};
+std::atomic<std::chrono::milliseconds> lease_heartbeat{std::chrono::seconds(30)};
 std::atomic<bool> symlinks_are_supported{true};
 
 std::string boot_text() {
@@ -96,6 +97,18 @@ bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   return is_same && !(state && state->has_ended);
 }
 
+/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is of
+/// another kind, empty if there is no entry.
+std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
+  if (auto text = folder.read_link(name)) return text;
+  const auto info = folder.entry_info(name);
+  if (!info) return std::nullopt;
+  if (!info->is_regular || info->size_bytes > kMaxTextBytes) return "?";
+  const File file = File::try_open_read_at(folder, name);
+  if (!file.valid()) return std::nullopt;
+  return file.read_all(kMaxTextBytes);
+}
+
 /// State shared by all leases of this process: its identity, and the held leases, whose
 /// modification times a thread refreshes.
 class Holder {
@@ -110,7 +123,8 @@ class Holder {
            base::hex16(random_number()) + " " + host_;
   }
 
-  void add(const std::string& text, int folder, const std::string& name) {
+  void add(const std::string& text, const std::shared_ptr<Directory>& folder,
+           const std::string& name) {
     const std::lock_guard lock(mutex_);
     held_[text] = {folder, name};
     if (!has_thread_) start_thread();
@@ -142,7 +156,7 @@ class Holder {
 
  private:
   struct Name {
-    int folder;
+    std::shared_ptr<const Directory> folder;
     std::string name;
   };
 
@@ -164,23 +178,34 @@ class Holder {
   /// The loop of that thread. Returns when this process holds no lease.
   void keep_alive() {
     for (;;) {
-      std::this_thread::sleep_for(kHeartbeat);
-      std::vector<std::pair<Descriptor, std::string>> touched;
-      {
-        const std::lock_guard lock(mutex_);
-        if (held_.empty()) {
-          has_thread_ = false;
-          return;
+      std::this_thread::sleep_for(lease_heartbeat.load(std::memory_order_relaxed));
+      try {
+        std::map<std::string, Name> held;
+        {
+          const std::lock_guard lock(mutex_);
+          if (held_.empty()) {
+            has_thread_ = false;
+            return;
+          }
+          held = held_;
         }
-        for (const auto& [text, of] : held_) {
-          touched.emplace_back(Descriptor(::fcntl(of.folder, F_DUPFD_CLOEXEC, 0)), of.name);
-        }
+        // The mutex is not locked here, because a file server that does not respond must not block
+        // saves on other file systems.
+        for (const auto& [text, of] : held) refresh(of, text);
+      } catch (const std::exception&) {
+        // Out of memory: the next heartbeat tries again.
       }
-      // The mutex is not locked here, because a file server that does not respond must not block
-      // saves on other file systems.
-      for (const auto& [folder, name] : touched) {
-        ::utimensat(folder.get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
-      }
+    }
+  }
+
+  static void refresh(const Name& of, const std::string& text) {
+    try {
+      // If this process was stopped for longer than the time-out, the lease may belong to another
+      // one, and must expire if that one ends.
+      if (read_lease(*of.folder, of.name) != text) return;
+      ::utimensat(of.folder->fd(), of.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+    } catch (const Error&) {
+      // The file system does not respond: the next heartbeat tries again.
     }
   }
 
@@ -194,18 +219,6 @@ class Holder {
 };
 
 Holder& holder() { return ProcessWide<Holder>::get(); }
-
-/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is of
-/// another kind, empty if there is no entry.
-std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
-  if (auto text = folder.read_link(name)) return text;
-  const auto info = folder.entry_info(name);
-  if (!info) return std::nullopt;
-  if (!info->is_regular || info->size_bytes > kMaxTextBytes) return "?";
-  const File file = File::try_open_read_at(folder, name);
-  if (!file.valid()) return std::nullopt;
-  return file.read_all(kMaxTextBytes);
-}
 
 bool create_lease(Directory& folder, const std::string& name, const std::string& text) {
   try {
@@ -276,17 +289,18 @@ void remove_abandoned(Directory& folder, const std::string& name) {
 
 /// Removes a dead lease. Only the process that created `name~` may do so, because another process
 /// may have created a new lease under the same name since this lease was found dead.
-void remove_dead(Directory& folder, const std::string& name, const std::string& text) {
+void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& name,
+                 const std::string& text) {
   const std::string aside = aside_name(name);
   const std::string own = holder().new_text();
-  holder().add(own, folder.fd(), aside);
+  holder().add(own, folder, aside);
   try {
-    if (create_lease(folder, aside, own)) {
-      const auto now = read_lease(folder, name);
-      if (now && *now == text) folder.remove_tree(name);
-      folder.remove_tree(aside);
+    if (create_lease(*folder, aside, own)) {
+      const auto now = read_lease(*folder, name);
+      if (now && *now == text) folder->remove_tree(name);
+      folder->remove_tree(aside);
     } else {
-      remove_abandoned(folder, name);
+      remove_abandoned(*folder, name);
     }
   } catch (...) {
     holder().remove(own);
@@ -298,18 +312,18 @@ void remove_dead(Directory& folder, const std::string& name, const std::string& 
 }  // namespace
 
 std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::string& name) {
-  Directory same = folder.duplicate();
+  const auto same = std::make_shared<Directory>(folder.duplicate());
   const std::string text = holder().new_text();
   // Retries after a dead lease, a concurrent release, or a concurrent take-over.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     // Register the lease before the link exists, so that this process never considers its own lease
     // dead.
-    holder().add(text, same.fd(), name);
+    holder().add(text, same, name);
     try {
-      if (create_lease(same, name, text)) {
-        Lease lease(std::move(same), name, text);
-        remove_abandoned(lease.folder_, name);
+      if (create_lease(*same, name, text)) {
+        Lease lease(same, name, text);
+        remove_abandoned(*same, name);
         return lease;
       }
     } catch (...) {
@@ -317,9 +331,9 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
       throw;
     }
     holder().remove(text);
-    const auto found = read_lease(same, name);
+    const auto found = read_lease(*same, name);
     if (!found) continue;
-    if (!is_dead(same, name, *found)) return std::nullopt;
+    if (!is_dead(*same, name, *found)) return std::nullopt;
     try {
       remove_dead(same, name, *found);
     } catch (const Error& error) {
@@ -331,7 +345,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
   return std::nullopt;
 }
 
-Lease::Lease(Directory folder, std::string name, std::string text)
+Lease::Lease(std::shared_ptr<Directory> folder, std::string name, std::string text)
     : folder_(std::move(folder)),
       name_(std::move(name)),
       text_(std::move(text)),
@@ -356,8 +370,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 
 bool Lease::is_held() const {
   if (process_ == 0 || process_ != process_id()) return false;
-  const auto found = read_lease(folder_, name_);
-  return found && *found == text_;
+  return read_lease(*folder_, name_) == text_;
 }
 
 void Lease::release() noexcept {
@@ -366,8 +379,7 @@ void Lease::release() noexcept {
   process_ = 0;
   if (!is_ours) return;
   try {
-    const auto found = read_lease(folder_, name_);
-    if (found && *found == text_) folder_.remove_file(name_);
+    if (read_lease(*folder_, name_) == text_) folder_->remove_file(name_);
   } catch (...) {
     // The link remains. To other processes it is held until this one ends or the time-out passes.
   }
@@ -376,7 +388,7 @@ void Lease::release() noexcept {
   } catch (...) {
     // The mutex cannot be locked, so the lease is held until the process ends.
   }
-  folder_.close();
+  folder_.reset();
 }
 
 bool is_leased(const Directory& folder, const std::string& name) {
@@ -427,6 +439,8 @@ std::optional<WriterLock> WriterLock::try_acquire_current(const Directory& folde
   return lock;
 }
 
+bool WriterLock::is_held() const { return !lease_ || lease_->is_held(); }
+
 bool WriterLock::is_locked(const Directory& folder, const std::string& name, File& file) {
   const LockResult result = file.try_lock_shared();
   if (result == LockResult::acquired) file.unlock();
@@ -463,6 +477,10 @@ std::string held_by(const FileInfo& file) {
 
 std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout) {
   return lease_timeout.exchange(timeout);
+}
+
+std::chrono::milliseconds set_lease_heartbeat(std::chrono::milliseconds interval) {
+  return lease_heartbeat.exchange(interval);
 }
 
 bool set_symlinks_supported(bool supported) noexcept {

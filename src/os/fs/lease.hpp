@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,8 @@ namespace tenfold::os {
 /// in one step, and needs no file locks (NFSv4 and Lustre often have none). On file systems without
 /// symbolic links, a small file holds the same text.
 ///
-/// The holder refreshes the modification time every 30 s. A lease with the boot ID and process ID
+/// The holder refreshes the modification time every 30 s, unless another process has taken the
+/// lease over. A lease with the boot ID and process ID
 /// namespace of this process is dead if its holder has ended. Any other lease is dead if its
 /// modification time is older than the file system's clock by the time-out of 10 minutes.
 ///
@@ -39,9 +41,9 @@ class Lease {
   void release() noexcept;
 
  private:
-  Lease(Directory folder, std::string name, std::string text);
+  Lease(std::shared_ptr<Directory> folder, std::string name, std::string text);
 
-  Directory folder_;
+  std::shared_ptr<Directory> folder_;  ///< shared with the thread that refreshes leases
   std::string name_;
   std::string text_;
   std::uint64_t process_ = 0;  ///< the process that holds the lease; 0: none
@@ -65,6 +67,8 @@ class WriterLock {
   /// `file`.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
+  /// False if another process took over the lease. A flock is held until it is released.
+  bool is_held() const;
   /// True if any process holds the lock.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 
@@ -79,6 +83,10 @@ std::string held_by(const FileInfo& file);
 
 /// Sets the time-out of leases and returns the previous one. For tests.
 std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout);
+
+/// Sets the interval of the heartbeat and returns the previous one. For tests: a thread that waits
+/// already uses it from its next heartbeat on.
+std::chrono::milliseconds set_lease_heartbeat(std::chrono::milliseconds interval);
 
 /// If false, leases are created as on a file system without symbolic links. For tests; returns the
 /// previous setting.

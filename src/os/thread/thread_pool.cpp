@@ -163,10 +163,11 @@ void run_serially(std::size_t count, const std::function<void(std::size_t)>& wor
 }  // namespace
 
 int num_threads_for(int requested) noexcept {
-  if (requested > 0) return requested;
+  constexpr int kMost = static_cast<int>(kMaxThreads);
+  if (requested > 0) return std::min(requested, kMost);
   if (const char* text = std::getenv("TENFOLD_NUM_THREADS")) {
     const long value = std::strtol(text, nullptr, 10);
-    if (value > 0) return static_cast<int>(std::min(value, static_cast<long>(kMaxThreads)));
+    if (value > 0) return static_cast<int>(std::min(value, static_cast<long>(kMost)));
   }
   cpu_set_t cpus;
   CPU_ZERO(&cpus);

@@ -6,8 +6,8 @@
 
 namespace tenfold::os {
 
-/// Number of threads that a call may use: `requested` if positive, else TENFOLD_NUM_THREADS (at
-/// most 256) if positive, else min(8, cores available to this process).
+/// Number of threads that a call may use: `requested` if positive, else TENFOLD_NUM_THREADS if
+/// positive, else min(8, cores available to this process); at most 256.
 int num_threads_for(int requested) noexcept;
 
 /// Calls `work(i)` once for each i in [0, count), on the calling thread and on up to `num_threads -

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -62,10 +63,25 @@ TEST(DictKeys, AreValidIfTheyDifferInPython) {
   EXPECT_TRUE(are_valid(typed({2, 0.5, Value(), true, tuple({1, 2}), tuple({1, 3})})));
   EXPECT_FALSE(are_valid(typed({2, 2.0})));
   EXPECT_FALSE(are_valid(typed({0.0, -0.0})));
+  EXPECT_FALSE(are_valid(typed({9007199254740992.0, std::int64_t{9007199254740992}})));
+  EXPECT_TRUE(are_valid(typed({9007199254740992.0, std::int64_t{9007199254740993}})));
+  EXPECT_FALSE(are_valid(typed({-1e20, Value::BigInt{"-100000000000000000000"}})));
+  EXPECT_TRUE(are_valid(typed({1e20, Value::BigInt{"100000000000000000001"}})));
   EXPECT_FALSE(are_valid(typed({tuple({1}), tuple({1.0})})));
   EXPECT_FALSE(are_valid({{"2", 2}, {"1", 1}})) << "not sorted";
   EXPECT_FALSE(are_valid({{"one", 1}}));
   EXPECT_FALSE(are_valid({{"a", "a"}}));
+}
+
+TEST(DictKeys, WholeFloatsEqualIntegers) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(int_key(-0.0), Value(0));
+  EXPECT_EQ(int_key(-9223372036854775808.0), Value(std::numeric_limits<std::int64_t>::min()));
+  EXPECT_EQ(int_key(9223372036854775808.0), Value(Value::BigInt{"9223372036854775808"}));
+  EXPECT_EQ(int_key(1e23), Value(Value::BigInt{"99999999999999991611392"}));
+  for (const double number : {0.5, inf, -inf, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_FALSE(int_key(number).has_value()) << number;
+  }
 }
 
 TEST(DictKeys, AreFoundByTheirString) {

@@ -16,8 +16,10 @@
 
 #include "dataset/dataset_state.hpp"
 #include "dataset/parts/folder.hpp"
+#include "dataset/parts/part.hpp"
 #include "dataset/parts/parts_of.hpp"
 #include "os/fs/lease.hpp"
+#include "support/leases.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -211,6 +213,17 @@ TEST(Parts, OnlyOneProcessChangesPartsAtATime) {
                [&] { commit_parts(folder / "ds"); });
   expect_error(ErrorCode::io, "its parts are being changed by process",
                [&] { compact(folder / "ds"); });
+}
+
+TEST(Parts, ALostLeaseIsNoticedBeforeAManifestIsPublished) {
+  const TemporaryFolder folder;
+  make_parts(folder / "ds", {2});
+  const std::string before = read_bytes(folder / "ds/%parts.json");
+  const os::Lease lease = lease_parts(os::Directory::open(folder / "ds"), folder / "ds");
+  take_over(folder / "ds/.parts.tenfold-lease");
+  expect_error(ErrorCode::io, "the lease of its parts was lost",
+               [&] { publish_parts({}, lease, folder / "ds", true); });
+  EXPECT_EQ(read_bytes(folder / "ds/%parts.json"), before);
 }
 
 TEST(Parts, AreReplacedOnlyWithoutForeignFiles) {

@@ -237,12 +237,15 @@ TEST(SafetensorsSharded, EveryMalformedIndexIsRefusedWithItsMessage) {
             "tensor \"w\": its file has the wrong type: expected a string, found an object");
   EXPECT_EQ(error("{\"weight_map\":{\"w\":\"s.safetensors\",\"w\":\"s.safetensors\"}}"),
             "tensor \"w\": its name is duplicated: expected it once, found two");
-  for (const std::string file : {"../s.safetensors", "/etc/passwd", "a/b", "", ".", ".."}) {
+  for (const std::string file : {"../s.safetensors", "/etc/passwd", "a/b", ".", ".."}) {
     EXPECT_EQ(error("{\"weight_map\":{\"w\":\"" + file + "\"}}"),
               "tensor \"w\": its file leads out of the folder: expected the name of a file next to "
               "the index, found \"" +
                   file + "\"");
   }
+  EXPECT_EQ(error("{\"weight_map\":{\"w\":\"\"}}"),
+            "tensor \"w\": the name of its file is empty: expected the name of a file next to the "
+            "index, found \"\"");
   EXPECT_EQ(error("{\"weight_map\":{\"w\":\"t.safetensors\"}}"),
             "shard \"t.safetensors\": missing: expected a file next to the index, found none");
   EXPECT_EQ(error("{\"weight_map\":{\"v\":\"s.safetensors\"}}"),

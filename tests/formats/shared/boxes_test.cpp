@@ -65,6 +65,37 @@ TEST(ByteBox, RunsAreInFileOrder) {
   EXPECT_THAT(run_begins(box_in({2, 2, 4}, {{0, 0, 3}, {2, 1, 1}})), ElementsAre(12, 44));
 }
 
+TEST(ByteBox, OverlapsTheRangesThatHaveItsBytes) {
+  const Shape shape = {3, 4, 5};
+  const std::vector<Box> boxes = {{{0, 0, 0}, {3, 4, 5}}, {{1, 0, 0}, {1, 4, 5}},
+                                  {{0, 1, 0}, {3, 2, 5}}, {{0, 0, 2}, {3, 4, 1}},
+                                  {{1, 2, 3}, {2, 1, 2}}, {{0, 3, 4}, {1, 1, 1}}};
+  for (const Box& box : boxes) {
+    const ByteBox bytes = box_in(shape, box);
+    std::vector<bool> is_inside(240, false);
+    for (BoxRuns runs(bytes); !runs.done(); runs.next()) {
+      for (std::uint64_t i = 0; i < runs.size_bytes(); ++i) is_inside[runs.begin() + i] = true;
+    }
+    for (std::uint64_t begin = 0; begin <= 240; ++begin) {
+      bool expected = false;
+      for (std::uint64_t end = begin; end <= 240; ++end) {
+        if (end > begin) expected = expected || is_inside[end - 1];
+        ASSERT_EQ(overlaps(bytes, begin, end), expected) << begin << " " << end;
+      }
+      ASSERT_EQ(overlaps(bytes, begin, 1000), expected) << begin;
+    }
+  }
+}
+
+TEST(Box, ThePartInsideAPieceIsRelativeToThePiece) {
+  const Box piece = {{2, 0}, {3, 4}};
+  EXPECT_EQ(part_inside(piece, {{0, 1}, {4, 2}}), (Box{{0, 1}, {2, 2}}));
+  EXPECT_EQ(part_inside(piece, {{3, 0}, {9, 4}}), (Box{{1, 0}, {2, 4}}));
+  EXPECT_EQ(part_inside(piece, {{0, 0}, {2, 4}}), std::nullopt);
+  EXPECT_EQ(part_inside(piece, {{5, 0}, {1, 4}}), std::nullopt);
+  EXPECT_EQ(part_inside({{}, {}}, {{}, {}}), (Box{{}, {}}));
+}
+
 TEST(ByteBox, IsEmptyForInvalidBoxes) {
   EXPECT_FALSE(byte_box(Shape{4}, 4, {{0, 0}, {1, 1}}));               // other number of dimensions
   EXPECT_FALSE(byte_box(Shape{4}, 4, {{3}, {2}}));                     // exceeds the shape

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <set>
@@ -24,6 +25,7 @@
 #include "formats/folder/lock.hpp"
 #include "os/fs/change_observer.hpp"
 #include "os/memory/mapping.hpp"
+#include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
@@ -423,6 +425,29 @@ TEST(FileReplacement, RefusesToPublishASiblingOfAnotherWriter) {
     EXPECT_THAT(error.what(), HasSubstr("not saved"));
   }
   EXPECT_EQ(read_text(folder / "x"), "old");
+}
+
+TEST(Replacement, ALostLeaseIsNoticedBeforeTheNewVersionIsPublished) {
+  const TemporaryFolder folder;
+  save_file(folder / "f", "old");
+  save_folder(folder / "x", "old");
+  {
+    FileReplacement file(folder / "f", 0);
+    FolderReplacement other(folder / "x", 0);
+    test::take_over(folder / ".f.tenfold-0.lease");
+    test::take_over(folder / ".x.tenfold-0.lease");
+    for (const auto& publish : std::vector<std::function<void()>>{[&] { file.publish(false); },
+                                                                  [&] { other.publish(false); }}) {
+      const Error error = error_of(publish);
+      EXPECT_EQ(error.system_errno(), EBUSY);
+      EXPECT_THAT(error.what(), HasSubstr("not saved"));
+    }
+  }
+  EXPECT_EQ(read_text(folder / "f"), "old");
+  EXPECT_EQ(entries_of(folder / "x").size(), 1U);
+  // What belongs to the other process now is left alone.
+  EXPECT_EQ(entries_of(folder.path()), (Names{"f", ".f.tenfold-0", ".f.tenfold-0.lease", "x",
+                                              ".x.tenfold-0", ".x.tenfold-0.lease"}));
 }
 
 TEST(OpenWriteThrough, ASaveNamesTheProcessThatHoldsTheFile) {

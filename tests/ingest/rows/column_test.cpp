@@ -69,13 +69,13 @@ TEST(RowColumn, NullsInListsAreCheckedAgainstTheFinalType) {
   nulls.has_null = true;
   promote(column, nulls);
   ASSERT_TRUE(column.put_null());
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(1));
   EXPECT_EQ(column.first_null_not_fitting(), -1);
   RowType integers = RowType::integer(std::int64_t{3});
   integers.form = RowForm::list;
   promote(column, integers);
   ASSERT_TRUE(column.put_int(3));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(1));
   EXPECT_EQ(column.first_null_not_fitting(), 0);
   RowType floats = RowType::scalar(DType::float64);
   floats.form = RowForm::list;
@@ -95,13 +95,13 @@ TEST(RowColumn, ItemsOfStringListsAreTheSourceValuesAsJson) {
   flags.form = RowForm::list;
   promote(column, flags);
   ASSERT_TRUE(column.put_bool(true));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(1));
   RowType words = RowType::text(ColumnKind::string);
   words.form = RowForm::list;
   promote(column, words);
   ASSERT_TRUE(column.put_text(ColumnKind::string, "1"));
   ASSERT_TRUE(column.put_int(1));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(2));
   promote(column, RowType::json());
   EXPECT_THAT(texts(column), ElementsAre("[true]", "[\"1\", 1]"));
 }
@@ -114,11 +114,11 @@ TEST(RowColumn, AnUndoneRowIsRemovedCompletely) {
   list.dtype = DType::uint8;
   promote(column, list);
   ASSERT_TRUE(column.put_text(ColumnKind::string, "kept"));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(1));
   ASSERT_TRUE(column.put_text(ColumnKind::string, "half"));
   column.truncate(1);
   ASSERT_TRUE(column.put_text(ColumnKind::string, "new"));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(1));
   const ColumnChunk chunk = column.block();
   EXPECT_THAT(chunk.ends, ElementsAre(1, 2));
   EXPECT_THAT(chunk.item_ends, ElementsAre(4, 7));
@@ -131,14 +131,14 @@ TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilTheLengthChanges) {
   list.dtype = DType::float64;
   promote(column, list);
   for (const double value : {1.0, 2.0}) ASSERT_TRUE(column.put_float(value));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(2));
   ASSERT_TRUE(column.add_null());
   EXPECT_FALSE(column.stored().ragged);
   EXPECT_THAT(column.stored().shape, ElementsAre(2));
   EXPECT_EQ(column.block().values.size(), 4 * sizeof(double));
   column.clear_block();
   ASSERT_TRUE(column.put_float(3.0));
-  ASSERT_TRUE(column.end_list());
+  ASSERT_TRUE(column.end_list(1));
   EXPECT_TRUE(column.stored().ragged);
 }
 
@@ -154,6 +154,57 @@ TEST(RowColumn, ARequestedColumnAcceptsFittingValuesAndNeverChanges) {
   EXPECT_FALSE(column.add_null());
   EXPECT_FALSE(column.with(RowType::scalar(DType::float64)).has_value());
   EXPECT_EQ(column.num_rows(), 2);
+}
+
+TEST(RowColumn, RowsWithoutElementsAreCounted) {
+  Column wanted;
+  wanted.path = {"x"};
+  wanted.dtype = DType::float32;
+  wanted.shape = {2, 0};
+  RowColumn column(wanted);
+  EXPECT_FALSE(column.end_list(1));
+  EXPECT_TRUE(column.end_list(2));
+  const std::int64_t shape[] = {2, 0};
+  EXPECT_TRUE(column.add_array(DType::float32, shape, nullptr));
+  EXPECT_THAT(column.take_rows().values.shape(), ElementsAre(2, 2, 0));
+}
+
+TEST(RowColumn, ArraysInListsAreElementsOrPartsOfThem) {
+  Column wanted;
+  wanted.path = {"x"};
+  wanted.dtype = DType::int64;
+  wanted.shape = {1, 2, 2};
+  RowColumn column(wanted);
+  const std::int64_t numbers[] = {1, 2, 3, 4};
+  const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
+  const std::int64_t element[] = {2, 2};
+  const std::int64_t part[] = {2};
+  EXPECT_FALSE(column.put_array(DType::int64, part, bytes));
+  EXPECT_FALSE(column.put_array(DType::int64, element, bytes, 1));
+  EXPECT_TRUE(column.put_array(DType::int64, element, bytes));
+  EXPECT_TRUE(column.end_list(1));
+  EXPECT_TRUE(column.put_array(DType::int64, part, bytes, 1));
+  EXPECT_TRUE(column.put_array(DType::int64, part, bytes + 16, 1));
+  EXPECT_TRUE(column.end_list(1));
+  const ColumnChunk rows = column.block();
+  ASSERT_EQ(rows.values.size(), 2 * sizeof numbers);
+  EXPECT_EQ(std::memcmp(rows.values.data(), numbers, sizeof numbers), 0);
+  EXPECT_EQ(std::memcmp(rows.values.data() + sizeof numbers, numbers, sizeof numbers), 0);
+}
+
+TEST(RowColumn, IntegerArraysInListsBecomeFloatsAfterFloats) {
+  RowColumn column({"x"}, 0);
+  RowType floats = RowType::scalar(DType::float64);
+  floats.form = RowForm::list;
+  floats.inner = {2};
+  promote(column, floats);
+  const std::int64_t numbers[] = {1, -2};
+  const std::int64_t shape[] = {2};
+  ASSERT_TRUE(column.put_array(DType::int64, shape, reinterpret_cast<const std::byte*>(numbers)));
+  ASSERT_TRUE(column.end_list(1));
+  double stored[2];
+  std::memcpy(stored, column.block().values.data(), sizeof stored);
+  EXPECT_THAT(stored, ElementsAre(1.0, -2.0));
 }
 
 TEST(RowType, JoinsFollowTheLattice) {

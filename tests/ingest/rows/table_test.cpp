@@ -164,7 +164,7 @@ TEST(RowTable, CollectedRowsKeepTheKindsOfValues) {
   s.nullable = true;
   RowTable table(Schema({x, n, s}), 2);
   RowColumn& values = table.begin_value(table.column(0));
-  ASSERT_TRUE(values.put_int(1) && values.put_float(0.5) && values.end_list());
+  ASSERT_TRUE(values.put_int(1) && values.put_float(0.5) && values.end_list(2));
   RowColumn& counts = table.begin_value(table.column(1));
   EXPECT_FALSE(counts.add_float(1));
   EXPECT_FALSE(counts.add_int(40'000));

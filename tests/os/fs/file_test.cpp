@@ -18,6 +18,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "os/fs/change_observer.hpp"
 #include "os/fs/directory.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_changes.hpp"
@@ -46,6 +47,29 @@ Error error_of(const Call& call) {
   }
   ADD_FAILURE() << "expected an Error";
   return Error(ErrorCode::unsupported, "no error");
+}
+
+/// Whether the file system of the temporary folder has FALLOC_FL_INSERT_RANGE (ext4 and XFS have
+/// it, tmpfs does not).
+TEST(File, InsertsAHoleOrChangesNothing) {
+  const TemporaryFolder folder;
+  File file = File::create_at(Directory::open(folder.path()), "x");
+  const auto block = static_cast<std::size_t>(file.block_bytes());
+  const std::string text = std::string(block, 'a') + "end";
+  file.write_at(0, bytes_of(text));
+  EXPECT_FALSE(file.insert_hole(0, block + 1));  // not whole blocks
+  EXPECT_FALSE(file.insert_hole(1, block));
+  EXPECT_FALSE(file.insert_hole(4 * block, block));  // beyond the end
+  EXPECT_FALSE(file.insert_hole(0, std::numeric_limits<std::uint64_t>::max()));
+  EXPECT_EQ(file.read_all(text.size()), text);
+  set_insert_supported(false);
+  EXPECT_FALSE(file.insert_hole(0, block));
+  set_insert_supported(true);
+  EXPECT_EQ(file.read_all(text.size()), text);
+  std::string expected = text;
+  if (file.insert_hole(0, 2 * block)) expected.insert(0, 2 * block, '\0');
+  if (file.insert_hole(block, block)) expected.insert(block, block, '\0');
+  EXPECT_EQ(file.read_all(8 * block), expected);
 }
 
 TEST(File, RoundTripsBytes) {

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -20,6 +22,7 @@
 #include <tenfold/error.hpp>
 
 #include "os/process.hpp"
+#include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_changes.hpp"
 
@@ -142,6 +145,92 @@ TEST_P(EveryLease, ExpiresAfterTheTimeoutOnAnotherHost) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
+/// Sets the modification time of an entry.
+void set_modified(const Directory& directory, const std::string& name, std::int64_t seconds) {
+  const timespec times[2] = {{seconds, 0}, {seconds, 0}};
+  ASSERT_EQ(::utimensat(directory.fd(), name.c_str(), times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+/// Waits until the heartbeat of this process has refreshed the lease.
+void await_heartbeat(const Directory& directory, const std::string& name) {
+  set_modified(directory, name, 1);
+  while (directory.entry_info(name)->modified_ns == 1'000'000'000) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// Runs `work` in a child whose heartbeat has a short interval: the thread of this process may
+/// already wait for 30 s. The child is killed if the heartbeat does not come.
+int with_fast_heartbeat(const std::function<int()>& work) {
+  return in_child([&] {
+    ::alarm(300);
+    set_lease_heartbeat(std::chrono::milliseconds(1));
+    return work();
+  });
+}
+
+TEST_P(EveryLease, TheHeartbeatRefreshesEveryHeldLease) {
+  EXPECT_EQ(with_fast_heartbeat([&] {
+              const auto x = Lease::try_acquire(directory_, "x");
+              await_heartbeat(directory_, "x");
+              const auto y = Lease::try_acquire(directory_, "y");
+              for (int i = 0; i < 3; ++i) {
+                await_heartbeat(directory_, "x");
+                await_heartbeat(directory_, "y");
+              }
+              return x->is_held() && y->is_held() ? 0 : 1;
+            }),
+            0);
+}
+
+TEST_P(EveryLease, TheHeartbeatDoesNotRefreshALeaseThatAnotherProcessTookOver) {
+  EXPECT_EQ(with_fast_heartbeat([&] {
+              const auto lost = Lease::try_acquire(directory_, "x");
+              const auto held = Lease::try_acquire(directory_, "y");
+              test::take_over(folder_ / "x");
+              // The second refresh shows that the heartbeat before it, which may have examined "x"
+              // before it was taken over, is complete.
+              for (int i = 0; i < 2; ++i) await_heartbeat(directory_, "y");
+              set_modified(directory_, "x", 1);
+              for (int i = 0; i < 2; ++i) await_heartbeat(directory_, "y");
+              return directory_.entry_info("x")->modified_ns == 1'000'000'000 ? 0 : 1;
+            }),
+            0);
+}
+
+TEST_P(EveryLease, OfAnotherHostIsTakenOverOnlyAfterTheTimeout) {
+  EXPECT_EQ(timeout_, std::chrono::minutes(10)) << "as docs/reliability.md states";
+  // Hours, so that the duration of this test does not matter.
+  set_lease_timeout(std::chrono::hours(100));
+  const auto lost = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(lost);
+  set_boot_id(BootId{std::byte{7}});
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto set_age = [&](std::chrono::hours age) {
+    set_modified(directory_, "x",
+                 std::chrono::duration_cast<std::chrono::seconds>(now - age).count());
+  };
+  for (const int hours : {0, 50, 98}) {
+    set_age(std::chrono::hours(hours));
+    EXPECT_FALSE(Lease::try_acquire(directory_, "x")) << hours;
+    EXPECT_TRUE(is_leased(directory_, "x")) << hours;
+  }
+  set_age(std::chrono::hours(101));
+  EXPECT_FALSE(is_leased(directory_, "x"));
+  EXPECT_TRUE(Lease::try_acquire(directory_, "x"));
+  EXPECT_FALSE(lost->is_held());
+}
+
+TEST_P(EveryLease, AProcessThatLostItNeitherHoldsNorRemovesIt) {
+  auto lost = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(lost);
+  test::take_over(folder_ / "x");
+  EXPECT_FALSE(lost->is_held());
+  EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
+  lost.reset();
+  EXPECT_EQ(lease_holder(directory_, "x"), "process 1 on other-host");
+}
+
 TEST_P(EveryLease, IsDeadIfItsProcessIdWasReused) {
   // The lease has the ID of this process and another start time.
   std::string text;
@@ -245,6 +334,18 @@ TEST(WriterLock, ExcludesOthersWithAndWithoutLocks) {
     EXPECT_TRUE(WriterLock::try_acquire(directory, "x", b));
     EXPECT_EQ(entries_of(folder.path()), std::set<std::string>{"x"});
   }
+}
+
+TEST(WriterLock, IsLostToAProcessThatTakesOverItsLease) {
+  const TemporaryFolder folder;
+  const test::FailLocks fail(ENOLCK);
+  const Directory directory = Directory::open(folder.path());
+  File file = File::create_at(directory, "x");
+  const auto lock = WriterLock::try_acquire(directory, "x", file);
+  ASSERT_TRUE(lock);
+  EXPECT_TRUE(lock->is_held());
+  test::take_over(folder / ".x.tenfold-lock");
+  EXPECT_FALSE(lock->is_held());
 }
 
 TEST(LockHolder, NamesTheProcessThatHoldsALock) {

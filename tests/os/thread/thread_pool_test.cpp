@@ -205,6 +205,7 @@ TEST(NumThreads, ArgumentOverridesEnvironmentAndEnvironmentOverridesCores) {
   ::setenv("TENFOLD_NUM_THREADS", "5", 1);
   EXPECT_EQ(num_threads_for(0), 5);
   EXPECT_EQ(num_threads_for(2), 2);
+  EXPECT_EQ(num_threads_for(1000), 256);
   ::setenv("TENFOLD_NUM_THREADS", "nonsense", 1);
   const int cores = num_threads_for(0);
   ::unsetenv("TENFOLD_NUM_THREADS");

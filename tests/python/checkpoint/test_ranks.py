@@ -1,11 +1,13 @@
 """CheckpointManager in a process group: all ranks save, restore and fail together."""
 
+import os
 import re
 
 import pytest
 import torch
 
 import tenfold
+from tenfold.checkpoint import _restoring
 
 # Processes with torch start slowly while many tests run concurrently.
 pytestmark = pytest.mark.timeout(600)
@@ -63,6 +65,25 @@ def test_fewer_ranks_restore_their_rng_states_with_a_warning(run, tmp_path):
     with pytest.warns(UserWarning, match="restored by 1"):
         tenfold.CheckpointManager(tmp_path / "run").restore(state, keys="rng")
     assert torch.rand(3).tolist() == saved[0]["draws"]
+
+
+def test_other_number_of_ranks_is_warned_of_once_if_a_damaged_step_is_skipped(
+    run, tmp_path, monkeypatch
+):
+    run("save_async")
+    monkeypatch.setattr(_restoring, "FULL_CHECK_BYTES", 0)  # damage is found during the load
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    with (manager.path(3) / "model.safetensors").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)[0]
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last ^ 1]))
+    state = {"model": torch.nn.Linear(3, 2), "rng": tenfold.RngState()}
+    with pytest.warns(UserWarning, match="step 3 is skipped") as raised:
+        assert manager.restore(state, keys=["model", "rng"]).step == 2
+    of_size = [one for one in raised if "restored by 1" in str(one.message)]
+    assert ["step_00000002" in str(one.message) for one in of_size] == [True]
+    assert of_size[0].filename == __file__
 
 
 def test_ranks_restore_a_step_saved_by_one_process(run, tmp_path):

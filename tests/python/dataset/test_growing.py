@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import OrderedDict, deque
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -687,8 +688,140 @@ def test_none_in_a_row_of_a_column_that_is_not_nullable_is_an_error(
     tmp_path: Path, rows: Any
 ) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": ("float32", (2,))})
-    with pytest.raises(ValueError, match='column "x"'):
+    message = r'"x": expected float32\[2\], found None at index 1 of a list.*NaN'
+    with pytest.raises(ValueError, match=message):
         ds.append(rows)
+
+
+def test_none_in_a_list_is_named_with_its_index(tmp_path: Path) -> None:
+    number = tenfold.Column("int64", (2,), nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"n": number, "m": ("float32", (2, 2))})
+    matrix = [[1, 2], [3, 4]]
+    with pytest.raises(
+        ValueError, match=r'"n": expected int64\[2\], found None at index 0 of .*2$'
+    ):
+        ds.append({"n": [None, 1], "m": matrix})
+    for bad, index in (([[1, 2], [3, None]], r"\[1, 1\]"), ([matrix[0], None], "1")):
+        with pytest.raises(ValueError, match=rf'row 0, column "m": .* None at index {index} of'):
+            ds.append([{"n": [1, 1], "m": bad}])
+    with pytest.raises(ValueError, match=r'row 1, column "n": .* None at index 1 of'):
+        ds.append({"n": [[1, 2], [1, None]], "m": [matrix, matrix]})
+    with pytest.raises(ValueError, match=r"found a list of int64 of length 3$"):
+        ds.append({"n": [1, 2, 3], "m": matrix})
+    rows = [{"x": [1, 2]}, {"x": [1, None]}]
+    with pytest.warns(UserWarning, match="1 row"):
+        made = tenfold.ingest(rows, tmp_path / "bad", on_error="collect")
+    assert "found None at index 1 of a list of int64" in made.bad_rows[0]["error"]
+
+
+def test_none_is_named_only_if_it_is_an_element_of_the_column(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"f": "float64", "n": ("int64", (2,))})
+    with pytest.raises(ValueError, match=r'"f": expected float64, found a list of null.* 1$'):
+        ds.append([{"f": [None], "n": [1, 2]}])
+    with pytest.raises(ValueError, match=r"found a list as JSON text$"):
+        ds.append([{"f": 0.5, "n": [1, [[None]]]}])
+
+
+def test_other_sequences_and_byte_orders_may_be_nested_in_lists(tmp_path: Path) -> None:
+    expected = [[0, 1], [2, 3]]
+    big = np.array([0, 1], ">i8")
+    ds = tenfold.create(tmp_path / "rows", {"x": ("int64", (2, 2))})
+    for i, value in enumerate(
+        ([big, [2, 3]], [range(2), range(2, 4)], [deque([0, 1]), (2, 3)], [big, big + 2])
+    ):
+        ds.append([{"x": value}])
+        ingested = tenfold.ingest([{"x": value}], tmp_path / str(i))
+        assert str(ingested.schema) == "x: int64[2, 2]"
+        assert ingested["x"].tolist() == [expected]
+    assert ds["x"].tolist() == [expected] * 4
+    with pytest.raises(ValueError, match=r'column "x": expected int64\[2, 2\]'):
+        ds.append([{"x": [range(2), range(3)]}])
+
+
+def test_lists_that_contain_themselves_are_refused(tmp_path: Path) -> None:
+    looped: list[Any] = []
+    looped += [looped, looped]
+    queue: deque[Any] = deque()
+    queue.append(queue)
+    array = np.empty(1, object)
+    array[0] = array
+    ds = tenfold.create(tmp_path / "rows", {"n": ("int64", (2,)), "m": ("float64", (2, 2))})
+    for row in ({"n": looped, "m": [[1, 2]] * 2}, {"n": [1, 2], "m": looped}):
+        with pytest.raises(ValueError, match="found list"):
+            ds.append([row])
+    for value in (looped, queue, array, [queue], [array]):
+        with pytest.raises(ValueError, match="expected at most 64 lists in each other"):
+            tenfold.ingest([{"n": value}], tmp_path / "ingested")
+
+
+def test_decimals_are_refused_by_every_way_of_writing_rows(tmp_path: Path) -> None:
+    value = Decimal("1.50")
+    columns = {"s": "string", "f": "float64", "l": ("float64", (1,))}
+    plain = {"s": "a", "f": 0.5, "l": [0.5]}
+    ds = tenfold.create(tmp_path / "rows", columns)
+    ds.append(plain)
+    remedy = r"found Decimal\('1\.50'\); convert it with float\(\) or str\(\)"
+    for name, bad, expected in (
+        ("s", value, "string"),
+        ("f", value, "float64"),
+        ("l", [value], r"float64\[1\]"),
+    ):
+        row = {**plain, name: bad}
+        message = rf'column "{name}": expected {expected}, {remedy}'
+        for rows in (row, [plain, row], {key: [plain[key], row[key]] for key in row}):
+            with pytest.raises(ValueError, match=message) as raised:
+                ds.append(rows)
+            assert rows is row or "row 1, " in str(raised.value)
+        with pytest.raises(ValueError, match=rf"row 1, {message}"):
+            ds.extend([plain, row])
+    with pytest.raises(ValueError, match=rf'column "f": expected float64, {remedy}'):
+        ds[0] = {"f": value}
+    with pytest.raises(ValueError, match=rf'column "f": expected float64, {remedy}'):
+        tenfold.ingest([{"f": value}], tmp_path / "ingested", schema={"f": "float64"})
+    assert len(ds) == 1
+
+
+@pytest.mark.skipif(np.dtype("g").itemsize == 8, reason="long double is float64")
+def test_long_doubles_are_refused_with_the_dtype_to_use(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": "float64"})
+    value = np.longdouble(1) / 3
+    message = rf'column "x": expected .*, found {value.dtype}; convert it with astype\("float64"\)'
+    for rows in ({"x": value}, [{"x": value}], {"x": np.array([value])}, {"x": [value, value]}):
+        with pytest.raises(ValueError, match=message):
+            ds.append(rows)
+    with pytest.raises(ValueError, match=r'found complex256; convert it with astype\("complex128"'):
+        ds.append({"x": np.clongdouble(1)})
+    assert len(ds) == 0
+
+
+def test_rows_without_elements_may_be_lists(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": ("float32", (2, 0)), "y": ("int64", (0,))})
+    array, row = np.zeros((2, 0), np.float32), {"x": [[], []], "y": []}
+    ds.append([row, {"x": array, "y": []}, {"x": [array[0], []], "y": ()}])
+    ds.append({"x": [[[], []]] * 2, "y": [[], []]})
+    assert ds["x"].shape == (5, 2, 0)
+    assert ds["y"].shape == (5, 0)
+    with pytest.raises(ValueError, match=r'column "x": expected float32\[2, 0\]'):
+        ds.append([{"x": [[]], "y": []}])
+
+
+def test_arrays_may_be_nested_in_lists_at_any_depth(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": ("int64", (2, 2, 2))})
+    expected = np.arange(8).reshape(2, 2, 2)
+    nested = [[list(matrix) for matrix in expected], [torch.as_tensor(m) for m in expected]]
+    nested += [[[row.tolist() for row in matrix] for matrix in expected], list(expected)]
+    nested += [[[expected[0, 0], [2, 3]], expected[1].astype(np.int16)]]
+    for value in nested:
+        ds.append([{"x": value}])
+        ds.append({"x": [value, value]})
+    assert (ds["x"].numpy() == expected).all()
+    with pytest.raises(ValueError, match=r'column "x": expected int64\[2, 2, 2\]'):
+        ds.append([{"x": [[expected[0, 0]], [expected[0, 1]]]}])
+    ingested = tenfold.ingest([{"x": nested[0]}, {"x": nested[0]}], tmp_path / "ingested")
+    assert str(ingested.schema) == "x: int64[2, 2, 2]"
+    assert (ingested["x"].numpy() == expected).all()
+    floats = [{"x": [np.array([0.5, 2])]}, {"x": [np.array([1, 2])]}]
+    assert tenfold.ingest(floats, tmp_path / "floats")["x"].tolist() == [[[0.5, 2]], [[1, 2]]]
 
 
 def test_jagged_tensors_with_lengths_append_their_rows_only(tmp_path: Path) -> None:

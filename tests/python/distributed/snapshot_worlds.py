@@ -5,6 +5,7 @@ Usage: snapshot_worlds.py FOLDER [PART OF A CHECK'S NAME]
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -573,6 +574,99 @@ def check_reads_snapshots_taken_by_two_ranks_of_torchsnapshot() -> None:
 
     for size in (1, 2, 3):
         in_world(size, restore)
+
+
+def check_dtensors_are_restored_with_other_placements() -> None:
+    # The same as the checks with torchsnapshot, without that library: two processes at most.
+    whole = numbered(torch.float32, 7, 6)
+    kinds = {"rows": Shard(0), "columns": Shard(1), "copy": Replicate()}
+
+    def state_of_kind(size: int, placement: Any, fill: bool) -> dict[str, Any]:
+        mesh = init_device_mesh("cpu", (size,))
+        values = whole.clone() if fill else torch.zeros(7, 6)
+        return {"a": spread(values, mesh, [placement]), "list": [1, 2] if fill else [0, 0]}
+
+    def take(rank: int, size: int) -> None:
+        for name, placement in kinds.items():
+            state = {"state": StateDict(**state_of_kind(size, placement, True))}
+            Snapshot.take(
+                FOLDER / f"placed-{name}-{size}", state, replicated=["state/list/*"], durable=False
+            )
+
+    def restore(rank: int, size: int) -> None:
+        for taken, saved, (name, placement) in itertools.product((1, 2), kinds, kinds.items()):
+            kept = state_of_kind(size, placement, False)
+            state = StateDict(**kept)
+            Snapshot(FOLDER / f"placed-{saved}-{taken}").restore({"state": state})
+            assert state["a"] is kept["a"], (saved, name)  # filled in place
+            expected = state_of_kind(size, placement, True)["a"]
+            assert same_shards(state["a"], expected), (saved, name)
+            assert state["list"] == [1, 2]
+
+    for size in (1, 2):
+        in_world(size, take)
+    for size in (1, 2):
+        in_world(size, restore)
+
+
+def check_replicas_of_a_dtensor_are_written_once() -> None:
+    whole = numbered(torch.float32, 7, 6)
+    path = FOLDER / "replicas"
+
+    def both(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (2, 1))
+        placements = [Replicate(), Shard(0)]
+        state = StateDict(a=spread(whole.clone(), mesh, placements))
+        Snapshot.take(path, {"state": state}, durable=False)
+        found = StateDict(a=spread(torch.zeros(7, 6), mesh, placements))
+        Snapshot(path).restore({"state": found})
+        assert isinstance(found["a"], DTensor)
+        assert same_shards(found["a"], state["a"])
+
+    in_world(2, both)
+    manifest = json.loads((path / ".snapshot_metadata").read_text())["manifest"]
+    entries = [manifest[f"{rank}/state/a"] for rank in range(2)]
+    places = {
+        (shard["tensor"]["location"], *(shard["tensor"]["byte_range"] or ()))
+        for entry in entries
+        for shard in entry["shards"]
+    }
+    assert len(places) == 1, places
+    for entry in entries:
+        assert entry["type"] == "DTensor"
+        assert entry["mesh"] == [[0], [1]]
+        assert entry["dim_map"] == [[1], [-1]]
+
+
+def without_places(entry: Any) -> Any:
+    """Returns an entry of a manifest without the places of tensors in files, which are random."""
+    if isinstance(entry, dict):
+        return {
+            key: without_places(value)
+            for key, value in entry.items()
+            if key not in ("location", "byte_range")
+        }
+    return [without_places(item) for item in entry] if isinstance(entry, list) else entry
+
+
+def check_entries_of_dtensors_are_those_of_torchsnapshot() -> None:
+    path = FOLDER / "entries"
+
+    def take(rank: int, size: int) -> None:
+        # As tests/data/snapshot/generate.py, which has written the golden snapshot.
+        mesh = init_device_mesh("cpu", (size,))
+        table = spread(torch.arange(24.0).reshape(4, 6), mesh, [Shard(1)])
+        state = StateDict(
+            table=table, shared=torch.arange(3.0), own=torch.tensor([rank]), step=rank
+        )
+        Snapshot.take(path, {"state": state}, replicated=["state/shared"], durable=False)
+
+    in_world(2, take)
+    ours, theirs = (
+        json.loads((folder / ".snapshot_metadata").read_text())
+        for folder in (path, GOLDEN / "ok-dtensors")
+    )
+    assert without_places(ours) == without_places(theirs)
 
 
 if __name__ == "__main__":

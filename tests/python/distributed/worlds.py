@@ -8,9 +8,11 @@ the name of each check, and the traceback of its failure or null.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import datetime
 import errno
+import io
 import itertools
 import json
 import multiprocessing
@@ -222,20 +224,34 @@ EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
 # Seconds until a rank counts as hung. A background process imports torch anew: it takes minutes
 # on a busy machine at low priority.
 PATIENCE = 1200 if EVERY_FAULT else 180
-LAYOUTS = ("safetensors", "folder", "shards", "torch")
+LAYOUTS = ("safetensors", "index", "folder", "shards", "torch")
+SUFFIXES = {"safetensors": ".safetensors", "index": ".safetensors.index.json"}
+
+
+def path_in(folder: str, layout: str) -> Path:
+    """The path of a checkpoint in a folder of its own."""
+    return FOLDER / f"{folder}-{layout}" / f"m{SUFFIXES.get(layout, '')}"
 
 
 def saved_path(size: int, layout: str) -> Path:
-    return FOLDER / f"world-{size}{'.' if layout == 'safetensors' else '-'}{layout}"
+    return path_in(f"world-{size}", layout)
 
 
 def layout_of(layout: str) -> str:
-    """The argument `layout` of the writer; the first two of LAYOUTS are both plain."""
+    """The argument `layout` of the writer; the first three of LAYOUTS are plain."""
     return layout if layout in ("shards", "torch") else "plain"
 
 
 def writer_of(path: Path, layout: str) -> StorageWriter:
-    return StorageWriter(path, layout=layout_of(layout), durable=False)
+    size = 200 if layout == "index" else None
+    return StorageWriter(path, layout=layout_of(layout), durable=False, shard_size=size)
+
+
+def shards_of(path: Path) -> set[str]:
+    """The files that an index names; none for another path."""
+    if not path.name.endswith(SUFFIXES["index"]):
+        return set()
+    return set(json.loads(path.read_text())["weight_map"].values())
 
 
 def save_every_layout(rank: int, size: int) -> None:
@@ -400,7 +416,7 @@ def check_containers_survive_with_our_planner() -> None:
     }
 
     def save(rank: int, size: int) -> None:
-        for layout in ("c.safetensors", "c", "shards", "torch"):
+        for layout in ("c.safetensors", "c.safetensors.index.json", "c", "shards", "torch"):
             tenfold.distributed.save(
                 dict(state), FOLDER / layout, layout=layout_of(layout), durable=False
             )
@@ -425,11 +441,86 @@ def check_containers_survive_with_our_planner() -> None:
     in_world(2, save)
 
 
+def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
+    path = FOLDER / "values.safetensors"
+
+    class Recording(StorageWriter):
+        """Checks that the results of the ranks have no values."""
+
+        def finish(self, metadata: Any, results: Any) -> None:
+            for result in (result for of_rank in results for result in of_rank):
+                assert result.storage_data[1] == {}, result.storage_data[1]
+            super().finish(metadata, results)
+
+    def save(rank: int, size: int) -> None:
+        for number, is_caching in enumerate((False, True, True)):
+            state = {
+                **values_of(rank),
+                f"of-{rank}": {"long": "x" * (1000 + 100_000 * number), "rank": rank},
+                "w": torch.full((3,), number),
+            }
+            planner = SavePlanner(enable_plan_caching=is_caching)
+            dcp.save(state, storage_writer=Recording(path, durable=False), planner=planner)
+            if rank == 0:
+                loaded = tenfold.load(path, verify=True)
+                assert {key: loaded[key] for key in values_of(0)} == values_of(0)
+                for other in range(size):
+                    expected = {"long": state["of-0"]["long"], "rank": other}
+                    assert loaded[f"of-{other}"] == expected
+                content = path.read_bytes()
+                header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+                assert len(header) - len(header.rstrip(b" ")) < 64
+            dist.barrier()
+
+    in_world(2, save)
+
+
+def check_tuples_with_tensors_of_all_ranks() -> None:
+    def state_with_tuples(rank: int, size: int) -> dict[str, Any]:
+        mesh = init_device_mesh("cpu", (size,))
+        return {
+            "w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)]),
+            "shared": (numbered(torch.int64, 5), "x"),
+            f"of-{rank}": (numbered(torch.float64, 4) + rank, [rank]),
+            "step": 7,
+        }
+
+    def save(rank: int, size: int) -> None:
+        for layout in LAYOUTS[:3]:
+            path = path_in(f"tuples-{size}", layout)
+            if rank == 0:
+                path.parent.mkdir()
+            dist.barrier()
+            dcp.save(state_with_tuples(rank, size), storage_writer=writer_of(path, layout))
+            if rank == 0:
+                found = set(os.listdir(path.parent))
+                assert found == {path.name, *shards_of(path)}, found
+                loaded = tenfold.load(path, verify=True)
+                expect_equal(loaded["w"], numbered(torch.float32, 6, 4))
+                for other in range(size):
+                    expect_equal(loaded[f"of-{other}"][0], numbered(torch.float64, 4) + other)
+                    assert loaded[f"of-{other}"][1] == [other]
+            dist.barrier()
+            mesh = init_device_mesh("cpu", (size,))
+            into = {
+                "w": spread(torch.zeros(6, 4), mesh, [Shard(1)]),
+                "shared": None,
+                f"of-{rank}": None,
+            }
+            dcp.load(into, storage_reader=StorageReader(path, verify=True))
+            expected = state_with_tuples(rank, size)
+            for key in ("shared", f"of-{rank}"):
+                assert repr(into[key]) == repr(expected[key])
+
+    for size in (1, 2):
+        in_world(size, save)
+
+
 def check_asynchronous_saves() -> None:
     kinds = (AsyncCheckpointerType.THREAD, *AsyncCheckpointerType)
 
     def path_of(layout: str, number: int) -> Path:
-        return FOLDER / f"async-{number}{'.' if layout == 'safetensors' else '-'}{layout}"
+        return path_in(f"async-{number}", layout)
 
     def save(rank: int, size: int) -> None:
         mesh = init_device_mesh("cpu", (size,))
@@ -489,7 +580,7 @@ def check_plan_caching_writes_each_save_to_its_own_path() -> None:
 def old_and_new(
     layout: str, folder: str = "old"
 ) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
-    path = FOLDER / f"{folder}-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
+    path = path_in(folder, layout)
     path.parent.mkdir(exist_ok=True)
     dcp.save(
         {"w": torch.zeros(6, 4), "version": 1}, storage_writer=writer_of(path, layout), no_dist=True
@@ -510,7 +601,8 @@ def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) 
 
     in_world(2, save)
     assert tenfold.load(path, verify=True)["version"] == 2
-    assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
+    found = set(os.listdir(path.parent))
+    assert found == {path.name, *shards_of(path)}, found
 
 
 def expect_after(
@@ -645,7 +737,7 @@ def check_a_background_process_that_dies_leaves_a_whole_version() -> None:
 
 
 def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
-    chance = random.Random(7)
+    chance = random.Random(os.environ.get("TENFOLD_SEED", "7"))
     for number in range(NUM_KILLS):
         layout = LAYOUTS[number % len(LAYOUTS)]
         path, _, state = old_and_new(layout)
@@ -880,6 +972,41 @@ def check_object_on_one_rank_is_refused_on_all_ranks() -> None:
     assert not (FOLDER / "was_executed").exists()
     for layout, (path, _, state) in cases.items():
         expect_after("before publishing", path, layout, state)
+
+
+def check_objects_that_differ_between_ranks_are_stored_once() -> None:
+    paths = [FOLDER / "objects", FOLDER / "objects.safetensors.index.json"]
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        for path, is_caching in itertools.product(paths, (False, True)):
+            state = {
+                "w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)]),
+                "args": argparse.Namespace(rank=rank, text="x" * 1000 * rank),
+                "pair": (torch.arange(3), "text"),
+                "long": "x" * 10_000,
+                **({"only": argparse.Namespace()} if rank == 1 else {}),
+            }
+            writer = StorageWriter(path, allow_opaque=True, durable=False, num_threads=2)
+            planner = SavePlanner(enable_plan_caching=is_caching)
+            dcp.save(state, storage_writer=writer, planner=planner)
+            if rank == 0:
+                expect_objects(path)
+            dist.barrier()
+
+    def expect_objects(path: Path) -> None:
+        found = tenfold.load(path, verify=True)
+        expect_equal(found["w"], numbered(torch.float32, 6, 4))
+        assert repr(found["pair"]) == repr((torch.arange(3), "text"))
+        assert found["long"] == "x" * 10_000
+        args, only = (
+            torch.load(io.BytesIO(found[name].numpy().tobytes()), weights_only=False)
+            for name in ("args", "only")
+        )
+        assert args.text == "x" * 1000 * args.rank
+        assert only == argparse.Namespace()
+
+    in_world(2, save)
 
 
 def check_checkpoint_of_a_newer_version_is_refused_on_all_ranks() -> None:

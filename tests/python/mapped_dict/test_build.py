@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -47,6 +48,12 @@ build = tenfold.MappedDict.build
         ([("a", 1), 3], "item 1: expected a pair"),
         ([("\ud800", 1)], "surrogate"),
         ([("a", torch.eye(2).to_sparse())], "expected a dense tensor, found a sparse tensor"),
+        (
+            [("a", Decimal("1.5"))],
+            r'column "value": .*found Decimal\(.1.5.\); convert it with float',
+        ),
+        ([("a", {"x": Decimal("1.5")})], r'row 0, column "x": .*found Decimal'),
+        ([*((str(i), [1]) for i in range(1500)), ("b", [b"x"])], 'row 1500, column "value"'),
     ],
 )
 def test_invalid_items_raise_and_write_nothing(tmp_path, items, message):

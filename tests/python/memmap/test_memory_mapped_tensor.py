@@ -126,6 +126,24 @@ def test_constructors_fill_as_torch_does(tmp_path, filename):
         MemoryMappedTensor(torch.zeros(2), device="meta")
 
 
+@pytest.mark.parametrize("value", [0, 1, 7, True, 2.5])
+def test_full_has_the_default_dtype_as_in_tensordict(path, value):
+    made = MemoryMappedTensor.full(2, fill_value=value, filename=path)
+    assert made.dtype == torch.float32
+    assert made.tolist() == [float(value)] * 2
+
+
+def test_full_keeps_the_sign_of_zero(path):
+    made = MemoryMappedTensor.full(2, fill_value=-0.0, filename=path)
+    assert torch.signbit(made).tolist() == [True, True]
+
+
+def test_full_of_a_value_that_the_dtype_lacks_creates_no_file(path):
+    with pytest.raises(RuntimeError, match="cannot be converted"):
+        MemoryMappedTensor.full(2, fill_value=1j, filename=path)
+    assert not path.exists()
+
+
 def test_unsupported_tensors_are_clear_errors(path):
     with pytest.raises(RuntimeError, match="requires grad"):
         MemoryMappedTensor.from_tensor(torch.zeros(2, requires_grad=True), filename=path)

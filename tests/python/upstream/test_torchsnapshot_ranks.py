@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,11 @@ from run_worlds import checks_of, results_of
 WORLDS = Path(__file__).with_name("torchsnapshot_worlds.py")
 ENVIRONMENT = WORLDS.parents[3] / ".venvs" / "torchsnapshot"
 
-if not ENVIRONMENT.exists() and "TENFOLD_TORCHSNAPSHOT" not in os.environ:
+# An environment whose creation was interrupted lacks the package.
+is_installed = find_spec("torchsnapshot") is not None or any(
+    ENVIRONMENT.glob("lib/python*/site-packages/torchsnapshot")
+)
+if not is_installed and "TENFOLD_TORCHSNAPSHOT" not in os.environ:
     pytest.skip("no .venvs/torchsnapshot: make deps", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(600)

@@ -160,6 +160,35 @@ def check_dtensors_are_interchangeable() -> None:
         in_world(3, restore)
 
 
+def check_torchsnapshot_without_dtensors_restores_the_other_entries() -> None:
+    if HAS_DTENSORS:
+        raise RuntimeError("skip: this torchsnapshot has DTensors")
+    path = FOLDER / "without"
+
+    def both(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        state = tenfold.StateDict(
+            table=sharded(TABLE, 1, size),
+            sharded=spread(TABLE.clone(), mesh, [Shard(1)]),
+            copy=spread(TABLE.clone(), mesh, [Replicate()]),
+            own=torch.full((2,), rank),
+        )
+        tenfold.Snapshot.take(path, {"state": state}, durable=False)
+        kept = {
+            "table": sharded(torch.zeros(7, 6), 0, size),
+            "copy": torch.zeros(7, 6),
+            "own": torch.zeros(2, dtype=torch.int64),
+        }
+        found = torchsnapshot.StateDict(**kept)
+        torchsnapshot.Snapshot(str(path)).restore({"state": found})
+        assert same_shards(kept["table"], sharded(TABLE, 0, size))
+        # A DTensor that all ranks have whole is an ordinary replicated tensor in the file.
+        assert torch.equal(kept["copy"], TABLE)
+        assert kept["own"].tolist() == [rank] * 2
+
+    in_world(2, both)
+
+
 def check_torchsnapshot_restores_replicated_dtensors() -> None:
     if not HAS_DTENSORS:
         raise RuntimeError("skip: this torchsnapshot has no DTensors")

@@ -84,9 +84,8 @@ def ingest(
             ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. With the last
             two, a Python row is bad if it conflicts with the types of the rows before it.
         batch_rows: Greatest number of rows in memory per thread. None: some MiB of rows.
-        num_threads: Threads that parse text files. None: ``TENFOLD_NUM_THREADS``, or the number of
-            cores, at most 8. For Parquet files, 1 turns off pyarrow's threads. Other sources ignore
-            it.
+        num_threads: Threads that parse text files; the number as for `tenfold.save`. For Parquet
+            files, 1 turns off pyarrow's threads. Other sources ignore it.
         progress: As for `tenfold.save`.
         overwrite: If false, an existing `path` is an error.
         durable: fsync before returning. If false, a power failure soon afterwards may lose the data

@@ -18,11 +18,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# NumPy's type codes of long double, real and complex, with the largest dtypes of columns.
+_FLOATS_OF_LONG_DOUBLE = {"g": "float64", "G": "complex128"}
+
+
+def is_decimal(value: object) -> bool:
+    """True for a `decimal.Decimal`."""
+    return isinstance(value, decimal.Decimal)
+
+
 def simple(value: Any) -> object:
     """`value` converted to a list, dict, str, ...; unchanged if there is no conversion.
 
     Raises:
-        ValueError: For a tensor whose elements are not in memory.
+        ValueError: For a tensor whose elements are not in memory, and for NumPy's long double.
     """
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
@@ -36,6 +45,11 @@ def simple(value: Any) -> object:
             return list(value)
         if value.dtype.kind == "b" or not value.dtype.isnative:
             return value.astype(value.dtype.newbyteorder("="))
+        if value.dtype.char in _FLOATS_OF_LONG_DOUBLE:
+            raise ValueError(
+                f"expected a dtype of columns, found {value.dtype}; convert it with "
+                f'astype("{_FLOATS_OF_LONG_DOUBLE[value.dtype.char]}")'
+            )
         return value
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -49,7 +63,7 @@ def simple(value: Any) -> object:
             return value
         plain = plain.cpu().resolve_conj().resolve_neg()
         return plain.as_subclass(torch.Tensor) if type(plain) is not torch.Tensor else plain
-    if isinstance(value, decimal.Decimal):
+    if is_decimal(value):
         return str(value)
     if isinstance(value, memoryview):
         return value.tolist()

@@ -512,20 +512,20 @@ class MemoryMappedTensor(torch.Tensor):
         Args:
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
                 a nested tensor.
-            fill_value: The value; its type is the default of ``dtype``, but torch's default dtype
-                for the ints 0 and 1.
-            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
+            fill_value: The value of every element.
+            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`. As in tensordict, and
+                unlike in ``torch.full``, the default `dtype` does not depend on `fill_value`.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists and ``existsok`` is false, or ``device`` is not the
-                CPU.
+            RuntimeError: If the file exists and ``existsok`` is false, ``device`` is not the CPU,
+                or `dtype` cannot represent the value.
 
         Example:
             >>> MemoryMappedTensor.full(2, fill_value=7, filename="x.memmap")
-            MemoryMappedTensor([7, 7])
+            MemoryMappedTensor([7., 7.])
         """
         return cls._filled(size, options, fill_value)
 
@@ -537,18 +537,18 @@ class MemoryMappedTensor(torch.Tensor):
         device = options.pop("device", None)
         if device is not None and torch.device(device).type != "cpu":
             raise RuntimeError(f"device: Only CPU tensors are supported: found {device}")
-        dtype = options.pop("dtype", None)
+        dtype = options.pop("dtype", None) or torch.get_default_dtype()
         filename = options.pop("filename", None)
         existsok = options.pop("existsok", False)
         if options:
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
-        if dtype is None:
-            # Same as torch.full: the type of the value; zeros and ones have the default dtype.
-            is_number = value is None or (type(value) is int and value in (0, 1))
-            dtype = torch.get_default_dtype() if is_number else torch.tensor(value).dtype
         is_new = filename is None or not exists(filename)
+        is_zero = type(value) is int and value == 0  # -0.0 has other bytes
+        fills = value is not None and not (is_new and is_zero)
+        if fills:
+            torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
         made = cls._made(shape, dtype, filename, existsok)
-        if value is not None and not (is_new and value == 0):
+        if fills:
             made.fill_(value)
         return made
 

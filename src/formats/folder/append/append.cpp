@@ -12,6 +12,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
 #include "core/tree/node.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/keys.hpp"
@@ -56,6 +57,24 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
+using Names = decltype(Notes::files);
+
+/// The name of an entry: that of the encoded key, or of the key itself, as tensordict before 0.14
+/// wrote it, if no other key encodes to that.
+std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
+                    std::string_view suffix, bool may_be_raw) {
+  const auto exists = [&](const std::string& name) {
+    return name.size() <= kMaxNameBytes && folder.entry_info(name).has_value();
+  };
+  std::string encoded = encode_key(key) + std::string(suffix);
+  std::string raw = key + std::string(suffix);
+  if (!may_be_raw || exists(encoded) || !exists(raw)) return encoded;
+  const auto other = decode_key(key);
+  const bool is_of_another =
+      other && std::ranges::find(meta.entries, *other, &MetaEntry::key) != meta.entries.end();
+  return is_of_another ? encoded : raw;
+}
+
 /// A meta.json whose lengths are increased.
 struct GrowingMeta {
   Path file;
@@ -65,14 +84,17 @@ struct GrowingMeta {
 /// Compares the rows with a saved tree and collects the changes.
 class Appender {
  public:
-  explicit Appender(std::int64_t num_rows) : num_rows_(num_rows) {}
+  /// `names`: the names of entries that the notes record, by note path.
+  Appender(std::int64_t num_rows, Names names) : num_rows_(num_rows), names_(std::move(names)) {}
 
-  void visit(const Path& folder, const TensorDict& rows, const std::string& path);
+  /// `path`: the keys, joined by ".".
+  void visit(const Path& folder, const TensorDict& rows, const std::string& path,
+             const std::string& notes_path);
   void run();
 
  private:
-  void visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
-                  const base::Where& where);
+  void visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
+                  const Leaf& rows, const base::Where& where);
   void write_rows();
   void require_free_space(std::uint64_t new_bytes) const;
   void truncate_uncommitted() const noexcept;
@@ -80,6 +102,7 @@ class Appender {
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const base::Where& where) const;
 
   std::int64_t num_rows_;
+  Names names_;
   std::vector<AppendedLeaf> leaves_;
   std::vector<LinkedLeaf> linked_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
@@ -108,8 +131,8 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
   }
 }
 
-void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
-                          const base::Where& where) {
+void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
+                          const Leaf& rows, const base::Where& where) {
   if (entry.is_nested || rows.is_nested()) {
     throw refuse(where).problem("nested tensors cannot be appended to").expected("a dense tensor");
   }
@@ -127,11 +150,8 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
   }
   if (rows.nbytes() == 0) return;
   const os::Directory directory = os::Directory::open(folder);
-  std::string file = encode_key(entry.key) + std::string(kLeafSuffix);
-  if (!directory.entry_info(file) && is_safe_raw_leaf(entry.key)) {
-    const std::string raw = entry.key + std::string(kLeafSuffix);
-    if (directory.entry_info(raw)) file = raw;
-  }
+  const std::string file =
+      name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
   const auto found = directory.entry_info(file);
   const std::uint64_t found_bytes = found ? found->size_bytes : 0;
   if (found_bytes < entry.size_bytes) {
@@ -163,14 +183,15 @@ bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
   return false;
 }
 
-void Appender::visit(const Path& folder, const TensorDict& rows, const std::string& path) {
+void Appender::visit(const Path& folder, const TensorDict& rows, const std::string& path,
+                     const std::string& notes_path) {
   const os::Directory directory = os::Directory::open(folder);
   const os::File file = os::File::open_read_at(directory, std::string(kMetaName));
   const std::string text = file.read_all(kMaxMetaBytes);
   const NodeMeta meta = parse_meta(text, file.display());
   const base::Where where(folder.string(), path.empty() ? "" : "key " + base::quote(path));
   if (meta.kind == MetaKind::unknown && !meta.has_shape) {
-    visit(folder / std::string(kInnerName), rows, path);
+    visit(folder / std::string(kInnerName), rows, path, notes_path);
     return;
   }
   if (meta.kind != MetaKind::tensordict && meta.kind != MetaKind::unknown) {
@@ -206,7 +227,7 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
     if (!entry.is_node) {
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf == nullptr) throw refuse(child_where).expected("a tensor in the rows").found("none");
-      visit_leaf(folder, entry, *leaf, child_where);
+      visit_leaf(folder, meta, entry, *leaf, child_where);
       lengths.push_back({entry.key, grown(entry.shape.front())});
     }
   }
@@ -217,7 +238,13 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
     const TensorDict::Item item = rows.get(entry.key);
     const std::string child = path.empty() ? entry.key : path + "." + entry.key;
     if (const auto* node = std::get_if<TensorDict>(&item)) {
-      visit(folder / encode_key(entry.key), *node, child);
+      const std::string child_note = note_path_child(notes_path, entry.key);
+      const auto noted = names_.find(child_note);
+      const bool clashes = noted != names_.end() && is_clash_name(noted->second);
+      const std::string name =
+          clashes ? noted->second
+                  : name_in(directory, meta, entry.key, "", is_safe_raw_node(entry.key));
+      visit(folder / name, *node, child, child_note);
     } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
       throw refuse(folder.string() + ": key " + base::quote(child))
           .expected("a node or one value in the rows")
@@ -319,8 +346,13 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .found("[]");
   }
   refuse_shared_files(directory);
-  Appender appender(batch.front());
-  appender.visit(path, rows, "");
+  Names names;
+  const std::string notes_name(kNotesName);
+  if (const os::File notes = os::File::try_open_read_at(directory, notes_name); notes.valid()) {
+    names = Notes::from_json(notes.read_all(kMaxMetaBytes), notes.display()).files;
+  }
+  Appender appender(batch.front(), std::move(names));
+  appender.visit(path, rows, "", "");
   appender.run();
   os::Directory root = directory.duplicate();
   if (root.entry_info(std::string(kChecksumsName))) root.remove_file(std::string(kChecksumsName));

@@ -1,5 +1,6 @@
 #include "formats/folder/append/appendable.hpp"
 
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -67,7 +68,16 @@ void AppendableFolder::flush() {
 }
 
 void AppendableFolder::close() {
-  if (writer_) writer_->close();
+  try {
+    if (writer_) writer_->close();
+  } catch (const Error& error) {
+    if (error.system_errno() == ESTALE) abandon();
+    throw;
+  }
+  abandon();
+}
+
+void AppendableFolder::abandon() noexcept {
   writer_ = nullptr;
   is_closed_ = true;
 }

@@ -54,12 +54,16 @@ class AppendableFolder {
   /// follow the rows in the files.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
-  /// Closes the writer, and releases the lock against others.
+  /// Closes the writer, and releases the lock against others. If the folder was moved, it is closed
+  /// as well, but Error(io) (ESTALE) is thrown: its rows are committed, its metadata is not
+  /// written.
   void close();
   /// After close(): other processes may replace the folder.
   void release() noexcept { lock_.release(); }
 
  private:
+  void abandon() noexcept;
+
   Path path_;
   Mode mode_;
   std::string_view content_;

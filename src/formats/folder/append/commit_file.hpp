@@ -30,6 +30,8 @@ class CommitFile {
   std::uint64_t capacity() const noexcept { return page_.capacity; }
   const std::string& display() const noexcept { return file_.display(); }
 
+  /// False if another process took over the lock, which is a lease if the file system has no flock.
+  bool is_locked() const { return lock_ && lock_->is_held(); }
   /// Publishes `next` to all readers; sets its sequence number and boot ID.
   void publish(CommitState next);
   /// Circular buffers: abandons an unfinished write, and makes the sequence number even.

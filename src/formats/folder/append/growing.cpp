@@ -63,12 +63,19 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
 GrowingFolder::~GrowingFolder() = default;
 
 void GrowingFolder::check_here() const {
-  if (process_ == os::process_id()) return;
-  throw base::unsupported(path_.string())
-      .problem("opened before the process forked")
-      .expected("the process that opened it")
-      .found("a forked child")
-      .remedy("open it again there");
+  if (process_ != os::process_id()) {
+    throw base::unsupported(path_.string())
+        .problem("opened before the process forked")
+        .expected("the process that opened it")
+        .found("a forked child")
+        .remedy("open it again there");
+  }
+  if (commit_.is_locked()) return;
+  check_in_place();  // the lease of a folder that was removed is gone, too
+  throw Error::io(EBUSY, path_.string())
+      .expected("this process to be the writer")
+      .found("that it no longer is: it was stopped for so long that another one took over")
+      .remedy("open it again");
 }
 
 void GrowingFolder::check_in_place() const {
@@ -382,6 +389,7 @@ void GrowingFolder::write_notes() {
 
 void GrowingFolder::close() {
   flush();
+  check_here();  // flush() may have been stopped for longer than the lease's time-out
   check_in_place();
   write_notes();
   if (capacity() == 0) {

@@ -1,0 +1,94 @@
+"""Entries of a state that are not tensors: values, and objects that only pickle can store."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import torch
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop.objects import Opaque
+from tenfold._io.files import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+REMEDY = (
+    "tenfold.distributed.SavePlanner saves plain tuples with tensors, and with allow_opaque=True "
+    "any object, as the bytes of torch.save"
+)
+
+
+def has_tensors(name: str, value: Any) -> bool:
+    """Returns whether a value contains tensors, so that it is more than JSON.
+
+    Args:
+        name: The name of the entry, for the message.
+        value: Anything but a tensor.
+
+    Raises:
+        UnsupportedError: If the value cannot be stored.
+    """
+    try:
+        tree = _core.tree({"value": value}, "")
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{name!r}: {error}; {REMEDY}") from None
+    if _has_opaque(value):
+        raise UnsupportedError(
+            f"{name!r}: it cannot be stored: expected tensors, None, bool, int, float, str and "
+            f"containers of them, found {type(value).__name__} with other objects in it; {REMEDY}"
+        )
+    return bool(tree.leaves())
+
+
+def is_opaque(value: Any, *, with_tensors: bool) -> bool:
+    """Returns whether only pickle can store a value.
+
+    Args:
+        value: Anything but a tensor.
+        with_tensors: A value that contains tensors is opaque, too.
+    """
+    try:
+        return has_tensors("", value) and with_tensors
+    except UnsupportedError:
+        return True
+
+
+def saved_bytes(name: str, value: Any) -> torch.Tensor:
+    """Returns the bytes of a file of torch.save with this value: uint8, of shape [num_bytes].
+
+    Raises:
+        UnsupportedError: If the value cannot be pickled.
+    """
+    stream = io.BytesIO()
+    try:
+        torch.save(value, stream)
+    except Exception as error:
+        raise UnsupportedError(
+            f"{name!r}: it cannot be stored: expected an object that torch.save can pickle, found "
+            f"{type(value).__name__}: {error}"
+        ) from error
+    return torch.frombuffer(bytearray(stream.getbuffer()), dtype=torch.uint8)
+
+
+def decoded(pickled: memoryview) -> Any:
+    """Parses the bytes of torch.save without executing them: unknown objects are `Opaque`."""
+    descriptor = os.memfd_create("value")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(pickled)
+        path = f"/proc/self/fd/{descriptor}"
+        return load(path, format="pt", framework="torch", allow_opaque=True)
+    finally:
+        os.close(descriptor)
+
+
+def _has_opaque(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_opaque(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_opaque(item) for item in value)
+    return isinstance(value, Opaque)

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/shared/commit.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats::safetensors {
+
+/// Manages the shards of one index file while they are replaced.
+///
+/// The index is the commit point: a shard is only valid once an index names it. So new shards get
+/// unused names, and the old ones are kept until the new index is in place. The names are
+/// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
+/// excludes other writers from these names. Otherwise, or if they are taken, the names contain
+/// hexadecimal digits that identify this save (<id>). A part of the name after the numbers, which
+/// no other index can give its shards, marks those with the tensors of values.
+///
+/// A crashed save may leave shards: new ones whose index was never written, or old ones that were
+/// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name
+/// per line, written before the first shard. The holder of slot 0 removes files that a list of a
+/// dead writer names and the index does not name. Nothing else is ever removed.
+class ShardTransaction {
+ public:
+  /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
+  /// shards that the index names at the time of the call, or none if there is no index. It throws
+  /// if the index cannot be read. If `index` holds slot 0, the constructor removes the leftovers of
+  /// crashed saves.
+  ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
+                   std::function<std::vector<std::string>()> present_shards);
+  ShardTransaction(const ShardTransaction&) = delete;
+  ShardTransaction& operator=(const ShardTransaction&) = delete;
+  /// Removes the new shards, unless an index names them.
+  ~ShardTransaction();
+
+  /// Returns unused names for that many shards, and adds them to the list. `part`: follows the
+  /// numbers in the names; each call needs another one.
+  std::vector<std::string> name_shards(std::size_t count, bool durable,
+                                       const std::string& part = "");
+  /// Creates a shard with the permissions of the old index.
+  os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
+
+  /// Call before the index is replaced. If the replacement fails, the destructor determines which
+  /// index is in place.
+  void about_to_commit() noexcept { committing_ = true; }
+
+  /// Sets the shards of the index that was replaced. They differ from those at the start if another
+  /// save replaced the index in between.
+  void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
+
+  /// Call after the new index is in place: removes the old shards, and warns if that fails.
+  void committed(bool durable);
+
+ private:
+  void remove_abandoned();
+  void clean_up(const std::string& list_name);
+  bool may_be_named() const;
+  bool are_free(const std::vector<std::string>& names) const;
+  void remove_all(const std::vector<std::string>& names);
+
+  os::Directory& folder_;
+  std::string index_name_;
+  const FileReplacement& index_;
+  std::function<std::vector<std::string>()> present_shards_;
+  std::vector<std::string> old_shards_;
+  std::vector<std::string> new_shards_;  ///< created so far
+  std::string list_name_;
+  bool has_list_ = false;
+  bool committing_ = false;
+};
+
+}  // namespace tenfold::detail::formats::safetensors

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "formats/safetensors/shard_transaction.hpp"
+#include "formats/safetensors/tree.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/hub_index.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats::safetensors {
+
+// Writing shards and their index.
+
+struct Shard {
+  std::vector<Plan::Tensor> tensors;
+  std::vector<const Plan::Tensor*> ordered;  ///< `tensors` in file order
+};
+
+struct ShardedPlan {
+  Plan plan;  ///< its tensors are in the shards
+  HubIndex index;
+  std::vector<Shard> shards;
+  std::uint64_t total_bytes = 0;
+};
+
+/// Fills shards in the order of the keys, each up to the size limit; 0 means 5 GB. A larger tensor
+/// gets its own shard. Tensors for which `is_last` is true, if it is given, are in further shards
+/// after the others. Throws like make_plan().
+ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes,
+                        const std::function<bool(const Leaf&)>& is_last = nullptr);
+
+/// The `__metadata__` of every shard.
+Metadata shard_metadata();
+
+/// Replaces an index and its shards atomically. The caller writes the shards; publish() writes the
+/// index that names them. Without publish() the destructor removes the new shards.
+class IndexReplacement {
+ public:
+  /// Chooses the names of the shards, and writes the list that names them. Throws like
+  /// FileReplacement, and Error(unsupported) if `path` is not the name of an index.
+  IndexReplacement(const Path& path, const ShardedPlan& plan, bool durable);
+
+  /// The folder of the index and its shards.
+  os::Directory& folder() noexcept { return parent_.directory; }
+  /// The new index, under a temporary name until it is published.
+  FileReplacement& index() noexcept { return *index_; }
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  os::File create_shard(std::size_t number) {
+    return shards_->create(names_[number], index_->old_info());
+  }
+
+  /// Chooses names for more shards, with the tensors of values, and adds them to names(). Call
+  /// once.
+  void add_value_shards(std::size_t count);
+
+  /// Call when all shards are written, and durable if the save is. Writes the index of the plan,
+  /// which has the same number of shards, and puts it in place.
+  void publish(const ShardedPlan& plan, bool checksums);
+
+ private:
+  bool durable_;
+  os::Parent parent_;
+  std::optional<FileReplacement> index_;
+  std::optional<ShardTransaction> shards_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace tenfold::detail::formats::safetensors
