@@ -199,7 +199,7 @@ class ShardedWriter::State {
   std::string ticket(int rank) const {
     ShardTicket ticket;
     ticket.id = id_;
-    ticket.boot = checkpoint::boot_text();
+    ticket.boot = boot_;
     ticket.host = os::host_name();
     ticket.staging = layout().staging();
     if (values_) ticket.values = values_->path().string();
@@ -371,6 +371,7 @@ class ShardedWriter::State {
   std::string path_;
   ShardedWriteOptions options_;
   std::string id_;
+  std::string boot_ = checkpoint::boot_text();  ///< of the host of the coordinator
   TensorDict outline_;
   std::vector<KeyPath> paths_;  ///< of the tensors
   std::vector<PlannedShard> shards_;

@@ -7,11 +7,12 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
-#include "core/tree/typed_keys.hpp"
 #include "mapper/state_index.hpp"
 
 namespace tenfold {
 namespace {
+
+constexpr double kTwoTo63 = 9223372036854775808.0;
 
 [[noreturn]] void refuse(const Value& state, const std::string& found) {
   throw base::invalid_argument()
@@ -20,12 +21,14 @@ namespace {
       .found(found);
 }
 
-/// Normalises numbers as Python compares keys: equal numbers are one key.
+/// Normalises numbers as Python compares keys: equal numbers are one key, apart from the exception
+/// of state_text().
 Value plain(const Value& state) {
   if (const auto* truth = state.get_if<bool>()) return std::int64_t{*truth ? 1 : 0};
   if (const auto* number = state.get_if<double>()) {
     if (std::isnan(*number)) refuse(state, "NaN, which equals nothing");
-    return int_key(*number).value_or(state);
+    const bool is_whole = std::trunc(*number) == *number && std::abs(*number) < kTwoTo63;
+    return is_whole ? Value(static_cast<std::int64_t>(*number)) : state;
   }
   if (const auto* tuple = state.get_if<Value::Tuple>()) {
     Value::List list;

@@ -160,7 +160,7 @@ Path target_of(const Path& path) {
 
 /// Returns the files in the folder of an index that it does not name.
 std::string files_beside_index(const fs::path& folder) {
-  const Path index = target_of(folder);
+  const Path index = folder / "m.safetensors.index.json";
   std::vector<std::string> named = {index.filename().string()};
   if (fs::exists(index)) {
     const auto shards = detail::formats::parse_hub_index(read_bytes(index), index.string()).shards;

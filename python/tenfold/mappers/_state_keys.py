@@ -147,6 +147,8 @@ class StatesOnDisk:
 def plain(state: Any) -> Any:
     """Converts a state to a JSON value, so that equal states have the same JSON: 1.0 becomes 1.
 
+    Whole floats of magnitude 2^63 or more stay floats: their JSON is not that of the equal int.
+
     Raises:
         TypeError: For an object that is not a state, such as a list inside a tuple.
         ValueError: For NaN, which does not equal itself.
@@ -166,7 +168,8 @@ def plain(state: Any) -> Any:
             raise ValueError(
                 f"state {shown(state)}: expected a number, found NaN, which equals nothing"
             )
-        return int(number) if number.is_integer() else number
+        # As in the engine, whole floats of magnitude below 2^63 become integers.
+        return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
     raise TypeError(
         f"state {shown(state)}: expected an int, a str or a tuple of them, found "
         f"{type(state).__name__}; a batch is a list of states"
