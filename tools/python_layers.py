@@ -71,14 +71,10 @@ TIES = {
         "_io.optimizer": "load_into and optimizer import each other",
     },
     "dataset._dataset": {
-        "dataset._ingest.ingest": "Dataset.bad_rows uses the code of ingest, which imports Dataset",
-        "dataset._ingest.save": "Dataset.save() uses the code of ingest, which imports Dataset",
+        "dataset._ingest.save": "Dataset.save() uses the code of ingest, which reads data sets",
     },
     "dataset._ingest.ingest": {
         "dataset._ingest.sources": "imports the readers of Arrow and tables only for such sources",
-    },
-    "dataset._ingest.sources": {
-        "dataset._ingest.ingest": "opens the written data set with the report of ingest",
     },
     "mappers._mapper": {
         "mappers._cached": "the class of cached mappers is a subclass of the class of mappers",
