@@ -49,7 +49,7 @@ NOT_PARSERS = frozenset(
         "src/codecs/pickle/writer",
         "src/codecs/zip/deflate",
         "src/codecs/zip/writer",
-        "src/dataset/parts/commit",
+        "src/dataset/parts/parts",
         "src/dataset/parts/growth",
         "src/formats/dcp/writer",
         "src/formats/folder/append/append",
