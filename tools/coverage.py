@@ -79,7 +79,6 @@ NOT_PARSERS = frozenset(
         "src/formats/shared/progress",
         "src/formats/shared/verify_filter",
         "src/formats/shared/zip_archive",
-        "src/formats/shared/zip_archive_deflate",
         "src/formats/snapshot/plan",
         "src/formats/torch_file/write",
         "src/ingest/arrow/export",
