@@ -302,10 +302,10 @@ asan: build/.apt-clang build/asan/build.ninja
 TSAN_TESTS := \
   core/tree/leaf formats/shared/leaf_writer formats/folder/folder formats/folder/open \
   formats/folder/verify formats/safetensors/safetensors formats/torch_file/torch_file \
-  ingest/text/ingest_json io/convert io/io io/load_into io/read_ahead os/thread/background \
+  ingest/text/json_rows io/convert io/io io/load_into io/read_ahead os/thread/background \
   os/thread/helper_thread os/fs/file os/thread/no_fork os/memory/page_reader os/thread/thread_pool \
   dataset/loader/batch_loader dataset/loader/buffer_pool dict/mapped_dict \
-  dict/mapped_dict_write dataset/loader/residency
+  dict/write dataset/loader/residency
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 tsan: build/.apt-clang build/tsan/build.ninja

@@ -1,13 +1,16 @@
 # The libraries that tenfold is built with. All are private: no public header needs one. xxHash, fmt
 # and CLI11 are header-only; libdeflate, zlib, zstd, bzip2 and xz (liblzma) are linked.
 #
-# TENFOLD_DEPS says where they come from:
+# TENFOLD_DEPS, an option or a variable of the environment, says where they come from:
 #   system   installed packages; CMake stops if one is missing and names the packages
 #   bundled  pinned sources (TenfoldBundled.cmake), compiled into the library: needs no root
 #   auto     installed packages; pinned sources for those that are missing
 set(tenfold_deps_default system)
 if(TENFOLD_WHEEL)
   set(tenfold_deps_default auto)
+endif()
+if(NOT "$ENV{TENFOLD_DEPS}" STREQUAL "")
+  set(tenfold_deps_default $ENV{TENFOLD_DEPS})
 endif()
 set(TENFOLD_DEPS ${tenfold_deps_default} CACHE STRING
   "Where libraries come from: auto, system or bundled")

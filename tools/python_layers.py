@@ -3,7 +3,7 @@
 At its top level, a module may import its own layer and lower ones. A function may import a lower
 layer, which postpones the time of the import. It may import its own layer or a higher one only if
 `TIES` gives a reason. Only `_interop/` and the modules of `LIBRARY_USERS` import torch, numpy and
-the tensordict package.
+the tensordict package. At most `LARGEST_CYCLE` modules import each other in a cycle.
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Modules that may import any other: they import a module when one of its names is used.
 ENTRANCES = {"", "__main__", "_pickle"}
 
+# The greatest number of modules that import each other, directly or through others. Imports in
+# functions count; those of `ENTRANCES` do not.
+LARGEST_CYCLE = 4
+
 # Imports in functions from the same or a higher layer: by importer, the module imported, and why.
 TIES = {
     "_interop.objects": {
@@ -71,14 +75,10 @@ TIES = {
         "_io.optimizer": "load_into and optimizer import each other",
     },
     "dataset._dataset": {
-        "dataset._ingest.ingest": "Dataset.bad_rows uses the code of ingest, which imports Dataset",
-        "dataset._ingest.save": "Dataset.save() uses the code of ingest, which imports Dataset",
+        "dataset._ingest.save": "Dataset.save() uses the code of ingest, which reads data sets",
     },
     "dataset._ingest.ingest": {
         "dataset._ingest.sources": "imports the readers of Arrow and tables only for such sources",
-    },
-    "dataset._ingest.sources": {
-        "dataset._ingest.ingest": "opens the written data set with the report of ingest",
     },
     "mappers._mapper": {
         "mappers._cached": "the class of cached mappers is a subclass of the class of mappers",
@@ -126,20 +126,52 @@ def check(root: Path) -> list[str]:
     modules = {_module_of(path, package): path for path in sorted(package.rglob("*.py"))}
     problems = []
     used: set[tuple[str, str]] = set()
+    imported: dict[str, set[str]] = {module: set() for module in modules}
     for module, path in modules.items():
         name = path.relative_to(root).as_posix()
         for found in imports_of(path, set(modules)):
+            top, _, target = found.name.partition(".")
+            if top == "tenfold" and target in modules and module not in ENTRANCES:
+                imported[module].add(target)
             problem = _problem(module, found, used)
             if problem is not None:
                 problems.append(f"{name}:{found.line}: {found.name}: {problem}")
     for importer in sorted(modules.keys() & TIES.keys()):
         name = modules[importer].relative_to(root).as_posix()
         problems += [
-            f"{name}:1: {imported}: tools/python_layers.py lists an import that does not exist"
-            for imported in TIES[importer]
-            if (importer, imported) not in used
+            f"{name}:1: {target}: tools/python_layers.py lists an import that does not exist"
+            for target in TIES[importer]
+            if (importer, target) not in used
         ]
+    for cycle in _cycles(imported):
+        if len(cycle) > LARGEST_CYCLE:
+            name = modules[cycle[0]].relative_to(root).as_posix()
+            problems.append(
+                f"{name}:1: {', '.join(cycle)}: {len(cycle)} modules import each other: at most "
+                f"{LARGEST_CYCLE} may"
+            )
     return problems
+
+
+def _cycles(imported: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the groups of modules that all reach each other, each in order."""
+    reached = {module: _reached(module, imported) for module in imported}
+    groups = {
+        tuple(sorted(other for other in found if module in reached[other]))
+        for module, found in reached.items()
+        if module in found
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def _reached(module: str, imported: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    left = [module]
+    while left:
+        new = imported[left.pop()] - found
+        found |= new
+        left += new
+    return found
 
 
 def _problem(module: str, found: Import, used: set[tuple[str, str]]) -> str | None:

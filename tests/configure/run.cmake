@@ -33,6 +33,10 @@ expect_error(windows "tenfold runs on Linux only, this system is Windows"
   -D CMAKE_SYSTEM_NAME=Windows)
 expect_error(unknown_source_of_libraries "TENFOLD_DEPS must be auto, system or bundled, got vendored"
   -D TENFOLD_DEPS=vendored)
+set(ENV{TENFOLD_DEPS} vendored)
+expect_error(unknown_source_in_the_environment
+  "TENFOLD_DEPS must be auto, system or bundled, got vendored")
+unset(ENV{TENFOLD_DEPS})
 expect_error(missing_sources "has no folder xxhash"
   -D TENFOLD_DEPS=bundled -D TENFOLD_BUNDLED_SOURCES=${WORK_DIR})
 expect_error(tests_with_bundled_libraries "the tests compress with zlib, zstd and xz"

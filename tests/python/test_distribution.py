@@ -6,8 +6,14 @@ import re
 import shutil
 import subprocess
 from importlib import metadata
+from pathlib import Path
 
-import tenfold._core
+import pytest
+
+import tenfold
+from tenfold import _core
+
+REPOSITORY = Path(__file__).parents[2]
 
 LINKED = {
     *("xxHash", "libdeflate", "zlib", "zstd", "bzip2", "xz"),
@@ -18,7 +24,7 @@ LINKED = {
 def objdump(*options: str) -> str:
     program = shutil.which("objdump", path=f"{os.environ['PATH']}:/usr/bin")
     return subprocess.run(
-        [program, *options, tenfold._core.__file__], capture_output=True, text=True, check=True
+        [program, *options, _core.__file__], capture_output=True, text=True, check=True
     ).stdout
 
 
@@ -78,3 +84,42 @@ def test_sbom_and_notice_name_linked_libraries():
     notice = read("licenses/NOTICE")
     for name in components:
         assert ("LLVM" if name == "libc++" else name) in notice
+
+
+# The names that differ from those of `LINKED`, which are compared without case.
+RECIPES = {
+    "vcpkg/ports/tenfold/vcpkg.json": {"xz": "liblzma"},
+    "conan/conanfile.py": {"xz": "xz_utils"},
+    "conda/recipe.yaml": {"xz": "liblzma-devel"},
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipe_names_each_linked_library(recipe):
+    text = (REPOSITORY / "packaging" / recipe).read_text()
+    of_python = set() if recipe.startswith("conda") else {"nanobind"}
+    for library in LINKED - of_python - {"robin-map"}:  # nanobind contains robin-map
+        name = RECIPES[recipe].get(library, library.lower())
+        assert re.search(rf'(- |"){name}["/ \n]', text), name
+
+
+@pytest.mark.parametrize("recipe", ["vcpkg/ports/tenfold/vcpkg.json", "conda/recipe.yaml"])
+def test_recipe_has_the_version_of_the_package(recipe):
+    text = (REPOSITORY / "packaging" / recipe).read_text()
+    found = re.search(r'^ *"?version"?: "([^"]+)"', text, re.MULTILINE)
+    assert found[1] == tenfold.__version__
+
+
+def test_documentation_and_wheels_agree_with_the_metadata():
+    package = metadata.metadata("tenfold")
+    classifiers = package.get_all("Classifier")
+    supported = re.findall(r"Python :: (3\.\d+)", "\n".join(classifiers))
+    assert package["Requires-Python"] == f">={supported[0]}"
+    project = (REPOSITORY / "pyproject.toml").read_text()
+    (built,) = re.findall(r"^build = (\[.*\])$", project, re.MULTILINE)
+    assert json.loads(built) == [f"cp{version.replace('.', '')}-*" for version in supported]
+    readme = (REPOSITORY / "README.md").read_text()
+    for name, floor in re.findall(
+        r"^(torch|numpy)>=([0-9.]+);", "\n".join(metadata.requires("tenfold")), re.MULTILINE
+    ):
+        assert f"{name} ({floor} or newer)" in readme

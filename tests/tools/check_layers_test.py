@@ -156,6 +156,23 @@ class CheckLayers(unittest.TestCase):
             with self.subTest(file=name, text=text):
                 self.assertEqual(problems_with(f"python/tenfold/{name}", f"{text}\n"), [])
 
+    def test_names_a_cycle_of_five_modules_and_accepts_one_of_four(self):
+        for count in (4, 5):
+            with self.subTest(count=count), tempfile.TemporaryDirectory() as root:
+                ops = Path(root) / "python/tenfold/tensordict/_ops"
+                ops.mkdir(parents=True)
+                for number in range(count):
+                    after = (number + 1) % count
+                    text = f"from tenfold.tensordict._ops import m{after}\n"
+                    (ops / f"m{number}.py").write_text(text)
+                problems = check_layers.check(Path(root))
+                self.assertEqual(len(problems), count - 4, problems)
+                if problems:
+                    self.assertTrue(
+                        problems[0].startswith("python/tenfold/tensordict/_ops/m0.py:1")
+                    )
+                    self.assertIn("5 modules import each other: at most 4 may", problems[0])
+
 
 if __name__ == "__main__":
     unittest.main()

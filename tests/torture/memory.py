@@ -146,13 +146,22 @@ def _works(folder: Path, source: Path, size: int) -> dict[str, tuple[Callable[[]
     def at(suffix: str) -> Path:
         return target.with_name("target" + suffix)
 
-    def restore() -> None:
+    def parameters() -> dict[str, torch.Tensor]:
         mapped = torch.from_file(str(folder / "parameters"), shared=True, size=size // 4)
-        into = {
+        return {
             f"layers.{i}.weight": mapped[i * size // 64 : (i + 1) * size // 64].reshape(-1, 1024)
             for i in range(16)
         }
-        tenfold.load_into(into, source)
+
+    def step() -> None:
+        manager = tenfold.CheckpointManager(at("-run"), durable=False)
+        manager.import_step(source, 1)
+        assert manager.verify(1).ok
+        model = torch.nn.ParameterDict()
+        for name, tensor in parameters().items():
+            model[name.replace(".", "_")] = torch.nn.Parameter(tensor)
+        manager.restore({"model": model}, rename=lambda name: name.replace(".", "_"))
+        manager.close()
 
     def load_some() -> None:
         part = tenfold.load(source, keys=["layers.3.*"])
@@ -179,7 +188,8 @@ def _works(folder: Path, source: Path, size: int) -> dict[str, tuple[Callable[[]
         "load, some keys": (load_some, False),
         "load, all keys, each summed": (load_all, False),
         "load with verify=True": (lambda: tenfold.load(source, verify=True), False),
-        "load_into mapped parameters": (restore, False),
+        "load_into mapped parameters": (lambda: tenfold.load_into(parameters(), source), False),
+        "import, verify and restore a step": (step, False),
         "diff": (lambda: tenfold.diff(source, source), False),
     }
     names = [writer.name for writer in peers()]

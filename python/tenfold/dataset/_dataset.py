@@ -18,6 +18,7 @@ from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
+from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
@@ -181,8 +182,6 @@ class Dataset(Growing):
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
         """Rows omitted by ``ingest(..., on_error="collect")``: line, row, column, error, text."""
-        from tenfold.dataset._ingest.ingest import bad_rows_of
-
         return bad_rows_of(self._path)
 
     def __repr__(self) -> str:

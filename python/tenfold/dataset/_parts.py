@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Iterable
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._io.files import PathLike, Progress
-
-_MANIFEST = "%parts.json"
 
 
 @set_module("tenfold")
@@ -175,12 +172,3 @@ def _matches(name: str) -> list[str]:
     if not found:
         raise FileNotFoundError(f"{name}: expected a file that matches, found none")
     return found
-
-
-def parts_of(path: str) -> list[str]:
-    """The folders of a data set: those of its parts or, without parts, its own."""
-    manifest = os.path.join(path, _MANIFEST)
-    if not os.path.isfile(manifest):
-        return [path]
-    with open(manifest, encoding="utf-8") as file:
-        return [os.path.join(path, part["path"]) for part in json.load(file)["parts"]]

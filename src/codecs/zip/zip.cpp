@@ -1,25 +1,39 @@
 #include "codecs/zip/zip.hpp"
 
-#include <tenfold/error.hpp>
-
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include <tenfold/error.hpp>
+
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
-#include "codecs/zip/directory.hpp"
 #include "codecs/zip/records.hpp"
 
-// The directory of a zip archive: the central headers, and the checks of all entries together.
-// end_record.cpp reads the end records, local_header.cpp the local headers, entry.cpp the entries.
+// The directory of a zip archive, read from its end: end records, central headers, local headers.
+// entry.cpp reads the entries.
 
 namespace tenfold::codecs {
 namespace {
+
+/// Local headers at most this far apart are read in one call: small entries need no call each, and
+/// the bytes of large entries are not read.
+constexpr std::uint64_t kMaxGapBytes = 4096;
+constexpr std::uint64_t kWindowBytes = 65536;
+/// Maximum size of the extra fields of most entries: zip64's, and padding to a multiple of 64.
+constexpr std::uint64_t kUsualExtraBytes = 96;
 
 /// Names come from files: without a random seed, a hostile file could make all of them collide.
 std::uint64_t hash_of(std::string_view name) {
@@ -47,6 +61,195 @@ std::string_view method_name(std::uint64_t method) noexcept {
 }
 
 }  // namespace
+
+/// Location of the central headers.
+struct ZipEnd {
+  std::uint64_t entries = 0;
+  std::uint64_t directory_bytes = 0;
+  std::uint64_t directory_offset = 0;
+  std::uint64_t directory_end = 0;  ///< offset of the first end record
+  std::string comment;
+};
+
+using ZipNames = decltype(ZipDirectory::names);
+
+/// Reads the directory of one archive, from its end to its beginning.
+class ZipDirectoryReader {
+ public:
+  ZipDirectoryReader(const ZipInput& input, const ZipLimits& limits)
+      : input_(input), limits_(limits) {}
+
+  ZipDirectory read_central_headers();
+  void read_local_headers(ZipDirectory& directory);
+  void read_local_header(ZipEntry& entry, std::uint64_t limit);
+
+ private:
+  Error corrupt() const { return base::corrupt(input_.where); }
+  Error corrupt(const ZipEntry& entry) const { return base::corrupt(place_of(entry)); }
+  Error unsupported() const { return base::unsupported(input_.where); }
+  Error unsupported(const ZipEntry& entry) const { return base::unsupported(place_of(entry)); }
+  base::Where place_of(const ZipEntry& entry) const {
+    return input_.where.at("entry " + base::quote(entry.name));
+  }
+
+  std::string bytes_at(std::uint64_t offset, std::size_t size) const {
+    std::string bytes(size, '\0');
+    if (size > 0) input_.read(offset, std::as_writable_bytes(std::span(bytes)));
+    return bytes;
+  }
+
+  ZipEnd read_end() const;
+  void read_zip64_end(ZipEnd& end, std::uint64_t record_at) const;
+  std::string directory_text(const ZipEnd& end) const;
+  template <class Use>
+  void for_each_central(std::string_view text, std::uint64_t entries, const Use& use) const;
+  std::vector<ZipEntry> read_centrals(const ZipEnd& end) const;
+  ZipEntry parse_central(std::string_view header) const;
+  void apply_zip64(ZipEntry& entry, std::string_view extra, std::uint64_t disk) const;
+  std::optional<std::string_view> zip64_extra(const ZipEntry& entry, std::string_view extra) const;
+  void require_safe_name(const ZipEntry& entry) const;
+  ZipNames index_names(const std::vector<ZipEntry>& entries) const;
+  void refuse_bombs(const std::vector<ZipEntry>& entries) const;
+  std::string_view near_headers(std::uint64_t offset, std::size_t size);
+  void read_window(std::uint64_t offset, std::size_t size);
+  void read_local(ZipEntry& entry);
+  void compare_local_sizes(const ZipEntry& entry, std::string_view local) const;
+  std::uint64_t descriptor_bytes(const ZipEntry& entry, std::uint64_t next);
+  void require_end(const ZipEntry& entry, std::uint64_t next);
+
+  const ZipInput& input_;
+  const ZipLimits& limits_;
+
+  // Used to read local headers.
+  std::uint64_t limit_ = 0;       ///< offset of the directory, by which all entries must end
+  std::vector<ZipEntry*> order_;  ///< by header_offset
+  std::size_t next_ = 0;          ///< index in `order_` of the first header beyond the window
+  std::uint64_t window_at_ = 0;
+  std::string_view window_;  ///< the part of window_memory_ that was read
+  std::unique_ptr<char[]> window_memory_;
+  std::size_t window_capacity_ = 0;
+};
+
+// --- the end record and the zip64 end record, which locate the central headers ---
+
+ZipEnd ZipDirectoryReader::read_end() const {
+  const std::uint64_t tail_bytes = std::min<std::uint64_t>(input_.size_bytes, kEndBytes + kFull16);
+  const std::uint64_t tail_at = input_.size_bytes - tail_bytes;
+  const std::string tail = bytes_at(tail_at, static_cast<std::size_t>(tail_bytes));
+  const std::size_t at = tail.size() < kEndBytes
+                             ? std::string::npos
+                             : tail.rfind("PK\x05\x06", tail.size() - kEndBytes);
+  if (at == std::string::npos) {
+    throw corrupt()
+        .part("end record")
+        .problem("is missing")
+        .expected("one at the end of the file")
+        .found("none")
+        .remedy("the file may be truncated");
+  }
+  const std::string_view record = std::string_view(tail).substr(at);
+  const std::uint64_t comment_bytes = little(record, 20, 2);
+  if (record.size() - kEndBytes != comment_bytes) {
+    throw corrupt()
+        .part("end record")
+        .problem("does not reach to the end of the file")
+        .expected("a comment of ", comment_bytes, " bytes")
+        .found(record.size() - kEndBytes);
+  }
+  ZipEnd end;
+  end.comment = record.substr(kEndBytes);
+  end.entries = little(record, 10, 2);
+  end.directory_bytes = little(record, 12, 4);
+  end.directory_offset = little(record, 16, 4);
+  end.directory_end = tail_at + at;
+  read_zip64_end(end, tail_at + at);
+  if (little(record, 4, 2) != 0 || little(record, 6, 2) != 0 ||
+      little(record, 8, 2) != little(record, 10, 2)) {
+    throw unsupported()
+        .part("end record")
+        .problem("several disks")
+        .expected("a whole archive")
+        .found("disk ", little(record, 4, 2), " with ", little(record, 8, 2), " of ",
+               little(record, 10, 2), " entries");
+  }
+  if (end.entries > limits_.max_entries || end.directory_bytes > limits_.max_directory_bytes) {
+    throw unsupported()
+        .part("directory")
+        .problem("too large")
+        .expected("at most ", limits_.max_entries, " entries in ", limits_.max_directory_bytes,
+                  " bytes")
+        .found(end.entries, " in ", end.directory_bytes);
+  }
+  // Bytes that precede the archive would shift its parts, and make the offsets ambiguous.
+  if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
+      end.directory_offset + end.directory_bytes != end.directory_end) {
+    throw corrupt()
+        .part("directory")
+        .problem("does not end where the end record starts")
+        .expected(end.directory_bytes, " bytes up to byte ", end.directory_end)
+        .found("them at byte ", end.directory_offset);
+  }
+  return end;
+}
+
+void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) const {
+  const std::string locator = record_at < kZip64LocatorBytes
+                                  ? std::string()
+                                  : bytes_at(record_at - kZip64LocatorBytes, kZip64LocatorBytes);
+  // Without a zip64 locator, the greatest values (65,535 entries, 0xffffffff bytes) are the true
+  // ones.
+  if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
+  const std::uint64_t at = little(locator, 8, 8);
+  if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {
+    throw unsupported()
+        .part("zip64 locator")
+        .problem("several disks")
+        .expected("disk 0 of 1")
+        .found("disk ", little(locator, 4, 4), " of ", little(locator, 16, 4));
+  }
+  const std::uint64_t limit = record_at - kZip64LocatorBytes;
+  if (!base::range_fits(at, kZip64EndBytes, limit)) {
+    throw corrupt()
+        .part("zip64 locator")
+        .problem("points to no zip64 end record")
+        .expected(kZip64EndBytes, " bytes before byte ", limit)
+        .found("byte ", at);
+  }
+  const std::string zip64 = bytes_at(at, kZip64EndBytes);
+  if (little(zip64, 0, 4) != kZip64EndSignature || little(zip64, 4, 8) != limit - at - 12) {
+    throw corrupt()
+        .part("zip64 end record")
+        .problem("not at byte ", at)
+        .expected("its signature and ", limit - at, " bytes")
+        .found("other bytes");
+  }
+  if (little(zip64, 16, 4) != 0 || little(zip64, 20, 4) != 0 ||
+      little(zip64, 24, 8) != little(zip64, 32, 8)) {
+    throw unsupported()
+        .part("zip64 end record")
+        .problem("several disks")
+        .expected("a whole archive")
+        .found("a part of one");
+  }
+  const auto agree = [&](const char* what, std::uint64_t& value, std::size_t field,
+                         std::uint64_t full) {
+    const std::uint64_t wide = little(zip64, field, 8);
+    if (value != full && value != wide) {
+      throw corrupt()
+          .part("zip64 end record")
+          .problem(what, " is not that of the end record")
+          .expected(value)
+          .found(wide);
+    }
+    value = wide;
+  };
+  agree("the number of entries", end.entries, 32, kFull16);
+  agree("the size of the directory", end.directory_bytes, 40, kFull32);
+  agree("the offset of the directory", end.directory_offset, 48, kFull32);
+  end.directory_end = at;
+}
+
+// --- the central headers, and the checks of all entries together ---
 
 ZipDirectory ZipDirectoryReader::read_central_headers() {
   ZipEnd end = read_end();
@@ -253,6 +456,180 @@ void ZipDirectoryReader::refuse_bombs(const std::vector<ZipEntry>& entries) cons
     total_bytes = *sum;
   }
 }
+
+// --- the local header before each entry's bytes, and the data descriptor after them ---
+
+/// Processes entries in file order, because the bytes of one entry must end before the header of
+/// the next.
+void ZipDirectoryReader::read_local_headers(ZipDirectory& directory) {
+  limit_ = directory.offset;
+  order_.reserve(directory.entries.size());
+  for (ZipEntry& entry : directory.entries) order_.push_back(&entry);
+  const auto is_before = [](const ZipEntry* a, const ZipEntry* b) {
+    return a->header_offset < b->header_offset;
+  };
+  if (!std::is_sorted(order_.begin(), order_.end(), is_before)) {
+    std::stable_sort(order_.begin(), order_.end(), is_before);
+  }
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    read_local(*order_[i]);
+    require_end(*order_[i], i + 1 < order_.size() ? order_[i + 1]->header_offset : limit_);
+  }
+}
+
+void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit) {
+  limit_ = limit;
+  order_ = {&entry};
+  read_local(entry);
+}
+
+/// Returns the bytes [offset, offset + size), which must end within the limit. They are valid until
+/// the next call.
+std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::size_t size) {
+  const bool inside =
+      offset >= window_at_ && base::range_fits(offset - window_at_, size, window_.size());
+  if (!inside) {
+    std::uint64_t end = std::min(offset + size + kUsualExtraBytes, limit_);
+    for (; next_ < order_.size(); ++next_) {
+      const ZipEntry& entry = *order_[next_];
+      if (entry.header_offset > end + kMaxGapBytes || end - offset > kWindowBytes) break;
+      const std::uint64_t header_bytes = kLocalBytes + entry.name.size();
+      if (!base::range_fits(entry.header_offset, header_bytes, limit_)) break;
+      end = std::max(end, entry.header_offset + header_bytes);
+    }
+    read_window(offset, static_cast<std::size_t>(end - offset));
+  }
+  return window_.substr(static_cast<std::size_t>(offset - window_at_), size);
+}
+
+/// Reuses the memory and does not zero it first: most of a file of small entries passes
+/// through it.
+void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
+  if (size > window_capacity_) {
+    window_capacity_ = std::max<std::size_t>(size, kWindowBytes + kMaxGapBytes);
+    window_memory_ = std::make_unique_for_overwrite<char[]>(window_capacity_);
+  }
+  window_ = {};
+  if (size > 0) input_.read(offset, std::as_writable_bytes(std::span(window_memory_.get(), size)));
+  window_ = {window_memory_.get(), size};
+  window_at_ = offset;
+}
+
+void ZipDirectoryReader::read_local(ZipEntry& entry) {
+  if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
+    throw corrupt(entry)
+        .problem("its header is outside the file's entries")
+        .expected(kLocalBytes, " bytes before byte ", limit_)
+        .found("byte ", entry.header_offset);
+  }
+  // The name nearly always equals that of the directory, so read header and name at once.
+  const std::uint64_t wanted =
+      std::min<std::uint64_t>(kLocalBytes + entry.name.size(), limit_ - entry.header_offset);
+  const std::string_view local =
+      near_headers(entry.header_offset, static_cast<std::size_t>(wanted));
+  if (little(local, 0, 4) != kLocalSignature) {
+    throw corrupt(entry)
+        .problem("no local header at byte ", entry.header_offset)
+        .expected("its signature")
+        .found(base::quote(local.substr(0, 4)));
+  }
+  const std::uint64_t name_bytes = little(local, 26, 2);
+  const std::uint64_t extra_bytes = little(local, 28, 2);
+  if (name_bytes != entry.name.size() || local.substr(kLocalBytes) != entry.name) {
+    throw corrupt(entry)
+        .problem("its local header has another name")
+        .expected("the directory's name")
+        .found(base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes))));
+  }
+  const std::uint64_t local_flags = little(local, 6, 2);
+  const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
+  std::uint64_t compared_flags = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
+  // The UTF-8 flag has no effect on ASCII names; for other names, a different flag would give a
+  // different name.
+  if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; }))
+    compared_flags |= kUtf8Flag;
+  if (little(local, 8, 2) != method || ((local_flags ^ entry.flags) & compared_flags) != 0) {
+    throw corrupt(entry)
+        .problem("its local header has another method")
+        .expected("method ", method, " with flags ", fmt::format("{:#06x}", entry.flags))
+        .found(little(local, 8, 2), " with ", fmt::format("{:#06x}", local_flags));
+  }
+  entry.data_offset = entry.header_offset + kLocalBytes + name_bytes + extra_bytes;
+  if (!base::range_fits(entry.data_offset, entry.stored_bytes, limit_)) {
+    throw corrupt(entry)
+        .problem("reaches past the file's entries")
+        .expected("an end of at most ", limit_)
+        .found(entry.stored_bytes, " bytes at byte ", entry.data_offset);
+  }
+  const bool wide = little(local, 18, 4) == kFull32 || little(local, 22, 4) == kFull32;
+  entry.local_crc32 = static_cast<std::uint32_t>(little(local, 14, 4));
+  compare_local_sizes(
+      entry, wide ? near_headers(entry.header_offset,
+                                 static_cast<std::size_t>(entry.data_offset - entry.header_offset))
+                  : local);
+}
+
+void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_view local) const {
+  const std::string_view extra = local.substr(kLocalBytes + entry.name.size());
+  std::uint64_t stored = little(local, 18, 4);
+  std::uint64_t size = little(local, 22, 4);
+  if (const auto zip64 = zip64_extra(entry, extra)) {
+    std::string_view rest = *zip64;
+    for (std::uint64_t* value : {&size, &stored}) {
+      if (*value != kFull32 || rest.size() < 8) continue;
+      *value = little(rest, 0, 8);
+      rest.remove_prefix(8);
+    }
+  }
+  // With a data descriptor, the writer either wrote zeros here, or filled in the true values later.
+  const bool later = (entry.flags & kDescriptorFlag) != 0;
+  const auto agree = [&](const char* what, std::uint64_t expected, std::uint64_t found) {
+    if (found == expected || (later && found == 0)) return;
+    throw corrupt(entry)
+        .problem("its local header has another ", what)
+        .expected(expected)
+        .found(found);
+  };
+  if (limits_.same_crc32s) agree("CRC-32", entry.crc32, entry.local_crc32);
+  agree("stored size", entry.stored_bytes, stored);
+  agree("size", entry.size_bytes, size);
+}
+
+/// Returns the size of the data descriptor after the entry's bytes. It has an optional signature,
+/// and sizes of 32 or 64 bits; the format does not declare which.
+std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
+  const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
+  const std::string_view text =
+      near_headers(offset, static_cast<std::size_t>(std::min<std::uint64_t>(24, next - offset)));
+  for (const std::size_t head : {std::size_t{4}, std::size_t{0}}) {
+    for (const std::size_t width : {std::size_t{8}, std::size_t{4}}) {
+      const std::size_t size = head + 4 + 2 * width;
+      if (text.size() < size) continue;
+      if (head != 0 && little(text, 0, 4) != kDescriptorSignature) continue;
+      if (little(text, head, 4) == entry.crc32 &&
+          little(text, head + 4, width) == entry.stored_bytes &&
+          little(text, head + 4 + width, width) == entry.size_bytes) {
+        return size;
+      }
+    }
+  }
+  throw corrupt(entry)
+      .problem("no data descriptor at byte ", offset)
+      .expected("CRC-32 and sizes of the directory")
+      .found(base::quote(text));
+}
+
+void ZipDirectoryReader::require_end(const ZipEntry& entry, std::uint64_t next) {
+  std::uint64_t end = entry.data_offset + entry.stored_bytes;
+  if (end <= next && (entry.flags & kDescriptorFlag) != 0) end += descriptor_bytes(entry, next);
+  if (end <= next) return;
+  throw corrupt(entry)
+      .problem("overlaps the entry after it")
+      .expected("an end of at most ", next)
+      .found(end);
+}
+
+// --- the functions of zip.hpp ---
 
 std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept {
   if (name.empty()) return "is empty";

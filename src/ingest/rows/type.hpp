@@ -7,7 +7,7 @@
 
 #include <tenfold/schema.hpp>
 
-#include "ingest/scalar_kinds.hpp"
+#include "ingest/promotion.hpp"
 
 namespace tenfold {
 

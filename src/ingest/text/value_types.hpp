@@ -11,7 +11,7 @@
 
 #include <tenfold/ingest.hpp>
 
-#include "ingest/scalar_kinds.hpp"
+#include "ingest/promotion.hpp"
 #include "ingest/text/row_plan.hpp"
 
 namespace tenfold {

@@ -1,6 +1,5 @@
 #include "codecs/json/json.hpp"
 
-#include <chrono>
 #include <random>
 #include <string>
 #include <utility>
@@ -112,11 +111,9 @@ TEST(Json, NestingOf512IsReadAndOf513Refused) {
   EXPECT_NE(message_of(objects).find("expected at most 512 levels"), std::string::npos);
 }
 
-TEST(Json, AMillionOpenBracketsAreRefusedImmediately) {
-  const std::string text(1'000'000, '[');
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_NE(message_of(text).find("expected at most 512 levels"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+TEST(Json, AMillionOpenBracketsAreRefusedAtTheFirstThatIsTooDeep) {
+  EXPECT_EQ(message_of(std::string(1'000'000, '[')),
+            "x.json: nesting is too deep: expected at most 512 levels, found more at byte 512");
 }
 
 TEST(Json, TheByteOffsetCountsTheByteOrderMark) {

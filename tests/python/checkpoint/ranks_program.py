@@ -10,12 +10,15 @@ import gc
 import json
 import os
 import sys
+import threading
+import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 import tenfold
 from tenfold import _ranks
@@ -296,15 +299,21 @@ def end_of_one_rank(folder, rank):
 
 
 def standing_still(folder, rank):
-    _ranks._TIMEOUT = timedelta(seconds=2)
     manager = tenfold.CheckpointManager(folder / "run")
     manager.save(1, {"epoch": 1})
+    # Not before: on a busy machine, the groups may take longer than that to connect.
+    _ranks._TIMEOUT = timedelta(seconds=2)
+    for ranks in (manager._ranks, manager._writing_ranks):
+        distributed_c10d._set_pg_timeout(_ranks._TIMEOUT, ranks._group)
+    raised = folder / "raised"
     if rank == 1:
-        import time
-
-        time.sleep(6)
+        while not raised.exists():
+            time.sleep(0.01)
         os._exit(0)
-    manager.save(2, {"epoch": 2})
+    try:
+        manager.save(2, {"epoch": 2})
+    finally:
+        raised.touch()
 
 
 def sharded_training(seed=0):
@@ -385,16 +394,16 @@ def change_outside_of_the_lock(folder, rank):
     sharded_step(state)
     manager = tenfold.CheckpointManager(folder / "run", async_save="overlap")
     real = manager._copied
+    stepped = threading.Event()
 
-    def slow(trees):
-        import time
-
-        time.sleep(1)
+    def late(trees):
+        stepped.wait()
         return real(trees)
 
-    manager._copied = slow
+    manager._copied = late
     manager.save(1, state)
     sharded_step(state)
+    stepped.set()
     manager.wait()
 
 

@@ -116,3 +116,14 @@ def test_save_does_not_replace_foreign_or_protected_targets(ds: Dataset, tmp_pat
         ds.save(tmp_path / "x.tdz", overwrite=False)
     with pytest.raises(ValueError, match="checksums must be true"):
         tenfold.save(ds, tmp_path / "y", checksums=False)
+
+
+@pytest.mark.parametrize("name", ["d", "x.tdz"])
+@pytest.mark.parametrize("option", ["overwrite", "durable"])
+def test_save_refuses_an_option_that_is_no_bool(
+    ds: Dataset, tmp_path: Path, name: str, option: str
+) -> None:
+    with pytest.raises(TypeError, match=f"save: {option}"):
+        ds.save(tmp_path / name, **{option: "no"})  # type: ignore[arg-type]
+    assert {path.name for path in tmp_path.iterdir()} == {"d"}
+    assert ds["id"][19] == 19

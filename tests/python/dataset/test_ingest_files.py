@@ -180,3 +180,14 @@ def test_progress_is_reported_and_can_cancel_the_ingest(tmp_path):
     with pytest.raises(RuntimeError, match="enough"):
         tenfold.ingest(source, tmp_path / "stopped", progress=stop)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.jsonl", "rows"]
+
+
+@pytest.mark.parametrize("kind", ["text", "rows"])
+def test_warning_of_omitted_rows_names_the_line_of_the_caller(tmp_path, kind):
+    source = [{"x": 1}, {"x": "word"}]
+    if kind == "text":
+        (tmp_path / "a.jsonl").write_text('{"x": 1}\nnonsense\n')
+        source = tmp_path / "a.jsonl"
+    with pytest.warns(UserWarning, match="1 row omitted") as raised:
+        tenfold.ingest(source, tmp_path / "rows", schema={"x": "int64"}, on_error="skip")
+    assert [warning.filename for warning in raised] == [__file__]

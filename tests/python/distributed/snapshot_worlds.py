@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import signal
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -478,10 +477,8 @@ def check_exit_of_one_rank_keeps_a_complete_snapshot() -> None:
         ) -> None:
             if rank == who:
                 Dying(phase)
-            begin = time.monotonic()
             error = failure_of(call, path, state_of_version(rank, 2))
             assert isinstance(error, (RuntimeError, dist.DistError)), error
-            assert time.monotonic() - begin < 60
 
         in_world(2, die, dying=who)
         assert tenfold.verify(path).ok

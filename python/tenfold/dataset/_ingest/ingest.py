@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 
@@ -18,7 +17,7 @@ from tenfold.dataset._ingest.text import (
     checked_separator,
     text_files,
 )
-from tenfold.dataset._parts import part_of, parts_of
+from tenfold.dataset._parts import part_of
 from tenfold.dataset._schema import Schema, as_schema
 
 TYPE_CHECKING = False
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike, Progress
     from tenfold.dataset._ingest.text import OnError
 
-_BAD_ROWS = "bad_rows.jsonl"
 FORMATS = (*TEXT_FORMATS, "parquet", "arrow", "npy", "npz")
 
 
@@ -141,7 +139,7 @@ def ingest(
         from tenfold.dataset._ingest.sources import ingest_source
 
         _refuse_csv_options("ingest", source, missing, between)
-        return ingest_source(
+        report = ingest_source(
             source,
             path,
             format=format,
@@ -154,6 +152,7 @@ def ingest(
             overwrite=overwrite,
             durable=durable,
         )
+        return _opened(path, report, on_error)
     with Shown(progress) as callback:
         report = _core.ingest_files(
             files,
@@ -170,7 +169,7 @@ def ingest(
             missing,
             between,
         )
-    return opened(path, report, on_error)
+    return _opened(path, report, on_error)
 
 
 @set_module("tenfold")
@@ -227,7 +226,7 @@ def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator
             )
 
 
-def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
+def _opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
     """The written data set with its report, after warnings about bad rows."""
     num_bad_rows = report["num_bad_rows"]
     if num_bad_rows and on_error == "skip":
@@ -244,14 +243,3 @@ def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
         tuple(report["ignored"]),
     )
     return dataset
-
-
-def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
-    """The content of `bad_rows.jsonl` of a data set; empty if there is none."""
-    rows = []
-    for folder in parts_of(path) if path else []:
-        file = os.path.join(folder, _BAD_ROWS)
-        if os.path.isfile(file):
-            with open(file, encoding="utf-8") as lines:
-                rows += [json.loads(line) for line in lines]
-    return rows

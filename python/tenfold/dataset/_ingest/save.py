@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tenfold import _core
 from tenfold._io import files
-from tenfold._options import text_or_empty
+from tenfold._options import INT32_MAX, boolean, integer_or_zero, text_or_empty
 from tenfold._paths import exists
-from tenfold.dataset._ingest.ingest import ingest
+from tenfold.dataset._ingest.sources import ingest_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,15 +32,11 @@ def save_rows(
 ) -> Path:
     """See `Dataset.save`."""
     target = Path(os.fsdecode(path))
+    overwrite = boolean("save: overwrite", overwrite)
+    durable = boolean("save: durable", durable)
+    integer_or_zero("save: num_threads", num_threads, INT32_MAX)
     if _core.format_to_save(path, text_or_empty("save: format", format)) == "memmap":
-        ingest(
-            rows,
-            target,
-            num_threads=num_threads,
-            progress=progress,
-            overwrite=overwrite,
-            durable=durable,
-        )
+        ingest_source(rows, target, progress=progress, overwrite=overwrite, durable=durable)
         return target
     if not overwrite and exists(target):
         raise FileExistsError(f"{target}: expected nothing, found a file or folder")
@@ -51,7 +47,7 @@ def save_rows(
     folder = tempfile.mkdtemp(prefix=f".{target.name}.rows-", dir=parent)
     try:
         made = os.path.join(folder, "rows")
-        ingest(rows, made, num_threads=num_threads, progress=progress, durable=False)
+        ingest_source(rows, made, progress=progress, durable=False)
         files.convert(made, target, format=format, durable=durable, progress=progress)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -40,7 +40,7 @@ def ingest_source(
     progress: Callback | bool | None = None,
     overwrite: bool = True,
     durable: bool = True,
-) -> Dataset:
+) -> dict[str, Any]:
     """Writes the rows of `source` as a data set at `path`, atomically.
 
     Args:
@@ -62,7 +62,7 @@ def ingest_source(
         durable: fsync before returning.
 
     Returns:
-        The data set, opened; its `report` lists promoted columns, ignored names and omitted rows.
+        The engine's report: promoted columns, ignored names and the number of omitted rows.
 
     Raises:
         ValueError: For a row that does not fit, or columns of different lengths.
@@ -71,8 +71,6 @@ def ingest_source(
         KeyError: For one of `columns` that the source does not have.
         FileNotFoundError: For a missing file.
     """
-    from tenfold.dataset._ingest.ingest import opened
-
     target = os.path.abspath(os.fspath(path))
     with Shown(progress) as callback:
         options = _options_of(
@@ -86,8 +84,7 @@ def ingest_source(
             durable,
             callback,
         )
-        report = _run(source, options, num_threads, format)
-    return opened(target, report, on_error)
+        return _run(source, options, num_threads, format)
 
 
 def infer_source_schema(

@@ -1,4 +1,4 @@
-#include "ingest/scalar_kinds.hpp"
+#include "ingest/promotion.hpp"
 
 namespace tenfold {
 
