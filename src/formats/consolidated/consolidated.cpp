@@ -303,8 +303,8 @@ class Placer {
     const std::uint64_t align = std::max<std::uint64_t>(kPadding, itemsize(leaf.dtype()));
     const std::size_t next = plan_.tensors.size();
     if (notes_) {
-      const SharedBytes bytes = shared_bytes(leaf);
-      if (bytes != SharedBytes{}) {
+      const StoredRange bytes = stored_range(leaf);
+      if (bytes != StoredRange{}) {
         const auto [found, added] = stored_.try_emplace(bytes, next);
         if (!added && plan_.tensors[found->second].begin % align == 0) {
           return {key, found->second, leaf.dtype(), leaf.shape(), 0};
@@ -334,7 +334,7 @@ class Placer {
   bool notes_;
   Plan& plan_;
   Sidecar& extra_;
-  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> stored_;
+  std::unordered_map<StoredRange, std::size_t> stored_;
 };
 
 /// Writes the document, once all tensors have locations.
@@ -568,12 +568,12 @@ std::optional<Document> find_document(const os::File& file, std::uint64_t file_b
 class ConsolidatedSource final : public Leaves {
  public:
   ConsolidatedSource(os::File file, std::uint64_t data_bytes)
-      : file_(std::move(file)), info_(file_.info()), data_bytes_(data_bytes) {}
+      : file_(std::move(file)), data_bytes_(data_bytes) {}
 
   const os::File& file() const noexcept { return file_; }
 
   Buffer map(const Leaf& leaf) override {
-    const StoredRange& range = range_of(leaf);
+    const TensorRange& range = range_of(leaf);
     if (range.size_bytes == 0) return Buffer();
     // The file is mapped at a page boundary, so an unaligned offset gives an unaligned address.
     if (range.begin % itemsize(range.dtype) != 0) return aligned_copy(range);
@@ -590,23 +590,19 @@ class ConsolidatedSource final : public Leaves {
     file_.will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
-  Identity identity(const Leaf& leaf) override {
-    const StoredRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return {};
-    return {.device = info_.device,
-            .inode = info_.inode,
-            .offset_bytes = range.begin,
-            .size_bytes = range.size_bytes};
+  StoredRange identity(const Leaf& leaf) override {
+    const TensorRange& range = range_of(leaf);
+    return StoredRange::in(file_.info_at_open(), range.begin, range.size_bytes);
   }
   base::Where where(const Leaf& leaf) const override {
     return file_.display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);
   }
 
  private:
-  const StoredRange& range_of(const Leaf& leaf) const {
+  const TensorRange& range_of(const Leaf& leaf) const {
     return ranges[static_cast<std::size_t>(position_of(leaf))];
   }
-  Buffer aligned_copy(const StoredRange& range) {
+  Buffer aligned_copy(const TensorRange& range) {
     const std::lock_guard lock(copies_mutex_);
     Buffer& copy = copies_[range.begin];
     if (copy.size_bytes() == 0) {
@@ -618,7 +614,6 @@ class ConsolidatedSource final : public Leaves {
   }
 
   os::File file_;
-  os::FileInfo info_;
   std::uint64_t data_bytes_;
   std::once_flag mapped_;
   Buffer mapping_;
@@ -700,14 +695,14 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
 
 /// The blocks of all tensors, without duplicates, in file order.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
-  std::vector<const StoredRange*> ranges;
-  for (const StoredRange& range : source.ranges) {
+  std::vector<const TensorRange*> ranges;
+  for (const TensorRange& range : source.ranges) {
     if (range.size_bytes > 0) ranges.push_back(&range);
   }
-  std::ranges::sort(ranges, {}, &StoredRange::begin);
+  std::ranges::sort(ranges, {}, &TensorRange::begin);
   std::vector<BlockCheck> blocks;
-  const StoredRange* before = nullptr;
-  for (const StoredRange* range : ranges) {
+  const TensorRange* before = nullptr;
+  for (const TensorRange* range : ranges) {
     if (before != nullptr && before->begin == range->begin) continue;
     before = range;
     for (std::uint64_t done = 0; done < range->size_bytes; done += base::kChecksumBlockBytes) {

@@ -12,7 +12,7 @@
 namespace tenfold::detail::formats::safetensors {
 
 Source::Source(os::File file, std::shared_ptr<const Header> header)
-    : file_(std::move(file)), info_(file_.info()), header_(std::move(header)) {}
+    : file_(std::move(file)), header_(std::move(header)) {}
 
 const Buffer& Source::mapping() {
   std::call_once(mapped_, [this] {
@@ -55,13 +55,9 @@ void Source::will_need(const Leaf& leaf) {
   file_.will_need(header_->data_offset + e.begin, e.end - e.begin);
 }
 
-LeafSource::Identity Source::identity(const Leaf& leaf) {
+StoredRange Source::identity(const Leaf& leaf) {
   const Header::Entry& e = entry(leaf);
-  if (e.begin == e.end) return {};
-  return {.device = info_.device,
-          .inode = info_.inode,
-          .offset_bytes = header_->data_offset + e.begin,
-          .size_bytes = e.end - e.begin};
+  return StoredRange::in(file_.info_at_open(), header_->data_offset + e.begin, e.end - e.begin);
 }
 
 base::Where Source::where(const Leaf& leaf) const {

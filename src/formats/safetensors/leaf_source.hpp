@@ -25,7 +25,7 @@ class Source final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return true; }
-  Identity identity(const Leaf& leaf) override;
+  StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
 
   const os::File& file() const noexcept { return file_; }
@@ -38,7 +38,6 @@ class Source final : public LeafSource {
   Buffer aligned_copy(std::uint64_t position);
 
   os::File file_;
-  os::FileInfo info_;
   std::shared_ptr<const Header> header_;
   std::once_flag mapped_;
   Buffer mapping_;

@@ -62,8 +62,8 @@ class TiedTensors {
   /// `number` and returns `number`. `leaf_of(number)` returns an added leaf.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
-    const SharedBytes bytes = shared_bytes(leaf);
-    if (bytes == SharedBytes{}) return number;
+    const StoredRange bytes = stored_range(leaf);
+    if (bytes == StoredRange{}) return number;
     const auto [found, added] = first_.try_emplace(bytes, number);
     if (added) return number;
     // The same bytes with another dtype or shape are another tensor.
@@ -78,7 +78,7 @@ class TiedTensors {
   }
 
  private:
-  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
+  std::unordered_map<StoredRange, std::size_t> first_;
   /// By a number in first_: the tensors over its bytes, if there is more than one.
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
@@ -150,7 +150,7 @@ bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
         return false;
       }
       if (!leaf->is_unbatched() || items.size() == 1) return true;
-      return shared_bytes(*leaf) != SharedBytes{} && shared_bytes(*other) == shared_bytes(*leaf);
+      return stored_range(*leaf) != StoredRange{} && stored_range(*other) == stored_range(*leaf);
     });
   }
   if (const auto* value = std::get_if<NonTensor>(&first)) {

@@ -64,10 +64,7 @@ struct LegacyExtent {
 class LegacyStorages final : public Storages {
  public:
   LegacyStorages(os::File file, std::vector<LegacyExtent> extents)
-      : file_(std::move(file)),
-        info_(file_.info()),
-        extents_(std::move(extents)),
-        copies_(extents_.size()) {
+      : file_(std::move(file)), extents_(std::move(extents)), copies_(extents_.size()) {
     for (std::size_t i = 0; i < extents_.size(); ++i) numbers_.emplace(extents_[i].key, i);
   }
 
@@ -96,13 +93,10 @@ class LegacyStorages final : public Storages {
     const StorageRange& range = range_of(leaf);
     file_.will_need(extents_[range.storage].begin + range.begin, range.size_bytes);
   }
-  Identity identity(const Leaf& leaf) override {
+  StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return {};
-    return {.device = info_.device,
-            .inode = info_.inode,
-            .offset_bytes = extents_[range.storage].begin + range.begin,
-            .size_bytes = range.size_bytes};
+    return StoredRange::in(file_.info_at_open(), extents_[range.storage].begin + range.begin,
+                           range.size_bytes);
   }
   base::Where where(const Leaf& leaf) const override {
     return {file_.display(), "storage " + base::quote(extents_[range_of(leaf).storage].key)};
@@ -110,7 +104,6 @@ class LegacyStorages final : public Storages {
 
  private:
   os::File file_;
-  os::FileInfo info_;
   std::vector<LegacyExtent> extents_;
   std::unordered_map<std::string_view, std::size_t> numbers_;
   std::mutex mutex_;
@@ -345,16 +338,13 @@ class ArchiveStorages final : public Storages {
     file_.file()->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
-  Identity identity(const Leaf& leaf) override {
+  StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return {};
+    StoredRange stored = StoredRange::in(info_, range.begin, range.size_bytes);
     // The bytes of a deflated record have no offset in the file, so the offset of the record's
     // header identifies the record.
-    return {.device = info_.device,
-            .inode = info_.inode,
-            .part = file_.begin + entry(range.storage).header_offset,
-            .offset_bytes = range.begin,
-            .size_bytes = range.size_bytes};
+    stored.part = file_.begin + entry(range.storage).header_offset;
+    return stored;
   }
   base::Where where(const Leaf& leaf) const override {
     return record(entry(range_of(leaf).storage));

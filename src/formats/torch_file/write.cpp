@@ -145,14 +145,14 @@ class Planner {
 
   void find_groups() {
     std::vector<Extent> extents;
-    std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> on_disk;
+    std::unordered_map<StoredRange, std::size_t> on_disk;
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (const auto extent = extent_of(leaves_[i], i)) {
         extents.push_back(*extent);
         continue;
       }
-      const SharedBytes key = shared_bytes(leaves_[i]);
-      if (key == SharedBytes{}) {
+      const StoredRange key = stored_range(leaves_[i]);
+      if (key == StoredRange{}) {
         add_group(i);
       } else if (const auto [found, is_new] = on_disk.try_emplace(key, groups_.size()); is_new) {
         add_group(i);
