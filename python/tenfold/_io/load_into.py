@@ -14,14 +14,15 @@ from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeVar
 
     from tenfold._io.files import Keys, PathLike, Rename
     from tenfold._reports import LoadReport
     from tenfold.tensordict import TensorDict
 
     Renamer = Callable[[str], str] | None
+    Source = TypeVar("Source")
 
 
 @set_module("tenfold")
@@ -108,12 +109,17 @@ def load_into(
         )
         _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         loaded = set(report.loaded)
-        for group in _groups({name: indirect[name] for name in indirect if name in loaded}):
-            hosts = {name: _host_for(tensor) for name, tensor in group.items()}
-            _core.load_into(_core.tree(hosts), node, False, cast, False, rename, paths, renamed)
-            for name, tensor in group.items():
-                tensor.detach().copy_(hosts[name])
-    _note_writes(tensors, report.loaded)
+        read_through_host(
+            (
+                (name, tensor, host_like(tensor))
+                for name, tensor in indirect.items()
+                if name in loaded
+            ),
+            lambda hosts: _core.load_into(
+                _core.tree(dict(hosts)), node, False, cast, False, rename, paths, renamed
+            ),
+        )
+    _note_writes(tensors[name] for name in report.loaded)
     return report
 
 
@@ -278,35 +284,54 @@ def _outline(tensor: Any) -> Any:
     return _core.shape_only(arrays.dtype_name(tensor.dtype), tuple(tensor.shape))
 
 
-def _groups(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tensors in groups of at most `_GROUP_BYTES`; a larger tensor is a separate group."""
-    group: dict[str, Any] = {}
+def read_through_host(
+    jobs: Iterable[tuple[Source, Any, Any]], read: Callable[[list[tuple[Source, Any]]], object]
+) -> None:
+    """Fills tensors from buffers in host memory, in groups of at most `_GROUP_BYTES`.
+
+    Args:
+        jobs: What to read, the tensor, and its buffer, which is the tensor itself if the engine can
+            write into that. Consumed lazily, so that few buffers exist at a time; a larger one is a
+            separate group.
+        read: Fills the buffers of a group.
+    """
+    group: list[tuple[Source, Any, Any]] = []
+
+    def finish() -> None:
+        read([(source, buffer) for source, _, buffer in group])
+        for _, tensor, buffer in group:
+            if buffer is not tensor:
+                tensor.detach().copy_(buffer)
+        group.clear()
+
     size = 0
-    for name, tensor in tensors.items():
-        if group and size + tensor.nbytes > _GROUP_BYTES:
-            yield group
-            group, size = {}, 0
-        group[name] = tensor
-        size += tensor.nbytes
+    for job in jobs:
+        nbytes = 0 if job[2] is job[1] else job[2].nbytes
+        if group and size + nbytes > _GROUP_BYTES:
+            finish()
+            size = 0
+        group.append(job)
+        size += nbytes
     if group:
-        yield group
+        finish()
 
 
-def _host_for(tensor: Any) -> Any:
+def host_like(tensor: Any) -> Any:
+    """A new tensor in main memory with the dtype and shape of `tensor`."""
     torch = arrays.imported_torch()
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
-def _note_writes(tensors: dict[str, Any], loaded: Sequence[str]) -> None:
+def _note_writes(tensors: Iterable[Any]) -> None:
     """Bumps autograd's version counter, so that a backward pass over old values raises."""
     torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)
     if increment is None:
         return
-    for name in loaded:
-        if isinstance(tensors[name], torch.Tensor) and not tensors[name].is_inference():
-            increment(tensors[name])
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            increment(tensor)
 
 
 def _is_optimizer(target: Any) -> bool:
