@@ -174,6 +174,15 @@ def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
         snapshot.read_object("0/state/a", torch.zeros(24))
 
 
+def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
+    taken(tmp_path, a=torch.ones(3))
+    for name in "vwxyz":
+        (tmp_path / "s" / name).write_text("mine")
+    with pytest.raises(ValueError, match='found "v", "w", "x" and 2 more; save to another path'):
+        taken(tmp_path, a=torch.ones(3))
+    assert (tmp_path / "s" / "z").read_text() == "mine"
+
+
 def test_restore_fills_lazy_conjugates_in_place(tmp_path):
     stored = torch.randn(4, dtype=torch.complex64)
     snapshot = taken(tmp_path, a=stored, b=torch.ones(3))

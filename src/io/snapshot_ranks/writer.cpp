@@ -197,7 +197,7 @@ class SnapshotWriter::State {
     Shared shared = share_work(path_.string(), outlines_);
     ticket_.assignment = std::move(shared.assignment);
     formats::refuse_existing(path_, options_.overwrite);
-    refuse_foreign(path_);
+    require_replaceable(path_);
     replacement_.emplace(path_, shared.num_bytes, foreign_in);
     ticket_.id = base::hex16(os::random_number());
     ticket_.host = os::host_name();

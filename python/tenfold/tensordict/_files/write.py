@@ -28,6 +28,7 @@ Options = namedtuple(
 
 # errno values that mean that no file can be created next to the target, or renamed to it.
 _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+_IN_PLACE = "pass atomic=False to write into the folder as it is"
 
 
 class _Targets:
@@ -145,8 +146,6 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
         _refuse(survey)
     native = _core.tree(tree, target)
     there = [] if options.atomic is True else survey.there
-    if options.atomic is not False and not there:
-        _refuse_foreign(target)
     _write(native, target, options, there)
     kept = survey.kept if there else {}
     if options.in_place:
@@ -184,19 +183,6 @@ def _refuse(survey: _Targets) -> None:
     )
 
 
-def _refuse_foreign(target: str) -> None:
-    foreign = _core.foreign_entries(target)
-    if not foreign:
-        return
-    named = ", ".join(f'"{name}"' for name in foreign[:3])
-    if len(foreign) > 3:
-        named += f" and {len(foreign) - 3} more"
-    raise RuntimeError(
-        f"{target}: folder to replace: expected only entries that its metadata names, found "
-        f"{named}; pass atomic=False to write into the folder as it is"
-    )
-
-
 def _write(native: Any, target: str, options: Options, there: list[str]) -> None:
     try:
         _core.write_memmap(
@@ -216,10 +202,11 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
         if error.errno == errno.ELOOP:
             raise RuntimeError(_text(error)) from None
         if error.errno in _NO_SIBLING and options.atomic is None:
-            remedy = "pass atomic=False to write into the folder as it is"
-            raise with_remedy(error, remedy) from None
+            raise with_remedy(error, _IN_PLACE) from None
         raise
     except ValueError as error:
+        if getattr(error, "part", None) == "folder to replace":
+            raise RuntimeError(f"{error}; {_IN_PLACE}") from None
         if getattr(error, "problem", None) == "No such file or directory":
             raise RuntimeError(str(error)) from None
         raise
