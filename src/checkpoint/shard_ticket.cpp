@@ -12,6 +12,7 @@
 #include "base/hash/checksum.hpp"
 #include "codecs/json/json.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
 #include "formats/shared/json_checksums.hpp"
 #include "os/process.hpp"
 
@@ -48,48 +49,14 @@ void member(codecs::JsonWriter& json, std::string_view key, bool value) {
   json.boolean(value);
 }
 
-template <class T>
-const T& as(const Value& value) {
-  const T* found = value.get_if<T>();
-  if (found == nullptr) refuse_ticket();
-  return *found;
-}
-
-const Value& member(const Value::Object& object, std::string_view key) {
-  const Value* found = object.find(key);
-  if (found == nullptr) refuse_ticket();
-  return *found;
-}
-
-const std::vector<Value>& items(const Value& value, std::size_t count = 0) {
-  const auto& list = as<Value::List>(value).items;
-  if (count != 0 && list.size() != count) refuse_ticket();
-  return list;
-}
-
-Shape lengths(const Value& value) {
-  Shape shape;
-  for (const Value& item : items(value)) {
-    shape.push_back(as<std::int64_t>(item));
-    if (shape.back() < 0) refuse_ticket();
-  }
-  return shape;
-}
-
-std::uint64_t count(const Value& value) {
-  const std::int64_t number = as<std::int64_t>(value);
-  if (number < 0) refuse_ticket();
-  return static_cast<std::uint64_t>(number);
-}
-
-std::size_t number_below(const Value& value, std::size_t limit) {
-  const std::uint64_t number = count(value);
+std::size_t number_below(const ValueReader& reader, std::size_t limit) {
+  const std::uint64_t number = reader.count();
   if (number >= limit) refuse_ticket();
   return static_cast<std::size_t>(number);
 }
 
-std::string from_base64(const Value& value) {
-  auto bytes = base::from_base64(as<std::string>(value));
+std::string from_base64(const ValueReader& reader) {
+  auto bytes = base::from_base64(reader.text());
   if (!bytes) refuse_ticket();
   return std::move(*bytes);
 }
@@ -157,48 +124,40 @@ std::string ShardTicket::to_text() const {
   return json.take();
 }
 
-ShardTicket ShardTicket::parse(std::string_view text) {
-  Value document;
-  try {
-    document = parse_value(text, {"", "ticket"});
-  } catch (const Error&) {
-    refuse_ticket();
-  }
-  const auto& object = as<Value::Object>(document);
-  if (as<std::int64_t>(member(object, kTicketMember)) != kTicketVersion) refuse_ticket();
+ShardTicket ShardTicket::parse(std::string_view text) try {
+  const base::Where where("", "ticket");
+  const Value document = parse_value(text, where);
+  const ValueReader reader(document, where);
+  if (reader.at(kTicketMember).integer() != kTicketVersion) refuse_ticket();
   ShardTicket ticket;
-  ticket.id = as<std::string>(member(object, "id"));
-  ticket.boot = as<std::string>(member(object, "boot"));
-  ticket.host = from_base64(member(object, "host"));
-  ticket.staging = from_base64(member(object, "staging"));
-  ticket.is_folder = as<bool>(member(object, "is_folder"));
-  ticket.durable = as<bool>(member(object, "durable"));
-  ticket.checksums = as<bool>(member(object, "checksums"));
-  ticket.are_crc32 = as<bool>(member(object, "are_crc32"));
-  ticket.shares_files = as<bool>(member(object, "shares_files"));
-  ticket.rank =
-      static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
-  for (const Value& file : items(member(object, "files"))) {
-    const auto& fields = items(file, 2);
-    ticket.files.push_back({from_base64(fields[0]), as<bool>(fields[1])});
+  ticket.id = reader.at("id").text();
+  ticket.boot = reader.at("boot").text();
+  ticket.host = from_base64(reader.at("host"));
+  ticket.staging = from_base64(reader.at("staging"));
+  ticket.is_folder = reader.at("is_folder").flag();
+  ticket.durable = reader.at("durable").flag();
+  ticket.checksums = reader.at("checksums").flag();
+  ticket.are_crc32 = reader.at("are_crc32").flag();
+  ticket.shares_files = reader.at("shares_files").flag();
+  ticket.rank = static_cast<int>(number_below(reader.at("rank"), std::numeric_limits<int>::max()));
+  for (const ValueReader& file : reader.at("files").items()) {
+    const auto fields = file.items(2);
+    ticket.files.push_back({from_base64(fields[0]), fields[1].flag()});
     for (const std::filesystem::path& part : Path(ticket.files.back().path)) {
       if (part == ".." || part == "/") refuse_ticket();
     }
   }
-  for (const Value& tensor : items(member(object, "tensors"))) {
-    const auto& fields = items(tensor, 5);
-    const auto dtype = dtype_from_name(as<std::string>(fields[1]));
-    if (!dtype) refuse_ticket();
-    TensorPlace place{as<std::string>(fields[0]), *dtype, lengths(fields[2]), 0, count(fields[4])};
+  for (const ValueReader& tensor : reader.at("tensors").items()) {
+    const auto fields = tensor.items(5);
     // A tensor without elements has no file.
-    place.file = static_cast<std::size_t>(count(fields[3]));
-    ticket.tensors.push_back(std::move(place));
+    ticket.tensors.push_back({fields[0].text(), fields[1].dtype(), fields[2].lengths(),
+                              static_cast<std::size_t>(fields[3].count()), fields[4].count()});
   }
-  for (const Value& value : items(member(object, "boxes"))) {
-    const auto& fields = items(value, 4);
+  for (const ValueReader& item : reader.at("boxes").items()) {
+    const auto fields = item.items(4);
     Box box{number_below(fields[0], ticket.tensors.size()),
-            as<bool>(fields[1]),
-            {lengths(fields[2]), lengths(fields[3])}};
+            fields[1].flag(),
+            {fields[2].lengths(), fields[3].lengths()}};
     const TensorPlace& place = ticket.tensors[box.tensor];
     if (!is_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
@@ -208,6 +167,8 @@ ShardTicket ShardTicket::parse(std::string_view text) {
     ticket.boxes.push_back(std::move(box));
   }
   return ticket;
+} catch (const Error&) {
+  refuse_ticket();
 }
 
 std::string ShardReceipt::to_text() const {
