@@ -33,22 +33,6 @@ constexpr std::size_t kSumDigits = 16;
       .found("another string");
 }
 
-void write_numbers(codecs::JsonWriter& json, const Shape& numbers) {
-  json.begin_array();
-  for (const std::int64_t number : numbers) json.integer(number);
-  json.end_array();
-}
-
-void member(codecs::JsonWriter& json, std::string_view key, std::string_view text) {
-  json.key(key);
-  json.string(text);
-}
-
-void member(codecs::JsonWriter& json, std::string_view key, bool value) {
-  json.key(key);
-  json.boolean(value);
-}
-
 std::size_t number_below(const ValueReader& reader, std::size_t limit) {
   const std::uint64_t number = reader.count();
   if (number >= limit) refuse_ticket();
@@ -74,20 +58,18 @@ bool is_inside(const formats::Box& box, const Shape& shape) {
 std::string ShardTicket::to_text() const {
   codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
   json.begin_object();
-  json.key(kTicketMember);
-  json.integer(kTicketVersion);
-  member(json, "id", id);
-  member(json, "boot", boot);
-  member(json, "host", base::base64(host));
+  json.member(kTicketMember, kTicketVersion);
+  json.member("id", id);
+  json.member("boot", boot);
+  json.member("host", base::base64(host));
   // A path need not be UTF-8.
-  member(json, "staging", base::base64(staging));
-  member(json, "is_folder", is_folder);
-  member(json, "durable", durable);
-  member(json, "checksums", checksums);
-  member(json, "are_crc32", are_crc32);
-  member(json, "shares_files", shares_files);
-  json.key("rank");
-  json.integer(rank);
+  json.member("staging", base::base64(staging));
+  json.member("is_folder", is_folder);
+  json.member("durable", durable);
+  json.member("checksums", checksums);
+  json.member("are_crc32", are_crc32);
+  json.member("shares_files", shares_files);
+  json.member("rank", rank);
   json.key("files");
   json.begin_array();
   for (const StagedFile& file : files) {
@@ -103,9 +85,9 @@ std::string ShardTicket::to_text() const {
     json.begin_array();
     json.string(place.key);
     json.string(to_string(place.dtype));
-    write_numbers(json, place.shape);
-    json.integer(static_cast<std::int64_t>(place.file));
-    json.integer(static_cast<std::int64_t>(place.offset_bytes));
+    json.value(place.shape);
+    json.value(place.file);
+    json.value(place.offset_bytes);
     json.end_array();
   }
   json.end_array();
@@ -113,10 +95,10 @@ std::string ShardTicket::to_text() const {
   json.begin_array();
   for (const Box& box : boxes) {
     json.begin_array();
-    json.integer(static_cast<std::int64_t>(box.tensor));
+    json.value(box.tensor);
     json.boolean(box.is_written);
-    write_numbers(json, box.box.offsets);
-    write_numbers(json, box.box.sizes);
+    json.value(box.box.offsets);
+    json.value(box.box.sizes);
     json.end_array();
   }
   json.end_array();

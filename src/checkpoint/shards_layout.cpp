@@ -272,10 +272,7 @@ class SafetensorsShards final : public ShardsLayout {
       shapes.push_back(planned.shard.sizes);
       info.key(tensors.back().name);
       info.begin_object();
-      info.key("saved_offsets");
-      info.begin_array();
-      for (const std::int64_t offset : planned.shard.offsets) info.integer(offset);
-      info.end_array();
+      info.member("saved_offsets", planned.shard.offsets);
       info.end_object();
     }
     info.end_object();

@@ -357,8 +357,7 @@ class DocumentWriter {
  private:
   void members(const Level& level, bool is_root) {
     const NodeInfo& info = *level.info;
-    json_.key("cls");
-    json_.string(class_of(info, is_root));
+    json_.member("cls", class_of(info, is_root));
     json_.key("non_tensors");
     json_.begin_object();
     const Shape batch = is_batched(info) ? info.batch_size : Shape{};
@@ -398,45 +397,25 @@ class DocumentWriter {
     return kept ? std::string_view(info.class_name) : "TensorDict";
   }
 
-  void text_or_null(const std::optional<std::string>& text) {
-    if (text) {
-      json_.string(*text);
-    } else {
-      json_.null();
-    }
-  }
-  void list(const Shape& lengths) {
-    json_.begin_array();
-    for (const std::int64_t length : lengths) json_.integer(length);
-    json_.end_array();
-  }
-  void locked() {
-    json_.key("is_locked");
-    json_.boolean(options_.locked);
+  static std::optional<std::string> none_if_empty(const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional(text);
   }
 
   void about_node(const NodeInfo& info, const Shape& batch) {
     json_.begin_object();
-    json_.key("device");
-    text_or_null(info.device.empty() ? std::nullopt : std::optional(info.device));
-    json_.key("names");
-    json_.begin_array();
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      text_or_null(i < info.names.size() ? info.names[i] : std::nullopt);
-    }
-    json_.end_array();
-    json_.key("batch_size");
-    list(batch);
-    locked();
+    json_.member("device", none_if_empty(info.device));
+    DimNames names = info.names;
+    names.resize(batch.size());
+    json_.member("names", names);
+    json_.member("batch_size", batch);
+    json_.member("is_locked", options_.locked);
     json_.end_object();
   }
   void about_stack(std::int64_t dim, const std::optional<std::string>& name) {
     json_.begin_object();
-    json_.key("stack_dim");
-    json_.integer(dim);
-    json_.key("stack_dim_name");
-    text_or_null(name);
-    locked();
+    json_.member("stack_dim", dim);
+    json_.member("stack_dim_name", name);
+    json_.member("is_locked", options_.locked);
     json_.end_object();
   }
 
@@ -445,8 +424,8 @@ class DocumentWriter {
     json_.key(key);
     json_.begin_array();
     write_json(value, json_);
-    list(batch);
-    text_or_null(device.empty() ? std::nullopt : std::optional(device));
+    json_.value(batch);
+    json_.value(none_if_empty(device));
     json_.end_array();
   }
 
@@ -455,8 +434,7 @@ class DocumentWriter {
     const Shape inner = batch.empty() ? Shape{} : Shape(batch.begin() + 1, batch.end());
     const Value::List* stacks = stacked_items(stack);
     json_.begin_object();
-    json_.key("cls");
-    json_.string("NonTensorStack");
+    json_.member("cls", "NonTensorStack");
     json_.key("non_tensors");
     json_.begin_object();
     if (stacks == nullptr) {
@@ -483,10 +461,10 @@ class DocumentWriter {
     json_.key(placed.key);
     json_.begin_array();
     json_.string("torch." + to_string(placed.dtype));
-    list(placed.shape);
-    json_.integer(static_cast<std::int64_t>(tensor.begin));
-    json_.integer(static_cast<std::int64_t>(tensor.stop));
-    json_.integer(static_cast<std::int64_t>(tensor.stop - tensor.begin - tensor.size_bytes));
+    json_.value(placed.shape);
+    json_.value(tensor.begin);
+    json_.value(tensor.stop);
+    json_.value(tensor.stop - tensor.begin - tensor.size_bytes);
     if (placed.ragged_dim > 0) json_.integer(placed.ragged_dim);
     json_.end_array();
   }

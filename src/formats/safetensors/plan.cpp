@@ -204,8 +204,7 @@ class StructurePlanner {
 
   std::string run(const TensorDict& tree) {
     json_.begin_object();
-    json_.key("version");
-    json_.integer(1);
+    json_.member("version", 1);
     json_.key("root");
     level(tree, "");
     json_.end_object();
@@ -223,8 +222,7 @@ class StructurePlanner {
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     write_batch(batched ? info.batch_size : Shape{}, batched ? info.names : DimNames{});
     if (!info.device.empty()) {
-      json_.key("device");
-      json_.string(info.device);
+      json_.member("device", info.device);
     }
     write_class(info);
     begin_keys();
@@ -256,11 +254,9 @@ class StructurePlanner {
     write_batch({}, {});
     json_.key("lazy_stack");
     json_.begin_object();
-    json_.key("stack_dim");
-    json_.integer(info.stack_dim);
+    json_.member("stack_dim", info.stack_dim);
     if (info.stack_dim_name) {
-      json_.key("name");
-      json_.string(*info.stack_dim_name);
+      json_.member("name", *info.stack_dim_name);
     }
     json_.end_object();
     begin_keys();
@@ -286,11 +282,9 @@ class StructurePlanner {
     }
     json_.begin_object();
     write_batch(batch_size, names);
-    json_.key("stack_dim");
-    json_.integer(dim);
+    json_.member("stack_dim", dim);
     if (!info.device.empty()) {  // the device of each entry
-      json_.key("device");
-      json_.string(info.device);
+      json_.member("device", info.device);
     }
     write_class(info);
     begin_keys();
@@ -334,8 +328,7 @@ class StructurePlanner {
       json_.key("non_tensor");
       write_json(value->value, json_);
       if (value->is_stack) {
-        json_.key("stack_dim");
-        json_.integer(value->stack_dim);
+        json_.member("stack_dim", value->stack_dim);
       }
     } else {
       json_.key("td");
@@ -350,11 +343,9 @@ class StructurePlanner {
     const std::size_t kept = tied_.add(
         leaf, number, [&](std::size_t i) -> const Leaf& { return plan_.tensors[i].leaf; });
     if (kept == number) plan_.tensors.push_back({free_name(wanted_name), leaf});
-    json_.key("tensor");
-    json_.string(plan_.tensors[kept].name);
+    json_.member("tensor", plan_.tensors[kept].name);
     if (leaf.is_unbatched()) {
-      json_.key("unbatched");
-      json_.boolean(true);
+      json_.member("unbatched", true);
     }
   }
 
@@ -373,29 +364,12 @@ class StructurePlanner {
   }
 
   void write_batch(const Shape& batch_size, const DimNames& names) {
-    json_.key("batch_size");
-    json_.begin_array();
-    for (const std::int64_t length : batch_size) json_.integer(length);
-    json_.end_array();
-    json_.key("names");
-    if (names.empty()) {
-      json_.null();
-      return;
-    }
-    json_.begin_array();
-    for (const auto& name : names) {
-      if (name) {
-        json_.string(*name);
-      } else {
-        json_.null();
-      }
-    }
-    json_.end_array();
+    json_.member("batch_size", batch_size);
+    json_.member("names", names.empty() ? std::nullopt : std::optional(names));
   }
   void write_class(const NodeInfo& info) {
     if (info.class_name.empty()) return;
-    json_.key("class");
-    json_.string(info.class_name);
+    json_.member("class", info.class_name);
   }
   void begin_keys() {
     json_.key("keys");

@@ -29,17 +29,6 @@ constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 constexpr std::string_view kManifestSum = "tenfold_xxh3";
 constexpr std::size_t kManifestSumDigits = 16;
 
-void write_lengths(codecs::JsonWriter& json, const Shape& lengths) {
-  json.begin_array();
-  for (const std::int64_t length : lengths) json.integer(length);
-  json.end_array();
-}
-
-void write_text(codecs::JsonWriter& json, std::string_view key, std::string_view text) {
-  json.key(key);
-  json.string(text);
-}
-
 class TreeWriter {
  public:
   explicit TreeWriter(codecs::JsonWriter& json) : json_(json) {}
@@ -190,29 +179,24 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
                            const TensorDict& tree) {
   codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
   json.begin_object();
-  write_text(json, "format", kManifestFormat);
-  json.key("version");
-  json.integer(kManifestVersion);
-  write_text(json, "layout", layout);
-  json.key("files");
-  json.begin_array();
-  for (const std::string& file : files) json.string(file);
-  json.end_array();
-  json.key("checksums");
-  json.boolean(has_checksums);
+  json.member("format", kManifestFormat);
+  json.member("version", kManifestVersion);
+  json.member("layout", layout);
+  json.member("files", files);
+  json.member("checksums", has_checksums);
   json.key("tensors");
   json.begin_array();
   for (const ManifestTensor& tensor : tensors) {
     json.begin_array();
     json.string(tensor.name);
     json.string(to_string(tensor.dtype));
-    write_lengths(json, tensor.shape);
+    json.value(tensor.shape);
     json.begin_array();
     for (const ManifestTensor::Chunk& chunk : tensor.chunks) {
       json.begin_array();
-      json.integer(static_cast<std::int64_t>(chunk.file));
-      write_lengths(json, chunk.offsets);
-      write_lengths(json, chunk.sizes);
+      json.value(chunk.file);
+      json.value(chunk.offsets);
+      json.value(chunk.sizes);
       json.end_array();
     }
     json.end_array();
@@ -222,10 +206,10 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
   json.key("tree");
   TreeWriter(json).node(tree);
   const Notes notes = collect_notes(tree, false);
-  if (!notes.empty()) write_text(json, "notes", notes.to_json());
+  if (!notes.empty()) json.member("notes", notes.to_json());
   const std::string tree_notes = tree_notes_of(tree);
-  if (!tree_notes.empty()) write_text(json, "tree_notes", tree_notes);
-  write_text(json, kManifestSum, std::string(kManifestSumDigits, '0'));
+  if (!tree_notes.empty()) json.member("tree_notes", tree_notes);
+  json.member(kManifestSum, std::string(kManifestSumDigits, '0'));
   json.end_object();
   std::string text = json.take();
   const std::size_t at = text.size() - 2 - kManifestSumDigits;
