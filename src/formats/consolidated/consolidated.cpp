@@ -38,6 +38,7 @@
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/storable.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/allocation.hpp"
 #include "os/memory/mapping.hpp"
@@ -163,7 +164,7 @@ class Placer {
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);
-      check_key(key, child);
+      require_utf8(key, [&] { return refuse(child); });
       const auto* node = std::get_if<TensorDict>(&item);
       if (is_stack && node == nullptr) {
         throw refuse(child)
@@ -189,15 +190,6 @@ class Placer {
         .expected("at most ", kMost, " levels")
         .found("more")
         .remedy("check whether a node contains itself");
-  }
-
-  static void check_key(const std::string& key, const std::string& path) {
-    if (!base::is_utf8(key)) {
-      throw refuse(path)
-          .problem("a key that is not UTF-8 cannot be stored")
-          .expected("UTF-8")
-          .found("other bytes");
-    }
   }
 
   /// Adds an entry, and returns its group in the document.
@@ -281,12 +273,7 @@ class Placer {
 
   void check_leaf(const Leaf& leaf, const std::string& key, const std::string& path,
                   const NodeInfo& info) const {
-    if (leaf.is_nested()) {
-      throw refuse(path)
-          .problem("a nested tensor cannot be stored")
-          .expected("a dense one")
-          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components");
-    }
+    require_dense(leaf, [&] { return refuse(path); });
     check_dtype(leaf, path);
     check_name(key, path);
     if (leaf.is_unbatched()) {

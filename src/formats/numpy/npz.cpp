@@ -328,16 +328,8 @@ void check_root(const NodeInfo& info) {
 }
 
 ZipArchiveEntry bare_member(const TensorDict::Item& value) {
-  const auto* leaf = std::get_if<Leaf>(&value);
-  if (leaf == nullptr) {
-    throw base::unsupported()
-        .part("root")
-        .problem("it cannot be stored")
-        .expected("a tensor")
-        .found("a JSON value");
-  }
-  check_npy_leaf("root", *leaf);
-  ZipArchiveEntry member{member_name(std::string(kBareNpzKey)), npy_head_of(*leaf), *leaf,
+  const Leaf leaf = npy_leaf_of_root(value);
+  ZipArchiveEntry member{member_name(std::string(kBareNpzKey)), npy_head_of(leaf), leaf,
                          kAlignment};
   member.comment = kBareComment;
   return member;

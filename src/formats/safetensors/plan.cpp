@@ -15,6 +15,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/tree.hpp"
+#include "formats/shared/storable.hpp"
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -22,22 +23,11 @@ namespace {
 Error refuse(const std::string& key) { return base::unsupported().part("key ", base::quote(key)); }
 
 void check_key(const std::string& path, std::string_view key) {
-  if (!base::is_utf8(key)) {
-    throw refuse(path)
-        .problem("a key that is not UTF-8 cannot be stored")
-        .expected("UTF-8")
-        .found("other bytes");
-  }
+  require_utf8(key, [&] { return refuse(path); });
 }
 
 void check_leaf(const std::string& path, const Leaf& leaf) {
-  if (leaf.is_nested()) {
-    throw refuse(path)
-        .problem("a nested tensor cannot be stored")
-        .expected("a dense one")
-        .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-        .remedy("save as a folder, which supports it");
-  }
+  require_dense(leaf, [&] { return refuse(path); });
   if (!name_of_dtype(leaf.dtype())) {
     throw refuse(path)
         .problem("the dtype cannot be stored")

@@ -1,4 +1,5 @@
 #include "formats/snapshot/plan.hpp"
+#include "formats/shared/storable.hpp"
 
 #include <algorithm>
 #include <array>
@@ -160,12 +161,7 @@ class Planner {
           .found("more")
           .remedy("check whether a node contains itself");
     }
-    if (!base::is_utf8(key)) {
-      throw refuse()
-          .problem("a key that is not UTF-8 cannot be stored")
-          .expected("UTF-8")
-          .found("other bytes");
-    }
+    require_utf8(key, [&] { return refuse(); });
   }
 
   /// Adds an entry. `path` is without the rank. Replicated entries become entries of rank 0.
@@ -325,13 +321,7 @@ class Planner {
   // --- tensors ---
 
   void tensor(const std::string& path, const Leaf& leaf) {
-    if (leaf.is_nested()) {
-      throw refuse()
-          .problem("a nested tensor cannot be stored")
-          .expected("a dense one")
-          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which supports it");
-    }
+    require_dense(leaf, [&] { return refuse(); });
     if (!is_among(kRawDTypes, leaf.dtype())) return pickled(path, leaf);
     Entry entry;
     entry.type = EntryType::tensor;
