@@ -736,8 +736,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     report.num_bytes = opened.data_bytes;
     verify_blocks(opened, path, request, report);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error, {path.string(), "document"}));
+    add_problem(report, error, {path.string(), "document"});
   }
   return report;
 }

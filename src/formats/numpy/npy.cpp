@@ -165,8 +165,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     report.num_bytes = open_npy(os::File::open_read(path)).array.nbytes;
     report.num_leaves = 1;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error, {path.string(), "file"}));
+    add_problem(report, error, {path.string(), "file"});
   }
   progress.finish();
   return report;

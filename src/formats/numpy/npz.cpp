@@ -381,11 +381,6 @@ void write_npz(const TensorDict& tree, const Path& path, const WriteRequest& req
   progress.finish();
 }
 
-void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
-  report.problems.push_back(problem_of(error, where));
-}
-
 /// Checks the archive's structure, the CRC-32 of every selected member, and that its header matches
 /// its size.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {

@@ -516,11 +516,6 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)));
 }
 
-void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
-  report.problems.push_back(problem_of(error, where));
-}
-
 void count_leaves(VerifyReport& report, const TensorDict& tree) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     if (std::holds_alternative<Leaf>(item)) ++report.num_leaves;
