@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
@@ -79,7 +78,7 @@ def load_into(
     """
     strict = boolean("load_into: strict", strict)
     cast = boolean("load_into: cast", cast)
-    if _is_optimizer(target):
+    if arrays.is_optimizer(target):
         from tenfold._io.optimizer import load_optimizer
 
         if keys is not None:
@@ -156,7 +155,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             ".".join(key) if isinstance(key, tuple) else key: value
             for key, value in target.items(True, True)
         }
-    if _is_module(target):
+    if arrays.is_module(target):
         return _module_tensors(target, strict)
     kind = f"the class {target.__name__}" if isinstance(target, type) else type(target).__name__
     if not isinstance(target, type) and callable(getattr(target, "state_dict", None)):
@@ -173,14 +172,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
             "found " + kind
         )
-    tensors: dict[str, Any] = {}
-    _collect(target, (), tensors)
-    return tensors
-
-
-def _is_module(target: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(target, torch.nn.Module)
+    return dict(arrays.tensors_in(target))
 
 
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
@@ -218,17 +210,6 @@ def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         return [name for key, value in items for name in _others(value, (*path, str(key)))]
     return [] if arrays.is_array(node) else [".".join(path)]
-
-
-def _collect(node: Any, path: tuple[str, ...], tensors: dict[str, Any]) -> None:
-    if isinstance(node, dict):
-        for key, value in node.items():
-            _collect(value, (*path, str(key)), tensors)
-    elif isinstance(node, (list, tuple)):
-        for position, value in enumerate(node):
-            _collect(value, (*path, str(position)), tensors)
-    elif arrays.is_array(node):
-        tensors[".".join(path)] = node
 
 
 # Maximum size in bytes of the host memory through which tensors of other devices are loaded.
@@ -332,8 +313,3 @@ def _note_writes(tensors: Iterable[Any]) -> None:
     for tensor in tensors:
         if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
             increment(tensor)
-
-
-def _is_optimizer(target: Any) -> bool:
-    optim = sys.modules.get("torch.optim")
-    return optim is not None and isinstance(target, optim.Optimizer)
