@@ -103,17 +103,11 @@ const Value::List* stacked_items(const Value& value) {
 
 /// Nesting depth of containers, including `value`.
 std::size_t depth_of(const Value& value) {
+  const bool is_container =
+      value.is<Value::List>() || value.is<Value::Tuple>() || value.is<Value::Object>();
+  if (!is_container) return 0;
   std::size_t deepest = 0;
-  const auto below = [&](const Value& item) { deepest = std::max(deepest, depth_of(item)); };
-  if (const auto* list = value.get_if<Value::List>()) {
-    std::ranges::for_each(list->items, below);
-  } else if (const auto* tuple = value.get_if<Value::Tuple>()) {
-    std::ranges::for_each(tuple->items, below);
-  } else if (const auto* object = value.get_if<Value::Object>()) {
-    for (const auto& member : object->members) below(member.second);
-  } else {
-    return 0;
-  }
+  for_each_child(value, [&](const Value& child) { deepest = std::max(deepest, depth_of(child)); });
   return deepest + 1;
 }
 
