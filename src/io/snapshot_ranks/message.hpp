@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "core/value/value_reader.hpp"
 
 // The messages between the ranks and the coordinator of a snapshot: one JSON object each, whose
@@ -17,7 +18,12 @@
 namespace tenfold::detail::snapshot_ranks {
 
 /// Throws the Error(invalid_argument) for a string that is not a message of that kind.
-[[noreturn]] void refuse_message(const std::string& kind);
+[[noreturn]] inline void refuse_message(std::string_view kind) {
+  throw base::invalid_argument()
+      .part(kind)
+      .expected("an unmodified message of this snapshot")
+      .found("another string");
+}
 
 /// Parses a message of one kind by `read`, from its object. Throws like refuse_message() for a
 /// string of which `read` throws an Error.
@@ -31,11 +37,15 @@ auto read_message(std::string_view kind, std::string_view text, const Read& read
   } catch (const Error&) {
     // refused below
   }
-  refuse_message(std::string(kind));
+  refuse_message(kind);
 }
 
 /// Returns an object whose first member "kind" is `kind`.
-Value::Object message(std::string_view kind);
+inline Value::Object message(std::string_view kind) {
+  Value::Object made;
+  made.members.emplace_back("kind", Value(kind));
+  return made;
+}
 
 template <class Numbers>
 Value list_of(const Numbers& numbers) {
