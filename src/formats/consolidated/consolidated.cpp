@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,9 +38,9 @@
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "formats/shared/storable.hpp"
+#include "formats/shared/tensor_file.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/allocation.hpp"
-#include "os/memory/mapping.hpp"
 
 namespace tenfold::detail::formats::consolidated {
 namespace {
@@ -527,57 +526,35 @@ std::optional<Document> find_document(const os::File& file, std::uint64_t file_b
 class ConsolidatedSource final : public Leaves {
  public:
   ConsolidatedSource(os::File file, std::uint64_t data_bytes)
-      : file_(std::move(file)), data_bytes_(data_bytes) {}
+      : file_(std::move(file), 0, data_bytes) {}
 
-  const os::File& file() const noexcept { return file_; }
+  const os::File& file() const noexcept { return file_.file(); }
 
   Buffer map(const Leaf& leaf) override {
     const TensorRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return Buffer();
-    // The file is mapped at a page boundary, so an unaligned offset gives an unaligned address.
-    if (range.begin % itemsize(range.dtype) != 0) return aligned_copy(range);
-    std::call_once(mapped_, [this] {
-      mapping_ = os::map_file(file_, 0, data_bytes_, os::MapKind::private_copy);
-    });
-    return mapping_.slice(static_cast<std::size_t>(range.begin),
-                          static_cast<std::size_t>(range.size_bytes));
+    return file_.map(range.begin, range.size_bytes, itemsize(range.dtype));
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    file_.read_at(range_of(leaf).begin + offset_bytes, into);
+    file().read_at(range_of(leaf).begin + offset_bytes, into);
   }
   void will_need(const Leaf& leaf) override {
-    file_.will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
+    file().will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override {
     const TensorRange& range = range_of(leaf);
-    return StoredRange::in(file_.info_at_open(), range.begin, range.size_bytes);
+    return StoredRange::in(file().info_at_open(), range.begin, range.size_bytes);
   }
   base::Where where(const Leaf& leaf) const override {
-    return file_.display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);
+    return file().display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);
   }
 
  private:
   const TensorRange& range_of(const Leaf& leaf) const {
     return ranges[static_cast<std::size_t>(position_of(leaf))];
   }
-  Buffer aligned_copy(const TensorRange& range) {
-    const std::lock_guard lock(copies_mutex_);
-    Buffer& copy = copies_[range.begin];
-    if (copy.size_bytes() == 0) {
-      Buffer filled = Buffer::allocate(static_cast<std::size_t>(range.size_bytes));
-      file_.read_at(range.begin, filled.mutable_bytes());
-      copy = std::move(filled);
-    }
-    return copy;
-  }
 
-  os::File file_;
-  std::uint64_t data_bytes_;
-  std::once_flag mapped_;
-  Buffer mapping_;
-  std::mutex copies_mutex_;
-  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of unaligned tensors
+  TensorFile file_;
 };
 
 struct OpenedFile {

@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/safetensors/header.hpp"
+#include "formats/shared/tensor_file.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats::safetensors {
@@ -28,21 +27,15 @@ class Source final : public LeafSource {
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
 
-  const os::File& file() const noexcept { return file_; }
+  const os::File& file() const noexcept { return file_.file(); }
 
  private:
   const Header::Entry& entry(const Leaf& leaf) const {
     return header_->entries[static_cast<std::size_t>(position_of(leaf))];
   }
-  const Buffer& mapping();
-  Buffer aligned_copy(std::uint64_t position);
 
-  os::File file_;
   std::shared_ptr<const Header> header_;
-  std::once_flag mapped_;
-  Buffer mapping_;
-  std::mutex copies_mutex_;
-  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of unaligned tensors
+  TensorFile file_;
 };
 
 /// An opened file with a validated header.
