@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <tenfold/dtype.hpp>
 
@@ -27,6 +29,14 @@ decltype(auto) with_integer_type(DType dtype, const Use& use) {
     default:
       return use(std::int64_t());
   }
+}
+
+/// The element of an integer dtype at an address, which needs no alignment. uint64 wraps.
+inline std::int64_t integer_at(DType dtype, const std::byte* element) {
+  return with_integer_type(dtype, [&]<class T>(T value) {
+    std::memcpy(&value, element, sizeof(value));
+    return static_cast<std::int64_t>(value);
+  });
 }
 
 }  // namespace tenfold

@@ -278,16 +278,6 @@ View view_at(const ArrowArray& array, std::int64_t at) {
   return view;
 }
 
-std::int64_t integer_at(const void* buffer, DType dtype, std::int64_t at) {
-  // Values of uint64 from 2^63 on become negative: out of range.
-  return with_integer_type(dtype, [&]<class T>(T value) {
-    std::memcpy(&value,
-                static_cast<const std::byte*>(buffer) + static_cast<std::size_t>(at) * sizeof(T),
-                sizeof(T));
-    return static_cast<std::int64_t>(value);
-  });
-}
-
 class Checker {
  public:
   explicit Checker(const std::string& where) : where_(where) {}
@@ -542,7 +532,9 @@ std::string_view ArrowSlice::text_at(std::int64_t i) const {
 }
 
 std::int64_t ArrowSlice::index_at(std::int64_t i) const {
-  return integer_at(array->buffers[1], type->stored, begin + i);
+  // Values of uint64 from 2^63 on become negative: out of range.
+  return integer_at(type->stored, static_cast<const std::byte*>(array->buffers[1]) +
+                                      static_cast<std::size_t>(begin + i) * itemsize(type->stored));
 }
 
 std::string ArrowSlice::decimal_at(std::int64_t i) const {

@@ -60,8 +60,7 @@ std::int64_t beyond(const std::byte* elements, Range range, std::int64_t count) 
 
 std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
                             std::int64_t count) {
-  return with_integer_type(
-      from, [&]<class T>(T) { return beyond<T>(elements, range, count); });
+  return with_integer_type(from, [&]<class T>(T) { return beyond<T>(elements, range, count); });
 }
 
 /// Index of the first element for which `fits(double)` is false; `count` if there is none.

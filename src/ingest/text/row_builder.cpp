@@ -74,8 +74,8 @@ Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* 
     return is_given ? put_integer<bool>(number, true, into) : Fit::wrong_type;
   }
   if (is_integer(dtype)) {
-    return with_integer_type(
-        dtype, [&]<class T>(T) { return put_integer<T>(number, is_given, into); });
+    return with_integer_type(dtype,
+                             [&]<class T>(T) { return put_integer<T>(number, is_given, into); });
   }
   if (!is_floating_point(dtype)) return Fit::wrong_type;
   if (number.is_integer && !is_given && !is_exact_in_double(number)) return Fit::inexact;

@@ -194,9 +194,8 @@ void compare_piece(DType dtype_a, std::span<const std::byte> a, DType dtype_b,
                    std::span<const std::byte> b, Piece& piece, const Tolerance& tolerance,
                    Sums& sums) {
   if (dtype_a == dtype_b && is_integer(dtype_a)) {
-    return with_integer_type(dtype_a, [&]<class T>(T) {
-      compare_integers<T>(a, b, piece, tolerance, sums);
-    });
+    return with_integer_type(
+        dtype_a, [&]<class T>(T) { compare_integers<T>(a, b, piece, tolerance, sums); });
   }
   const bool as_complex = is_complex(dtype_a) || is_complex(dtype_b);
   const std::size_t parts = as_complex ? 2 : doubles_per_element(dtype_a);
