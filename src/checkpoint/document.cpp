@@ -162,14 +162,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   if (reader.at("format").text() != kFormatName) {
     reader.at("format").fail(base::quote(kFormatName));
   }
-  const std::int64_t version = reader.at("version").integer(1);
-  if (version > kDocumentVersion) {
-    throw base::unsupported(where)
-        .part("version")
-        .expected(kDocumentVersion, " at most")
-        .found(version)
-        .remedy("read it with the newer version of tenfold that wrote it");
-  }
+  reader.at("version").require_version(kDocumentVersion);
   CheckpointInfo info;
   info.step = reader.at("step").integer();
   info.seq = reader.at("seq").integer();

@@ -41,14 +41,7 @@ std::optional<DictNote> DictNote::of(const TensorDict& tree) {
   if (member == nullptr) return std::nullopt;
   const base::Where where = base::Where(tree.where()).at("schema: " + std::string(kDictMember));
   const ValueReader reader(*member, where);
-  const std::int64_t version = reader.at("version").integer(1);
-  if (version > kVersion) {
-    throw base::unsupported(tree.where())
-        .part("schema: version of the dictionary")
-        .expected("1")
-        .found(version)
-        .remedy("a newer tenfold wrote it");
-  }
+  reader.at("version").require_version(kVersion);
   DictNote note;
   note.index = reader.at("index").text();
   const std::string& form = reader.at("values").text();

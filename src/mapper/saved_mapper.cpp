@@ -44,14 +44,7 @@ MapperHead head_of(const TensorDict& tree) {
   }
   const base::Where place = head.where.at(kHead);
   const ValueReader reader(json->value, place);
-  const std::int64_t version = reader.at("version").integer();
-  if (version != kVersion) {
-    throw base::unsupported(head.where)
-        .part("state_mapper: version")
-        .expected("1")
-        .found(version)
-        .remedy("a newer tenfold reads it");
-  }
+  reader.at("version").require_version(kVersion);
   head.class_name = reader.at("class").text();
   const ValueReader config = reader.at("config");
   if (!config.value().is<Value::Object>()) config.fail("an object");

@@ -44,6 +44,15 @@ DType ValueReader::dtype() const {
   return *found;
 }
 
+void ValueReader::require_version(std::int64_t newest) const {
+  const std::int64_t version = integer(1);
+  if (version <= newest) return;
+  throw base::unsupported(place())
+      .expected(newest, " at most")
+      .found(version)
+      .remedy("use a newer version of tenfold");
+}
+
 ValueReader ValueReader::at(std::string_view key) const {
   if (auto found = find(key)) return *std::move(found);
   throw ValueReader(*value_, *where_, path_of(key)).error().problem("is missing");
@@ -74,8 +83,8 @@ std::vector<ValueReader> ValueReader::items(std::optional<std::size_t> count) co
   return made;
 }
 
-Error ValueReader::error() const {
-  return base::corrupt(path_.empty() ? *where_ : where_->at("member " + base::quote(path_)));
+base::Where ValueReader::place() const {
+  return path_.empty() ? *where_ : where_->at("member " + base::quote(path_));
 }
 
 void ValueReader::fail(std::string_view expected) const {

@@ -16,8 +16,8 @@
 namespace tenfold {
 
 /// A value of a JSON document and its place in messages. A function that returns one type throws
-/// Error(corrupt) for a value of another: `<where>: member "parts[3].path": expected a string, found
-/// 4`. Refers to the document and to `where`.
+/// Error(corrupt) for a value of another: `<where>: member "parts[3].path": expected a string,
+/// found 4`. Refers to the document and to `where`.
 class ValueReader {
  public:
   ValueReader(const Value& value, const base::Where& where, std::string path = {})
@@ -34,6 +34,8 @@ class ValueReader {
   /// The integers, of 0 or more, of an array.
   Shape lengths() const;
   DType dtype() const;
+  /// Throws Error(unsupported) for an integer above `newest`.
+  void require_version(std::int64_t newest) const;
 
   /// A member of an object. at() throws if there is none.
   ValueReader at(std::string_view key) const;
@@ -44,7 +46,7 @@ class ValueReader {
   std::vector<ValueReader> items(std::optional<std::size_t> count = {}) const;
 
   /// An Error(corrupt) of this place.
-  Error error() const;
+  Error error() const { return base::corrupt(place()); }
   [[noreturn]] void fail(std::string_view expected) const;
 
  private:
@@ -54,6 +56,7 @@ class ValueReader {
     if (found == nullptr) fail(expected);
     return *found;
   }
+  base::Where place() const;
   std::string path_of(std::string_view key) const;
   std::string path_of(std::size_t position) const;
 

@@ -224,14 +224,7 @@ std::optional<Manifest> read_manifest(const os::Directory& folder) {
   const Value document = from_json(text, where);
   const base::Where place(where);
   const ValueReader reader(document, place);
-  const std::int64_t version = reader.at("version").integer(1);
-  if (version > kManifestVersion) {
-    throw base::unsupported(where)
-        .part("version")
-        .expected(kManifestVersion, " at most")
-        .found(version)
-        .remedy("use a newer version of tenfold");
-  }
+  reader.at("version").require_version(kManifestVersion);
   Manifest manifest;
   manifest.layout = reader.at("layout").text();
   for (const ValueReader& file : reader.at("files").items()) {

@@ -105,15 +105,7 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
   const Value document = from_json(text, where);
   const base::Where place(where);
   const ValueReader reader(document, place);
-  const std::int64_t version = reader.at("version").integer();
-  if (version > kPartsVersion) {
-    throw base::unsupported(place)
-        .part("version")
-        .expected(kPartsVersion)
-        .found(version)
-        .remedy("use a newer version of tenfold");
-  }
-  if (version < 1) reader.at("version").fail("1");
+  reader.at("version").require_version(kPartsVersion);
   PartsManifest manifest;
   manifest.schema = reader.at("schema").value();
   for (const ValueReader& item : reader.at("parts").items()) {

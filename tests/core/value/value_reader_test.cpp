@@ -68,5 +68,19 @@ TEST_F(ValueReaderTest, NamesThePlaceOfAnInvalidValue) {
             R"(d.json: member "key with space": expected true or false, found null)");
 }
 
+TEST_F(ValueReaderTest, RefusesAVersionAboveTheNewest) {
+  const auto rows = reader_.at("parts").items()[0].at("rows");
+  EXPECT_NO_THROW(rows.require_version(3));
+  try {
+    rows.require_version(2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_STREQ(error.what(),
+                 "d.json: member \"parts[0].rows\": expected 2 at most, found 3; use a newer "
+                 "version of tenfold");
+  }
+}
+
 }  // namespace
 }  // namespace tenfold
