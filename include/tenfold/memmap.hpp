@@ -25,7 +25,6 @@ struct MemmapOptions {
   /// Paths within the folder: files from which tensors of the tree are mapped, and which are kept.
   /// If there are any, only other tensors and metadata are written, each by replacing one file.
   std::vector<std::string> already_mapped{};
-  bool replace_foreign = false;  ///< the caller has checked foreign_entries()
 };
 
 /// Writes the files of tensordict's `memmap` and opens them as open_memmap() does: no checksums,
@@ -44,10 +43,6 @@ TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path,
 /// Opens a folder without locking it: if the folder is replaced, the handle keeps the old files.
 /// Mode::write_through removes the checksums of the tensors, as in open().
 TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
-
-/// Returns the entries of a folder, at any depth, that none of its metadata names. Other programs
-/// have put them there.
-TENFOLD_API std::vector<std::string> foreign_entries(const Path& path);
 
 /// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
 /// it. The file gets the size that the tensors need. For memory shared between processes, `file`

@@ -288,10 +288,6 @@ NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
   })};
 }
 
-/// The state of another rank.
-NodeHandle state_of_rank(const RestoredCheckpoint& self, std::int64_t rank) {
-  return {without_gil([&] { return checkpoint::open_state(self.path, self.info, rank); })};
-}
 
 /// Returns a function that calls a method of a manager without the GIL.
 template <class Result, class... Arguments>
@@ -319,7 +315,6 @@ void bind_checkpoint(nb::module_& module) {
                    [](const RestoredCheckpoint& self) { return self.info.world_size; })
       .def("entries", &entries_of, nb::sig("def entries(self) -> list[tuple[str, int | None]]"))
       .def("select", &selected, "keys"_a.none(), "exclude"_a.none())
-      .def("state_of_rank", &state_of_rank, "rank"_a)
       .def("copied_entry", &copied_entry, "node"_a, "name"_a, "rank"_a, "compares"_a);
   nb::class_<RankedSave>(module, "RankedSave")
       .def("ranks_path", &RankedSave::ranks_path)

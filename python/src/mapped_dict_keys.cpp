@@ -66,20 +66,7 @@ std::optional<std::string_view> plain_text(PyObject* key, DictKeyType type) {
 }
 
 /// True for integer dtypes whose values fit int64.
-bool holds_keys(DType dtype) {
-  switch (dtype) {
-    case DType::int8:
-    case DType::int16:
-    case DType::int32:
-    case DType::int64:
-    case DType::uint8:
-    case DType::uint16:
-    case DType::uint32:
-      return true;
-    default:
-      return false;
-  }
-}
+bool holds_keys(DType dtype) { return is_integer(dtype) && dtype != DType::uint64; }
 
 bool is_numpy_integer(PyObject* key) {
   if (!PyIndex_Check(key)) return false;

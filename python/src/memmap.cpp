@@ -31,7 +31,6 @@ void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool
   options.existing_ok = existing_ok;
   options.robust_names = robust_names;
   options.already_mapped = std::move(already_mapped);
-  options.replace_foreign = true;  // Python has checked this: _refuse_foreign() of _files/write.py
   monitored(nb::none(), [&](Monitor* monitor) {
     options.monitor = monitor;
     write_memmap(tree.node, where, options);
@@ -42,15 +41,6 @@ NodeHandle open_tree(PathArgument path, const std::string& mode) {
   const Path where = path_from(path);
   const Mode access = mode_from(mode);
   return {without_gil([&] { return open_memmap(where, access); })};
-}
-
-nb::list foreign(PathArgument path) {
-  const Path where = path_from(path);
-  nb::list listed;
-  for (const std::string& name : without_gil([&] { return foreign_entries(where); })) {
-    listed.append(text(name));
-  }
-  return listed;
 }
 
 /// (tree, address of the file's first byte)
@@ -184,9 +174,6 @@ void bind_memmap(nb::module_& module) {
   module.def("pack_memmap", &pack, "folder"_a, "archive"_a, "deflate_level"_a, "progress"_a.none());
   module.def("unpack_memmap", &unpack, "archive"_a, "folder"_a, "progress"_a.none());
   module.def("refresh_archive_checksums", &refresh_checksums, "path"_a, "progress"_a.none());
-  module.def("foreign_entries", &foreign, "path"_a,
-             nb::sig("def foreign_entries(path: str | bytes | os.PathLike[str] | "
-                     "os.PathLike[bytes]) -> list[str]"));
   module.def("memmap_into", &write_into, "tree"_a, "path"_a, "zeros"_a, "num_threads"_a,
              nb::sig("def memmap_into(tree: Node, path: str | bytes | os.PathLike[str] | "
                      "os.PathLike[bytes], zeros: bool, num_threads: int) -> "

@@ -127,18 +127,6 @@ void make_snapshot_writer(SnapshotWriter* self, PathArgument path,
   without_gil([&] { new (self) SnapshotWriter(where, outlines, options); });
 }
 
-/// Fills the contiguous tensor "0" of `target` with the bytes of the item from `offset_bytes`.
-void read_bytes(const ItemHandle& item, std::uint64_t offset_bytes, const NodeHandle& target) {
-  const Leaf& leaf = leaf_of(item);
-  const Tensor into = target.node.tensor({"0"});
-  if (!into.is_contiguous()) {
-    throw base::invalid_argument().part("target").expected("a contiguous tensor");
-  }
-  without_gil([&] {
-    leaf.read(offset_bytes, {into.mutable_raw_data(), static_cast<std::size_t>(into.nbytes())});
-  });
-}
-
 NodeHandle open_rank(PathArgument path, std::int64_t rank) {
   const Path where = path_from(path);
   return {without_gil([&] { return open_snapshot(where, rank); })};
@@ -172,7 +160,6 @@ void bind_snapshot(nb::module_& module) {
             without_gil([&] { self.publish(receipts); });
           },
           "receipts"_a);
-  module.def("read_bytes", &read_bytes, "item"_a, "offset_bytes"_a, "target"_a);
 }
 
 }  // namespace tenfold::python

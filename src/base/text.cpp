@@ -158,6 +158,17 @@ std::vector<std::string> near_matches(std::string_view wanted,
   return names;
 }
 
+std::string did_you_mean(std::string_view wanted, std::span<const std::string> candidates,
+                         std::size_t count) {
+  const std::vector<std::string> near = near_matches(wanted, candidates, count);
+  std::string text;
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    text += i == 0 ? "did you mean " : i + 1 == near.size() ? " or " : ", ";
+    text += quote(near[i]);
+  }
+  return near.empty() ? text : text + "?";
+}
+
 std::string human_bytes(std::uint64_t size_bytes) {
   if (size_bytes < 10'000) {
     std::string digits = std::to_string(size_bytes);

@@ -26,6 +26,10 @@ std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates,
                                       std::size_t count = 3);
 
+/// A remedy that names them: `did you mean "a" or "b"?`. Empty if there are none.
+std::string did_you_mean(std::string_view wanted, std::span<const std::string> candidates,
+                         std::size_t count = 3);
+
 /// Formats a size for people: "1,234 bytes", "1.5 GB".
 std::string human_bytes(std::uint64_t size_bytes);
 

@@ -114,8 +114,8 @@ class CheckedCopy {
 
   TensorDict tree_with_copies(const TensorDict& tree) {
     std::size_t next = 0;
-    return map_leaves(tree,
-                      [&](const Leaf& leaf) { return leaf_with(leaf, *copies_[first_[next++]]); });
+    return map_leaves(
+        tree, [&](const Leaf& leaf) { return with_tensor(leaf, *copies_[first_[next++]]); });
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
 
 namespace tenfold::checkpoint {
 namespace {
@@ -42,73 +43,10 @@ std::string checksum_of(std::string_view text) {
 }
 
 constexpr std::string_view kChecksumMember = ",\n\"checksum\": \"";
+constexpr std::int64_t kLeastInteger = std::numeric_limits<std::int64_t>::min();
 
-/// Reads one object; errors name the member.
-class Reader {
- public:
-  Reader(const Value& value, std::string where, std::string part)
-      : where_(std::move(where)), part_(std::move(part)), object_(value.get_if<Value::Object>()) {
-    if (object_ == nullptr) fail(part_, "an object", value);
-  }
-
-  const Value& member(std::string_view key) const {
-    const Value* found = object_->find(key);
-    if (found == nullptr) {
-      throw base::corrupt(where_).part(name(key)).problem("is missing");
-    }
-    return *found;
-  }
-  const Value* find(std::string_view key) const { return object_->find(key); }
-
-  std::int64_t integer(std::string_view key, std::int64_t least = 0) const {
-    const Value& value = member(key);
-    const auto* found = value.get_if<std::int64_t>();
-    if (found == nullptr) fail(name(key), "an integer", value);
-    if (*found < least) fail(name(key), "an integer from " + std::to_string(least) + " on", value);
-    return *found;
-  }
-  std::string text(std::string_view key) const {
-    const Value& value = member(key);
-    const auto* found = value.get_if<std::string>();
-    if (found == nullptr) fail(name(key), "a string", value);
-    return *found;
-  }
-  const std::vector<Value>& list(std::string_view key) const {
-    const Value& value = member(key);
-    const auto* found = value.get_if<Value::List>();
-    if (found == nullptr) fail(name(key), "an array", value);
-    return found->items;
-  }
-  const Value::Object& object(std::string_view key) const {
-    const Value& value = member(key);
-    const auto* found = value.get_if<Value::Object>();
-    if (found == nullptr) fail(name(key), "an object", value);
-    return *found;
-  }
-
-  std::string name(std::string_view key) const {
-    return (part_.empty() ? "" : part_ + ".") + std::string(key);
-  }
-  [[noreturn]] void fail(const std::string& part, const std::string& expected,
-                         const Value& found) const {
-    std::string shown = std::string(found.type_name());
-    if (found.is<std::string>() || found.is<std::int64_t>()) {
-      shown += " " + base::quote(to_json(found));
-    }
-    throw base::corrupt(where_)
-        .part((part.empty() ? "the document" : part))
-        .expected(expected)
-        .found(shown);
-  }
-  const std::string& where() const noexcept { return where_; }
-
- private:
-  std::string where_;
-  std::string part_;
-  const Value::Object* object_;
-};
-
-double metric_from(const Reader& reader, const std::string& name, const Value& value) {
+double metric_from(const ValueReader& metric) {
+  const Value& value = metric.value();
   if (const auto* real = value.get_if<double>()) return *real;
   if (const auto* whole = value.get_if<std::int64_t>()) return static_cast<double>(*whole);
   if (const auto* text = value.get_if<std::string>()) {
@@ -116,7 +54,7 @@ double metric_from(const Reader& reader, const std::string& name, const Value& v
     if (*text == "inf") return std::numeric_limits<double>::infinity();
     if (*text == "-inf") return -std::numeric_limits<double>::infinity();
   }
-  reader.fail("metrics." + name, R"(a number, "nan", "inf" or "-inf")", value);
+  metric.fail(R"(a number, "nan", "inf" or "-inf")");
 }
 
 bool is_hex16(std::string_view text) {
@@ -125,48 +63,32 @@ bool is_hex16(std::string_view text) {
          });
 }
 
-CheckpointEntry entry_from(const Value& value, const std::string& where, std::size_t position) {
-  const Reader reader(value, where, "entries." + std::to_string(position));
+CheckpointEntry entry_from(const ValueReader& reader) {
   CheckpointEntry entry;
-  entry.name = reader.text("name");
-  entry.path = reader.text("path");
-  if (reader.find("rank") != nullptr) entry.rank = reader.integer("rank");
+  entry.name = reader.at("name").text();
+  entry.path = reader.at("path").text();
+  if (const auto rank = reader.find("rank")) entry.rank = rank->integer();
   const std::string folder = entry.rank ? rank_folder(*entry.rank) : "";
   if (!entry.path.starts_with(folder) || !is_entry_path(entry.path.substr(folder.size()))) {
-    reader.fail(reader.name("path"),
-                entry.rank ? "the name of a file or folder below " + base::quote(folder)
-                           : "the name of a file or folder in the step's folder",
-                reader.member("path"));
+    reader.at("path").fail(entry.rank ? "the name of a file or folder below " + base::quote(folder)
+                                      : "the name of a file or folder in the step's folder");
   }
-  entry.format = reader.text("format");
-  if (const Value* bare = reader.find("bare")) {
-    const auto* found = bare->get_if<bool>();
-    if (found == nullptr) reader.fail(reader.name("bare"), "a bool", *bare);
-    entry.is_bare = *found;
-  }
-  entry.num_bytes = static_cast<std::uint64_t>(reader.integer("bytes"));
-  entry.checksum = reader.text("checksum");
-  if (!is_hex16(entry.checksum)) {
-    reader.fail(reader.name("checksum"), "16 hexadecimal digits", reader.member("checksum"));
-  }
+  entry.format = reader.at("format").text();
+  if (const auto bare = reader.find("bare")) entry.is_bare = bare->flag();
+  entry.num_bytes = reader.at("bytes").count();
+  entry.checksum = reader.at("checksum").text();
+  if (!is_hex16(entry.checksum)) reader.at("checksum").fail("16 hexadecimal digits");
   return entry;
 }
 
-std::vector<CheckpointRun> lineage_from(const Reader& reader, std::int64_t step) {
+std::vector<CheckpointRun> lineage_from(const ValueReader& reader, std::int64_t step) {
   std::vector<CheckpointRun> lineage;
-  for (const Value& item : reader.list("lineage")) {
-    const auto* pair = item.get_if<Value::List>();
-    const auto* run =
-        pair == nullptr || pair->items.size() != 2 ? nullptr : pair->items[0].get_if<std::string>();
-    const auto* last = run == nullptr ? nullptr : pair->items[1].get_if<std::int64_t>();
-    if (last == nullptr) reader.fail("lineage", "pairs of a run and its last step", item);
-    lineage.push_back({*run, *last});
+  for (const ValueReader& item : reader.items()) {
+    const auto pair = item.items(2);
+    lineage.push_back({pair[0].text(), pair[1].integer(kLeastInteger)});
   }
   if (lineage.empty() || lineage.back().last_step != step) {
-    throw base::corrupt(reader.where())
-        .part("lineage")
-        .expected("step ", step, " in its last item")
-        .found("no such item");
+    throw reader.error().expected("step ", step, " in its last item").found("no such item");
   }
   return lineage;
 }
@@ -243,50 +165,41 @@ std::string write_document(const CheckpointInfo& info) {
 
 CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   const Value document = from_json(text, where);
-  const Reader reader(document, where, "");
+  const base::Where place(where);
+  const ValueReader reader(document, place);
   if (!is_json(document)) {
     throw base::corrupt(where).expected("Unicode text").found("an unpaired surrogate");
   }
-  if (reader.text("format") != kFormatName) {
-    reader.fail("format", base::quote(kFormatName), reader.member("format"));
+  if (reader.at("format").text() != kFormatName) {
+    reader.at("format").fail(base::quote(kFormatName));
   }
-  const std::int64_t version = reader.integer("version", 1);
-  if (version > kDocumentVersion) {
-    throw base::unsupported(where)
-        .part("version")
-        .expected(kDocumentVersion, " at most")
-        .found(version)
-        .remedy("read it with the newer version of tenfold that wrote it");
-  }
+  reader.at("version").require_version(kDocumentVersion);
   CheckpointInfo info;
-  info.step = reader.integer("step");
-  info.seq = reader.integer("seq");
-  info.lineage = lineage_from(reader, info.step);
-  info.time = reader.text("time");
-  for (const auto& [name, value] : reader.object("metrics").members) {
-    info.metrics[name] = metric_from(reader, name, value);
+  info.step = reader.at("step").integer();
+  info.seq = reader.at("seq").integer();
+  info.lineage = lineage_from(reader.at("lineage"), info.step);
+  info.time = reader.at("time").text();
+  for (const auto& [name, metric] : reader.at("metrics").members()) {
+    info.metrics[std::string(name)] = metric_from(metric);
   }
-  if (const Value* extra = reader.find("extra")) info.extra = *extra;
-  if (const Value* versions = reader.find("versions")) info.versions = *versions;
-  info.world_size = reader.integer("world_size", 1);
-  if (reader.find("saved_ns") != nullptr) {
-    info.saved_ns = reader.integer("saved_ns", std::numeric_limits<std::int64_t>::min());
-  }
+  if (const auto extra = reader.find("extra")) info.extra = extra->value();
+  if (const auto versions = reader.find("versions")) info.versions = versions->value();
+  info.world_size = reader.at("world_size").integer(1);
+  if (const auto saved = reader.find("saved_ns")) info.saved_ns = saved->integer(kLeastInteger);
   std::set<std::pair<std::int64_t, std::string>> names;  // rank (-1: all ranks) and name
   std::set<std::string> paths;
-  for (const Value& item : reader.list("entries")) {
-    CheckpointEntry entry = entry_from(item, where, info.entries.size());
+  for (const ValueReader& item : reader.at("entries").items()) {
+    CheckpointEntry entry = entry_from(item);
     if (entry.rank && *entry.rank >= info.world_size) {
-      throw base::corrupt(where)
-          .part("entries.", info.entries.size(), ".rank")
+      throw item.at("rank")
+          .error()
           .expected("less than the world size ", info.world_size)
           .found(*entry.rank);
     }
     const bool is_new = names.emplace(entry.rank.value_or(-1), entry.name).second &&
                         paths.insert(entry.path).second;
     if (!is_new) {
-      throw base::corrupt(where)
-          .part("entries.", info.entries.size())
+      throw item.error()
           .expected("each name and path once")
           .found(base::quote(entry.name), " (", base::quote(entry.path), ") again");
     }

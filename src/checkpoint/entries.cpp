@@ -429,11 +429,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       if (entry.format != "memmap") return;  // the fingerprint covers everything but the tensors
       of_entry = verify_metadata(path / entry.path, entry.format, options);
     }
-    report.problems.insert(report.problems.end(), of_entry.problems.begin(),
-                           of_entry.problems.end());
-    report.num_leaves += of_entry.num_leaves;
-    report.num_bytes += of_entry.num_bytes;
-    report.num_checksums += of_entry.num_checksums;
+    formats::add_report(report, of_entry);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw;
     add(error);

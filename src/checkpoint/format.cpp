@@ -124,8 +124,7 @@ VerifyReport verify_step_folder(const Path& path, const formats::VerifyRequest& 
     return verify_step(path, info, CheckpointCheck::full,
                        {.num_threads = request.num_threads, .monitor = request.monitor});
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(formats::problem_of(error, {path.string(), "file"}));
+    formats::add_problem(report, error, {path.string(), "file"});
   }
   return report;
 }

@@ -13,6 +13,7 @@
 #include "base/hash/checksum.hpp"
 #include "codecs/json/json.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
 #include "formats/shared/json_checksums.hpp"
 #include "os/process.hpp"
 
@@ -33,64 +34,14 @@ constexpr std::size_t kSumDigits = 16;
       .found("another string");
 }
 
-void write_numbers(codecs::JsonWriter& json, const Shape& numbers) {
-  json.begin_array();
-  for (const std::int64_t number : numbers) json.integer(number);
-  json.end_array();
-}
-
-void member(codecs::JsonWriter& json, std::string_view key, std::string_view text) {
-  json.key(key);
-  json.string(text);
-}
-
-void member(codecs::JsonWriter& json, std::string_view key, bool value) {
-  json.key(key);
-  json.boolean(value);
-}
-
-template <class T>
-const T& as(const Value& value) {
-  const T* found = value.get_if<T>();
-  if (found == nullptr) refuse_ticket();
-  return *found;
-}
-
-const Value& member(const Value::Object& object, std::string_view key) {
-  const Value* found = object.find(key);
-  if (found == nullptr) refuse_ticket();
-  return *found;
-}
-
-const std::vector<Value>& items(const Value& value, std::size_t count = 0) {
-  const auto& list = as<Value::List>(value).items;
-  if (count != 0 && list.size() != count) refuse_ticket();
-  return list;
-}
-
-Shape lengths(const Value& value) {
-  Shape shape;
-  for (const Value& item : items(value)) {
-    shape.push_back(as<std::int64_t>(item));
-    if (shape.back() < 0) refuse_ticket();
-  }
-  return shape;
-}
-
-std::uint64_t count(const Value& value) {
-  const std::int64_t number = as<std::int64_t>(value);
-  if (number < 0) refuse_ticket();
-  return static_cast<std::uint64_t>(number);
-}
-
-std::size_t number_below(const Value& value, std::size_t limit) {
-  const std::uint64_t number = count(value);
+std::size_t number_below(const ValueReader& reader, std::size_t limit) {
+  const std::uint64_t number = reader.count();
   if (number >= limit) refuse_ticket();
   return static_cast<std::size_t>(number);
 }
 
-std::string from_base64(const Value& value) {
-  auto bytes = base::from_base64(as<std::string>(value));
+std::string from_base64(const ValueReader& reader) {
+  auto bytes = base::from_base64(reader.text());
   if (!bytes) refuse_ticket();
   return std::move(*bytes);
 }
@@ -108,23 +59,20 @@ bool is_inside(const formats::Box& box, const Shape& shape) {
 std::string ShardTicket::to_text() const {
   codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
   json.begin_object();
-  json.key(kTicketMember);
-  json.integer(kTicketVersion);
-  member(json, "id", id);
-  member(json, "boot", boot);
-  member(json, "host", base::base64(host));
+  json.member(kTicketMember, kTicketVersion);
+  json.member("id", id);
+  json.member("boot", boot);
+  json.member("host", base::base64(host));
   // A path need not be UTF-8.
-  member(json, "staging", base::base64(staging));
-  member(json, "values", base::base64(values));
-  member(json, "is_folder", is_folder);
-  member(json, "durable", durable);
-  member(json, "checksums", checksums);
-  member(json, "are_crc32", are_crc32);
-  member(json, "shares_files", shares_files);
-  json.key("rank");
-  json.integer(rank);
-  json.key("num_ranks");
-  json.integer(num_ranks);
+  json.member("staging", base::base64(staging));
+  json.member("values", base::base64(values));
+  json.member("is_folder", is_folder);
+  json.member("durable", durable);
+  json.member("checksums", checksums);
+  json.member("are_crc32", are_crc32);
+  json.member("shares_files", shares_files);
+  json.member("rank", rank);
+  json.member("num_ranks", num_ranks);
   json.key("files");
   json.begin_array();
   for (const StagedFile& file : files) {
@@ -140,9 +88,9 @@ std::string ShardTicket::to_text() const {
     json.begin_array();
     json.string(place.key);
     json.string(to_string(place.dtype));
-    write_numbers(json, place.shape);
-    json.integer(static_cast<std::int64_t>(place.file));
-    json.integer(static_cast<std::int64_t>(place.offset_bytes));
+    json.value(place.shape);
+    json.value(place.file);
+    json.value(place.offset_bytes);
     json.end_array();
   }
   json.end_array();
@@ -150,10 +98,10 @@ std::string ShardTicket::to_text() const {
   json.begin_array();
   for (const Box& box : boxes) {
     json.begin_array();
-    json.integer(static_cast<std::int64_t>(box.tensor));
+    json.value(box.tensor);
     json.boolean(box.is_written);
-    write_numbers(json, box.box.offsets);
-    write_numbers(json, box.box.sizes);
+    json.value(box.box.offsets);
+    json.value(box.box.sizes);
     json.end_array();
   }
   json.end_array();
@@ -161,52 +109,44 @@ std::string ShardTicket::to_text() const {
   return json.take();
 }
 
-ShardTicket ShardTicket::parse(std::string_view text) {
-  Value document;
-  try {
-    document = parse_value(text, {"", "ticket"});
-  } catch (const Error&) {
-    refuse_ticket();
-  }
-  const auto& object = as<Value::Object>(document);
-  if (as<std::int64_t>(member(object, kTicketMember)) != kTicketVersion) refuse_ticket();
+ShardTicket ShardTicket::parse(std::string_view text) try {
+  const base::Where where("", "ticket");
+  const Value document = parse_value(text, where);
+  const ValueReader reader(document, where);
+  if (reader.at(kTicketMember).integer() != kTicketVersion) refuse_ticket();
   ShardTicket ticket;
-  ticket.id = as<std::string>(member(object, "id"));
-  ticket.boot = as<std::string>(member(object, "boot"));
-  ticket.host = from_base64(member(object, "host"));
-  ticket.staging = from_base64(member(object, "staging"));
-  ticket.values = from_base64(member(object, "values"));
-  ticket.is_folder = as<bool>(member(object, "is_folder"));
-  ticket.durable = as<bool>(member(object, "durable"));
-  ticket.checksums = as<bool>(member(object, "checksums"));
-  ticket.are_crc32 = as<bool>(member(object, "are_crc32"));
-  ticket.shares_files = as<bool>(member(object, "shares_files"));
-  ticket.rank =
-      static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
+  ticket.id = reader.at("id").text();
+  ticket.boot = reader.at("boot").text();
+  ticket.host = from_base64(reader.at("host"));
+  ticket.staging = from_base64(reader.at("staging"));
+  ticket.values = from_base64(reader.at("values"));
+  ticket.is_folder = reader.at("is_folder").flag();
+  ticket.durable = reader.at("durable").flag();
+  ticket.checksums = reader.at("checksums").flag();
+  ticket.are_crc32 = reader.at("are_crc32").flag();
+  ticket.shares_files = reader.at("shares_files").flag();
+  ticket.rank = static_cast<int>(number_below(reader.at("rank"), std::numeric_limits<int>::max()));
   ticket.num_ranks =
-      static_cast<int>(number_below(member(object, "num_ranks"), std::numeric_limits<int>::max()));
+      static_cast<int>(number_below(reader.at("num_ranks"), std::numeric_limits<int>::max()));
   if (ticket.num_ranks == 0) refuse_ticket();
-  for (const Value& file : items(member(object, "files"))) {
-    const auto& fields = items(file, 2);
-    ticket.files.push_back({from_base64(fields[0]), as<bool>(fields[1])});
+  for (const ValueReader& file : reader.at("files").items()) {
+    const auto fields = file.items(2);
+    ticket.files.push_back({from_base64(fields[0]), fields[1].flag()});
     for (const std::filesystem::path& part : Path(ticket.files.back().path)) {
       if (part == ".." || part == "/") refuse_ticket();
     }
   }
-  for (const Value& tensor : items(member(object, "tensors"))) {
-    const auto& fields = items(tensor, 5);
-    const auto dtype = dtype_from_name(as<std::string>(fields[1]));
-    if (!dtype) refuse_ticket();
-    TensorPlace place{as<std::string>(fields[0]), *dtype, lengths(fields[2]), 0, count(fields[4])};
+  for (const ValueReader& tensor : reader.at("tensors").items()) {
+    const auto fields = tensor.items(5);
     // A tensor without elements has no file.
-    place.file = static_cast<std::size_t>(count(fields[3]));
-    ticket.tensors.push_back(std::move(place));
+    ticket.tensors.push_back({fields[0].text(), fields[1].dtype(), fields[2].lengths(),
+                              static_cast<std::size_t>(fields[3].count()), fields[4].count()});
   }
-  for (const Value& value : items(member(object, "boxes"))) {
-    const auto& fields = items(value, 4);
+  for (const ValueReader& item : reader.at("boxes").items()) {
+    const auto fields = item.items(4);
     Box box{number_below(fields[0], ticket.tensors.size()),
-            as<bool>(fields[1]),
-            {lengths(fields[2]), lengths(fields[3])}};
+            fields[1].flag(),
+            {fields[2].lengths(), fields[3].lengths()}};
     const TensorPlace& place = ticket.tensors[box.tensor];
     if (!is_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
@@ -216,6 +156,8 @@ ShardTicket ShardTicket::parse(std::string_view text) {
     ticket.boxes.push_back(std::move(box));
   }
   return ticket;
+} catch (const Error&) {
+  refuse_ticket();
 }
 
 std::string ShardReceipt::to_text() const {

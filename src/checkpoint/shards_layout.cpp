@@ -70,25 +70,15 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// Lists the entries of a folder that neither tenfold nor torch wrote in such a save.
+/// Lists, sorted, the entries of a folder that neither tenfold nor torch wrote in such a save.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
     return (name.starts_with('.') && name.find(".tenfold-") != std::string::npos) ||
            is_own_name(folder, name);
   });
+  std::ranges::sort(foreign);
   return foreign;
-}
-
-void refuse_foreign_files(const Path& path) {
-  if (!os::exists(path) || !os::file_info(path).is_directory) return;
-  const std::vector<std::string> foreign = foreign_files(os::Directory::open(path));
-  if (foreign.empty()) return;
-  throw base::invalid_argument(path)
-      .part("folder to replace")
-      .expected("a checkpoint of torch.distributed")
-      .found(base::quote(*std::ranges::min_element(foreign)))
-      .remedy("save to another path, or remove it first");
 }
 
 /// A folder with files of the ranks and one metadata file.
@@ -270,10 +260,7 @@ class SafetensorsShards final : public ShardsLayout {
       for (const SummedBox& part : planned.parts) boxes.back().push_back(part.box);
       info.key(tensors.back().name);
       info.begin_object();
-      info.key("saved_offsets");
-      info.begin_array();
-      for (const std::int64_t offset : planned.shard.offsets) info.integer(offset);
-      info.end_array();
+      info.member("saved_offsets", planned.shard.offsets);
       info.end_object();
     }
     info.end_object();
@@ -472,7 +459,8 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
   }
   refuse_shard_size(format, path, options.shard_size_bytes);
   formats::refuse_existing(path, options.overwrite);
-  refuse_foreign_files(path);
+  formats::refuse_foreign(path, formats::foreign_at(path, foreign_files),
+                          "a checkpoint of torch.distributed");
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {
     if (options.layout == ShardLayout::shards) {

@@ -12,14 +12,6 @@
 
 namespace tenfold::checkpoint {
 
-Leaf leaf_with(const Leaf& leaf, Tensor copy) {
-  Leaf made =
-      leaf.is_nested() ? Leaf::nested(std::move(copy), leaf.sizes()) : Leaf(std::move(copy));
-  made.mark_unbatched(leaf.is_unbatched());
-  made.mark_grad(leaf.grad());
-  return made;
-}
-
 /// Unused blocks, by size.
 struct StagingPool::Free {
   std::mutex mutex;
@@ -91,7 +83,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   });
   std::size_t next = 0;
   return map_leaves(tree,
-                    [&](const Leaf& leaf) { return leaf_with(leaf, *copies[first[next++]]); });
+                    [&](const Leaf& leaf) { return with_tensor(leaf, *copies[first[next++]]); });
 }
 
 }  // namespace tenfold::checkpoint

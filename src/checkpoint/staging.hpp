@@ -11,9 +11,6 @@
 
 namespace tenfold::checkpoint {
 
-/// Returns a leaf over `copy` with the attributes of `leaf`.
-Leaf leaf_with(const Leaf& leaf, Tensor copy);
-
 /// A pool of memory for copies of a training state, reused by each save: page faults in new memory
 /// take longer than the copy. Thread-safe; buffers may outlive the pool.
 class StagingPool {

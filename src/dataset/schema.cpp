@@ -9,6 +9,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
 #include "dataset/leaf_names.hpp"
 #include "dataset/table.hpp"
 
@@ -182,69 +183,52 @@ class SchemaReader {
 
   std::vector<Column> run(const Value& document) {
     KeyPath path;
-    record(document, path);
+    record(ValueReader(document, where_), path);
     return std::move(columns_);
   }
 
  private:
-  Error fail(const KeyPath& path, const std::string& part) const {
-    base::Where place = where_;
-    if (!path.empty()) place = place.at("column " + base::quote(dotted(path)));
-    if (!part.empty()) place = place.at("member " + base::quote(part));
-    return base::corrupt(place);
-  }
-  [[noreturn]] void expected(const KeyPath& path, const std::string& part, const char* what,
-                             const Value& found) const {
-    throw fail(path, part).expected(what).found(to_json(found));
-  }
-
-  void record(const Value& value, KeyPath& path) {
-    const auto* object = value.get_if<Value::Object>();
-    const Value* members = object == nullptr ? nullptr : object->find("columns");
-    const auto* columns = members == nullptr ? nullptr : members->get_if<Value::Object>();
-    if (columns == nullptr) {
-      throw fail(path, "").expected("an object with \"columns\"").found(value.type_name());
+  void record(const ValueReader& reader, KeyPath& path) {
+    const auto* object = reader.value().get_if<Value::Object>();
+    const Value* columns = object == nullptr ? nullptr : object->find("columns");
+    if (columns == nullptr || !columns->is<Value::Object>()) {
+      throw reader.error().expected("an object with \"columns\"").found(reader.value().type_name());
     }
     if (path.size() > kMaxRecords) {
-      throw fail(path, "")
+      throw reader.error()
           .expected("at most ", kMaxRecords, " nested records")
           .found("deeper nesting");
     }
-    for (const auto& [key, member] : columns->members) {
+    for (const auto& [key, member] : columns->get_if<Value::Object>()->members) {
       path.push_back(key);
-      const auto* child = member.get_if<Value::Object>();
-      if (child == nullptr) expected(path, "", "an object", member);
-      if (child->find("columns") != nullptr) {
-        record(member, path);
+      const base::Where place = where_.at("column " + base::quote(dotted(path)));
+      const ValueReader child(member, place);
+      if (child.find("columns")) {
+        record(child, path);
       } else {
-        columns_.push_back(column(*child, path));
+        columns_.push_back(column(child, path));
       }
       path.pop_back();
     }
   }
 
-  Column column(const Value::Object& object, const KeyPath& path) const {
+  static Column column(const ValueReader& reader, const KeyPath& path) {
     Column made;
     made.path = path;
-    const Value* dtype = object.find("dtype");
-    if (dtype == nullptr) throw fail(path, "dtype").expected("a dtype").found("none");
-    read_dtype(*dtype, made);
-    if (const Value* shape = object.find("shape")) made.shape = read_shape(*shape, path);
-    made.ragged = read_flag(object, path, "ragged");
-    made.nullable = read_flag(object, path, "nullable");
+    read_dtype(reader.at("dtype"), made);
+    if (const auto shape = reader.find("shape")) made.shape = shape->lengths();
+    if (const auto ragged = reader.find("ragged")) made.ragged = ragged->flag();
+    if (const auto nullable = reader.find("nullable")) made.nullable = nullable->flag();
     if (made.is_text() && !made.shape.empty()) {
-      throw fail(path, "shape")
+      throw reader.at("shape")
+          .error()
           .expected("no shape for strings and bytes")
           .found(base::list_text(made.shape));
     }
-    if (const Value* unit = object.find("unit")) {
-      const auto* text = unit->get_if<std::string>();
-      if (text == nullptr) expected(path, "unit", "a str", *unit);
-      made.unit = *text;
-    }
+    if (const auto unit = reader.find("unit")) made.unit = unit->text();
     name_leaves(made);
     const auto place = [&](const char* key, KeyPath& into) {
-      if (const Value* value = object.find(key)) into = read_path(*value, path, key);
+      if (const auto found = reader.find(key)) into = path_from(*found);
     };
     place("leaf", made.leaf);
     if (made.has_ends()) place("end_leaf", made.end_leaf);
@@ -253,54 +237,29 @@ class SchemaReader {
     return made;
   }
 
-  void read_dtype(const Value& value, Column& into) const {
-    const auto* text = value.get_if<std::string>();
-    if (text == nullptr) expected(into.path, "dtype", "a str", value);
-    if (*text == "string" || *text == "bytes") {
-      into.kind = *text == "string" ? ColumnKind::string : ColumnKind::bytes;
+  static void read_dtype(const ValueReader& reader, Column& into) {
+    const std::string& text = reader.text();
+    if (text == "string" || text == "bytes") {
+      into.kind = text == "string" ? ColumnKind::string : ColumnKind::bytes;
       into.dtype = DType::uint8;
       return;
     }
-    const auto dtype = dtype_from_name(*text);
-    if (!dtype) {
-      throw fail(into.path, "dtype")
-          .expected("a dtype of torch, \"string\" or \"bytes\"")
-          .found(base::quote(*text));
-    }
+    const auto dtype = dtype_from_name(text);
+    if (!dtype) reader.fail("a dtype of torch, \"string\" or \"bytes\"");
     into.dtype = *dtype;
   }
 
-  Shape read_shape(const Value& value, const KeyPath& path) const {
-    const auto* list = value.get_if<Value::List>();
-    if (list == nullptr) expected(path, "shape", "a list of int", value);
-    Shape shape;
-    for (const Value& item : list->items) {
-      const auto* length = item.get_if<std::int64_t>();
-      if (length == nullptr || *length < 0) expected(path, "shape", "lengths of 0 or more", value);
-      shape.push_back(*length);
-    }
-    return shape;
-  }
-
-  bool read_flag(const Value::Object& object, const KeyPath& path, const char* key) const {
-    const Value* value = object.find(key);
-    if (value == nullptr) return false;
-    const auto* flag = value->get_if<bool>();
-    if (flag == nullptr) expected(path, key, "true or false", *value);
-    return *flag;
-  }
-
-  KeyPath read_path(const Value& value, const KeyPath& path, const char* key) const {
-    if (const auto* text = value.get_if<std::string>()) return {*text};
+  static KeyPath path_from(const ValueReader& reader) {
+    if (const auto* text = reader.value().get_if<std::string>()) return {*text};
     KeyPath made;
-    if (const auto* list = value.get_if<Value::List>()) {
+    if (const auto* list = reader.value().get_if<Value::List>()) {
       for (const Value& item : list->items) {
         const auto* text = item.get_if<std::string>();
-        if (text == nullptr) expected(path, key, "a key or a list of keys", value);
+        if (text == nullptr) reader.fail("a key or a list of keys");
         made.push_back(*text);
       }
     }
-    if (made.empty()) expected(path, key, "a key or a list of keys", value);
+    if (made.empty()) reader.fail("a key or a list of keys");
     return made;
   }
 

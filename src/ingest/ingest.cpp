@@ -147,15 +147,11 @@ class Ingestion {
       if (known) continue;
       std::vector<std::string> names;
       for (const Target& target : all.targets) names.push_back(target.column.name());
-      std::string remedy;
-      for (const std::string& near : base::near_matches(name, names)) {
-        remedy += (remedy.empty() ? "did you mean " : ", ") + base::quote(near);
-      }
       throw base::key_not_found(subject())
           .part("column ", base::quote(name))
           .expected("a column of the ", (options_.schema ? "schema" : "data"))
           .found("no column of this name")
-          .remedy(remedy);
+          .remedy(base::did_you_mean(name, names));
     }
     throw base::key_not_found(subject()).expected("columns").found("none");
   }
@@ -203,16 +199,12 @@ class Ingestion {
     for (std::size_t i = 0; i < plan_.targets.size(); ++i) {
       if (sink.seen[i]) continue;
       const std::string name = plan_.targets[i].column.name();
-      std::string hint;
       const std::vector<std::string> ignored(sink.ignored.begin(), sink.ignored.end());
-      for (const std::string& near : base::near_matches(name, ignored)) {
-        hint += (hint.empty() ? "did you mean " : ", ") + base::quote(near);
-      }
       throw base::invalid_argument(subject())
           .part("column ", base::quote(name), " of the schema")
           .expected("it in some row")
           .found("no row with it")
-          .remedy(hint);
+          .remedy(base::did_you_mean(name, ignored));
     }
   }
 

@@ -51,11 +51,9 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
       if (is_meant && is_new) selected.push_back(i);
     }
     if (is_known) continue;
-    std::string remedy;
-    for (const std::string& candidate : base::near_matches(names[n], candidates)) {
-      remedy += (remedy.empty() ? "did you mean " : ", ") + base::quote(candidate);
-    }
-    throw base::key_not_found(where).problem("no column ", base::quote(names[n])).remedy(remedy);
+    throw base::key_not_found(where)
+        .problem("no column ", base::quote(names[n]))
+        .remedy(base::did_you_mean(names[n], candidates));
   }
   return selected;
 }

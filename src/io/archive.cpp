@@ -6,11 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <tenfold/error.hpp>
-#include <tenfold/memmap.hpp>
-
-#include "base/fail.hpp"
-#include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/folder/archive/archive.hpp"
 #include "formats/folder/archive/pack.hpp"
@@ -52,14 +47,6 @@ void pack_memmap(const Path& folder_path, const Path& archive, const ArchiveOpti
 }
 
 void unpack_memmap(const Path& archive, const Path& folder_path, const ArchiveOptions& options) {
-  const std::vector<std::string> foreign = foreign_entries(folder_path);
-  if (!foreign.empty()) {
-    throw base::invalid_argument(folder_path.string())
-        .part("folder to replace")
-        .expected("only entries that its metadata names")
-        .found(base::quote(foreign.front()))
-        .remedy("unpack to another path");
-  }
   folder::unpack_archive(archive, folder_path, request_of(options));
 }
 

@@ -70,9 +70,9 @@ class CastSource : public LeafSource {
     if (source_of(inner_) != nullptr) source_of(inner_)->will_need(inner_);
   }
 
-  Identity identity(const Leaf&) override {
-    Identity inner = shared_bytes(inner_);
-    if (inner == Identity{}) return {};
+  StoredRange identity(const Leaf&) override {
+    StoredRange inner = stored_range(inner_);
+    if (inner == StoredRange{}) return {};
     // The dtype is a part of the identity, because the cast bytes differ from the original bytes.
     // Leaves with the same original bytes and the same dtype share their cast bytes.
     return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};

@@ -61,10 +61,7 @@ void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
 
 /// The same leaf over a tensor that is already mapped.
 Leaf over(const Leaf& leaf, Tensor tensor) {
-  Leaf mapped =
-      leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes()) : Leaf(std::move(tensor));
-  mapped.mark_unbatched(leaf.is_unbatched());
-  mapped.mark_grad(leaf.grad());
+  Leaf mapped = with_tensor(leaf, std::move(tensor));
   mapped.mark_in_storage(leaf.in_storage());
   return mapped;
 }

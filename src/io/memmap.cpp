@@ -8,7 +8,6 @@
 
 #include "base/checked.hpp"
 #include "base/fail.hpp"
-#include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/folder/append/append.hpp"
 #include "formats/folder/checksums.hpp"
@@ -31,20 +30,6 @@ namespace tenfold {
 
 using namespace detail;
 namespace folder = formats::folder;
-
-namespace {
-
-void refuse_foreign(const Path& path) {
-  const std::vector<std::string> foreign = foreign_entries(path);
-  if (foreign.empty()) return;
-  throw base::invalid_argument(path.string())
-      .part("folder to replace")
-      .expected("only entries that its metadata names")
-      .found(base::quote(foreign.front()))
-      .remedy("save to another path");
-}
-
-}  // namespace
 
 void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
   refuse_opaque(tree, path.string(), "");
@@ -74,15 +59,14 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
     folder::update_folder(plan, path, request);
     return;
   }
-  if (!options.replace_foreign) refuse_foreign(path);
+  folder::require_replaceable(path);
   const formats::WriteRequest request{.durable = options.durable,
                                       .checksums = false,
                                       .zeros = options.zeros,
                                       .num_threads = options.num_threads,
                                       .monitor = options.monitor};
-  formats::FolderReplacement replacement(
-      path, folder::written_bytes(plan, request),
-      options.replace_foreign ? formats::FindForeign() : formats::FindForeign(folder::foreign_in));
+  formats::FolderReplacement replacement(path, folder::written_bytes(plan, request),
+                                         folder::foreign_in);
   folder::write_plan(plan, replacement.folder(), request);
   replacement.publish(options.durable);
 }
@@ -108,14 +92,6 @@ TensorDict open_memmap_once(const Path& path, Mode mode) {
 TensorDict open_memmap(const Path& path, Mode mode) {
   formats::recover_folder(path);
   return os::read_unreplaced(path, [&] { return open_memmap_once(path, mode); });
-}
-
-std::vector<std::string> foreign_entries(const Path& path) {
-  if (!os::exists(path)) return {};
-  const Path target = os::resolve_link(path);
-  if (!os::exists(target) || !os::file_info(target).is_directory) return {};
-  return os::read_unreplaced(
-      target, [&] { return folder::take_inventory(os::Directory::open(target)).foreign; });
 }
 
 namespace {

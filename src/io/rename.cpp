@@ -193,9 +193,7 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
           .found("the start of other names")
           .remedy("a pattern renames them, (\"^", name, "[.]\", ...)");
     }
-    const auto near = base::near_matches(name, known, 1);
-    if (near.empty()) throw error;
-    throw Error(error).remedy("did you mean ", base::quote(near[0]), "?");
+    throw Error(error).remedy(base::did_you_mean(name, known, 1));
   }
 }
 

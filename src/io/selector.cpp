@@ -72,16 +72,9 @@ void Selector::require_all_hit(const TensorDict& tree) const {
   std::vector<std::string> names;
   collect_names(tree, "", names);
   const bool is_glob = key.size() == 1 && base::is_glob(key[0]);
-  std::string remedy;
-  const auto near = base::near_matches(dotted(key), names);
-  for (std::size_t i = 0; i < near.size(); ++i) {
-    remedy += i == 0 ? "did you mean " : i + 1 == near.size() ? " or " : ", ";
-    remedy += base::quote(near[i]);
-  }
-  if (!near.empty()) remedy += "?";
   throw base::key_not_found(tree.where())
       .problem(is_glob ? "no key matches " : "no key ", base::quote(dotted(key)))
-      .remedy(remedy);
+      .remedy(base::did_you_mean(dotted(key), names));
 }
 
 }  // namespace tenfold

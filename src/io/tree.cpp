@@ -85,6 +85,14 @@ TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>&
   return std::move(tree);
 }
 
+Leaf with_tensor(const Leaf& leaf, Tensor tensor) {
+  Leaf made =
+      leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes()) : Leaf(std::move(tensor));
+  made.mark_unbatched(leaf.is_unbatched());
+  made.mark_grad(leaf.grad());
+  return made;
+}
+
 bool same_shape(const Leaf& a, const Leaf& b) {
   if (a.is_nested() != b.is_nested() || a.shape() != b.shape()) return false;
   if (!a.is_nested()) return true;

@@ -21,6 +21,9 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
 /// The same, but changes nodes without other owners in place.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
+/// The same leaf over another tensor in memory, of the same shape.
+Leaf with_tensor(const Leaf& leaf, Tensor tensor);
+
 /// True for the same shape; for nested tensors, the same sizes of each component.
 bool same_shape(const Leaf& a, const Leaf& b);
 

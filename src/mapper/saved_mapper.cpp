@@ -7,6 +7,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/value/value_reader.hpp"
 #include "dataset/gather_rows.hpp"
 #include "mapper/hierarchy_json.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -38,31 +39,16 @@ MapperHead head_of(const TensorDict& tree) {
   }
   const TensorDict::Item item = tree.get(kHead);
   const auto* json = std::get_if<NonTensor>(&item);
-  const auto* object = json == nullptr ? nullptr : json->value.get_if<Value::Object>();
-  if (object == nullptr) throw head.corrupt(kHead).expected("a JSON object").found("another entry");
-  const Value* version = object->find("version");
-  const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
-  if (number == nullptr) {
-    throw head.corrupt(kHead).part("version").expected("an int").found(type_of(version));
+  if (json == nullptr || !json->value.is<Value::Object>()) {
+    throw head.corrupt(kHead).expected("a JSON object").found("another entry");
   }
-  if (*number != kVersion) {
-    throw base::unsupported(head.where)
-        .part("state_mapper: version")
-        .expected("1")
-        .found(*number)
-        .remedy("a newer tenfold reads it");
-  }
-  const Value* name = object->find("class");
-  const auto* text = name == nullptr ? nullptr : name->get_if<std::string>();
-  if (text == nullptr) {
-    throw head.corrupt(kHead).part("class").expected("a string").found(type_of(name));
-  }
-  const Value* config = object->find("config");
-  if (config == nullptr || !config->is<Value::Object>()) {
-    throw head.corrupt(kHead).part("config").expected("an object").found(type_of(config));
-  }
-  head.class_name = *text;
-  head.config = *config;
+  const base::Where place = head.where.at(kHead);
+  const ValueReader reader(json->value, place);
+  reader.at("version").require_version(kVersion);
+  head.class_name = reader.at("class").text();
+  const ValueReader config = reader.at("config");
+  if (!config.value().is<Value::Object>()) config.fail("an object");
+  head.config = config.value();
   return head;
 }
 
@@ -108,12 +94,8 @@ const Value* MapperHead::find(std::string_view key) const {
 }
 
 const std::string& MapperHead::text(std::string_view key) const {
-  const Value* value = find(key);
-  const auto* found = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (found == nullptr) {
-    throw corrupt("config").part(key).expected("a string").found(type_of(value));
-  }
-  return *found;
+  const base::Where place = where.at("config");
+  return ValueReader(config, place).at(key).text();
 }
 
 Tensor SavedMapper::rows(std::span<const Value> /*states*/) const {

@@ -11,6 +11,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/integer_type.hpp"
 #include "core/tree/sparse.hpp"
 
 namespace tenfold {
@@ -92,20 +93,9 @@ class SparseReader {
 std::int64_t last_of(const Leaf& leaf) {
   const auto size = static_cast<std::uint64_t>(itemsize(leaf.dtype()));
   const auto count = static_cast<std::uint64_t>(leaf.shape()[0]);
-  if (const Tensor* tensor = leaf.tensor_in_memory()) {
-    const Tensor last = tensor->select(leaf.shape()[0] - 1);
-    return leaf.dtype() == DType::int32 ? *last.data<std::int32_t>() : *last.data<std::int64_t>();
-  }
   std::array<std::byte, sizeof(std::int64_t)> bytes{};
   leaf.read((count - 1) * size, std::span(bytes).first(static_cast<std::size_t>(size)));
-  if (leaf.dtype() == DType::int32) {
-    std::int32_t value = 0;
-    std::memcpy(&value, bytes.data(), sizeof(value));
-    return value;
-  }
-  std::int64_t value = 0;
-  std::memcpy(&value, bytes.data(), sizeof(value));
-  return value;
+  return integer_at(leaf.dtype(), bytes.data());
 }
 
 void read_compressed(const SparseReader& reader, SparseState& state) {

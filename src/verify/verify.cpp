@@ -92,8 +92,7 @@ void check_tree(const formats::Format& format, const Path& path, VerifyReport& r
     check_all_sparse_indices(tree, path.string());
     for (Problem& problem : check_rows_of(tree)) report.problems.push_back(std::move(problem));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(detail::formats::problem_of(error, {path.string(), "tree"}));
+    detail::formats::add_problem(report, error, {path.string(), "tree"});
   }
 }
 

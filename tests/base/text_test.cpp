@@ -57,6 +57,13 @@ TEST(NearMatches, PutsTheNearestFirst) {
   EXPECT_THAT(near_matches("weight", keys, 1), ElementsAre("weights"));
 }
 
+TEST(DidYouMean, NamesTheNearestMatches) {
+  const std::vector<std::string> keys = {"weights", "wieght", "weight.x", "epoch"};
+  EXPECT_EQ(did_you_mean("weight", keys), R"(did you mean "weights", "wieght" or "weight.x"?)");
+  EXPECT_EQ(did_you_mean("weight", keys, 1), R"(did you mean "weights"?)");
+  EXPECT_EQ(did_you_mean("optimizer", keys), "");
+}
+
 TEST(NearMatches, CaseAndDottedSuffixesAreSimilar) {
   const std::vector<std::string> keys = {"Weight", "encoder.bias", "x"};
   EXPECT_THAT(near_matches("weight", keys), ElementsAre("Weight"));

@@ -86,7 +86,8 @@ TEST(CheckpointDocument, EntriesOfARankAreInItsFolder) {
     return std::string("no error");
   };
   EXPECT_THAT(error_with(3, "ranks/3/a"), HasSubstr("less than the world size 3, found 3"));
-  EXPECT_THAT(error_with(-1, "ranks/-1/a"), HasSubstr("entries.3.rank: expected an integer"));
+  EXPECT_THAT(error_with(-1, "ranks/-1/a"),
+              HasSubstr("member \"entries[3].rank\": expected an integer"));
   for (const char* path : {"a", "ranks/1/a", "ranks/2/", "ranks/2/..", "ranks/2/../../a",
                            "ranks/2/a/b", "ranks/2//a", "/ranks/2/a", "ranks/02/a"}) {
     EXPECT_THAT(error_with(2, path), HasSubstr("below \"ranks/2/\"")) << path;

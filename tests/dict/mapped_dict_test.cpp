@@ -433,7 +433,7 @@ TEST(MappedDict, AnInvalidNoteIsAnError) {
   };
   expect_error(ErrorCode::corrupt, "expected an object", [&] { opened("3"); });
   expect_error(ErrorCode::corrupt, "\"version\"", [&] { opened(R"({"index": "x"})"); });
-  expect_error(ErrorCode::unsupported, "expected 1, found 2",
+  expect_error(ErrorCode::unsupported, "expected 1 at most, found 2",
                [&] { opened(R"({"version": 2, "index": "x", "values": "tensor"})"); });
   expect_error(ErrorCode::corrupt, "found none",
                [&] { opened(R"({"version": 1, "index": "there", "values": "tensor"})"); });

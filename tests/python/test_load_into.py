@@ -354,3 +354,17 @@ def test_a_report_has_no_truth_value() -> None:
     model = torch.nn.Linear(2, 2)
     with pytest.raises(TypeError, match=r"^LoadReport: .*use \.ok$"):
         bool(tenfold.load_into(model, model.state_dict()))
+
+
+@pytest.mark.parametrize("group_bytes", [1, 40, 1 << 20])
+def test_tensors_that_the_engine_cannot_write_are_filled_in_groups(
+    tmp_path, monkeypatch, group_bytes
+):
+    monkeypatch.setattr("tenfold._io.load_into._GROUP_BYTES", group_bytes)
+    state = {str(i): torch.randn(4, dtype=torch.complex64) for i in range(5)}
+    tenfold.save({**state, "plain": torch.ones(3)}, tmp_path / "s.pt")
+    target = {name: torch.zeros_like(tensor).conj() for name, tensor in state.items()}
+    target["plain"] = torch.zeros(3)
+    assert tenfold.load_into(target, tmp_path / "s.pt").ok
+    assert all(torch.equal(target[name], tensor) for name, tensor in state.items())
+    assert torch.equal(target["plain"], torch.ones(3))

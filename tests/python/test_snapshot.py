@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import OrderedDict
 
+import numpy
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -166,8 +167,38 @@ def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
     ):
         assert snapshot.read_object("0/state/a", out, memory_budget_bytes=budget) is out
         assert torch.equal(out.detach().float(), stored)
+    array = numpy.zeros((2, 3, 4), dtype="float32").transpose(2, 1, 0)
+    assert snapshot.read_object("0/state/a", array, memory_budget_bytes=budget) is array
+    assert torch.equal(torch.from_numpy(array), stored)
     with pytest.raises(ValueError, match=r"shape \(4, 3, 2\), found \(24,\)"):
         snapshot.read_object("0/state/a", torch.zeros(24))
+
+
+def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
+    taken(tmp_path, a=torch.ones(3))
+    for name in "vwxyz":
+        (tmp_path / "s" / name).write_text("mine")
+    with pytest.raises(ValueError, match='found "v", "w", "x" and 2 more; save to another path'):
+        taken(tmp_path, a=torch.ones(3))
+    assert (tmp_path / "s" / "z").read_text() == "mine"
+
+
+def test_restore_fills_lazy_conjugates_in_place(tmp_path):
+    stored = torch.randn(4, dtype=torch.complex64)
+    snapshot = taken(tmp_path, a=stored, b=torch.ones(3))
+    memory = torch.zeros(4, dtype=torch.complex64)
+    state = StateDict(a=memory.conj(), b=torch.zeros(3))
+    snapshot.restore({"state": state})
+    assert torch.equal(state["a"], stored)
+    assert torch.equal(memory, stored.conj())
+    assert torch.equal(state["b"], torch.ones(3))
+
+
+def test_read_object_fills_tensors_without_dimensions_or_elements_within_a_budget(tmp_path):
+    snapshot = taken(tmp_path, a=torch.tensor(3.0), b=torch.zeros(0, 2))
+    for name, out in (("a", torch.zeros((), dtype=torch.float64)), ("b", torch.ones(2, 0).T)):
+        assert snapshot.read_object(f"0/state/{name}", out, memory_budget_bytes=1) is out
+    assert snapshot.read_object("0/state/a") == 3
 
 
 def test_manifest_describes_every_entry(tmp_path):

@@ -10,7 +10,7 @@ from tenfold._interop.frameworks import decided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeGuard
 
 
@@ -83,6 +83,28 @@ def torch_of(value: object) -> Any:
     """The torch module if `value` is a torch tensor, else None."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(value, torch.Tensor) else None
+
+
+def is_module(value: Any) -> bool:
+    torch = imported_torch()
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def is_optimizer(value: Any) -> bool:
+    optim = sys.modules.get("torch.optim")
+    return optim is not None and isinstance(value, optim.Optimizer)
+
+
+def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Dotted names and tensors of nested containers."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            yield from tensors_in(value, (*path, str(key)))
+    elif isinstance(state, (list, tuple)):
+        for position, value in enumerate(state):
+            yield from tensors_in(value, (*path, str(position)))
+    elif is_array(state):
+        yield ".".join(path), state
 
 
 def import_torch() -> Any:

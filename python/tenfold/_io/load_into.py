@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
@@ -14,14 +13,15 @@ from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeVar
 
     from tenfold._io.files import Keys, PathLike, Rename
     from tenfold._reports import LoadReport
     from tenfold.tensordict import TensorDict
 
     Renamer = Callable[[str], str] | None
+    Source = TypeVar("Source")
 
 
 @set_module("tenfold")
@@ -78,7 +78,7 @@ def load_into(
     """
     strict = boolean("load_into: strict", strict)
     cast = boolean("load_into: cast", cast)
-    if _is_optimizer(target):
+    if arrays.is_optimizer(target):
         from tenfold._io.optimizer import load_optimizer
 
         if keys is not None:
@@ -108,12 +108,17 @@ def load_into(
         )
         _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         loaded = set(report.loaded)
-        for group in _groups({name: indirect[name] for name in indirect if name in loaded}):
-            hosts = {name: _host_for(tensor) for name, tensor in group.items()}
-            _core.load_into(_core.tree(hosts), node, False, cast, False, rename, paths, renamed)
-            for name, tensor in group.items():
-                tensor.detach().copy_(hosts[name])
-    _note_writes(tensors, report.loaded)
+        read_through_host(
+            (
+                (name, tensor, host_like(tensor))
+                for name, tensor in indirect.items()
+                if name in loaded
+            ),
+            lambda hosts: _core.load_into(
+                _core.tree(dict(hosts)), node, False, cast, False, rename, paths, renamed
+            ),
+        )
+    _note_writes(tensors[name] for name in report.loaded)
     return report
 
 
@@ -150,7 +155,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             ".".join(key) if isinstance(key, tuple) else key: value
             for key, value in target.items(True, True)
         }
-    if _is_module(target):
+    if arrays.is_module(target):
         return _module_tensors(target, strict)
     kind = f"the class {target.__name__}" if isinstance(target, type) else type(target).__name__
     if not isinstance(target, type) and callable(getattr(target, "state_dict", None)):
@@ -167,14 +172,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
             "found " + kind
         )
-    tensors: dict[str, Any] = {}
-    _collect(target, (), tensors)
-    return tensors
-
-
-def _is_module(target: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(target, torch.nn.Module)
+    return dict(arrays.tensors_in(target))
 
 
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
@@ -212,17 +210,6 @@ def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         return [name for key, value in items for name in _others(value, (*path, str(key)))]
     return [] if arrays.is_array(node) else [".".join(path)]
-
-
-def _collect(node: Any, path: tuple[str, ...], tensors: dict[str, Any]) -> None:
-    if isinstance(node, dict):
-        for key, value in node.items():
-            _collect(value, (*path, str(key)), tensors)
-    elif isinstance(node, (list, tuple)):
-        for position, value in enumerate(node):
-            _collect(value, (*path, str(position)), tensors)
-    elif arrays.is_array(node):
-        tensors[".".join(path)] = node
 
 
 # Maximum size in bytes of the host memory through which tensors of other devices are loaded.
@@ -278,37 +265,51 @@ def _outline(tensor: Any) -> Any:
     return _core.shape_only(arrays.dtype_name(tensor.dtype), tuple(tensor.shape))
 
 
-def _groups(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tensors in groups of at most `_GROUP_BYTES`; a larger tensor is a separate group."""
-    group: dict[str, Any] = {}
+def read_through_host(
+    jobs: Iterable[tuple[Source, Any, Any]], read: Callable[[list[tuple[Source, Any]]], object]
+) -> None:
+    """Fills tensors from buffers in host memory, in groups of at most `_GROUP_BYTES`.
+
+    Args:
+        jobs: What to read, the tensor, and its buffer, which is the tensor itself if the engine can
+            write into that. Consumed lazily, so that few buffers exist at a time; a larger one is a
+            separate group.
+        read: Fills the buffers of a group.
+    """
+    group: list[tuple[Source, Any, Any]] = []
+
+    def finish() -> None:
+        read([(source, buffer) for source, _, buffer in group])
+        for _, tensor, buffer in group:
+            if buffer is not tensor:
+                tensor.detach().copy_(buffer)
+        group.clear()
+
     size = 0
-    for name, tensor in tensors.items():
-        if group and size + tensor.nbytes > _GROUP_BYTES:
-            yield group
-            group, size = {}, 0
-        group[name] = tensor
-        size += tensor.nbytes
+    for job in jobs:
+        nbytes = 0 if job[2] is job[1] else job[2].nbytes
+        if group and size + nbytes > _GROUP_BYTES:
+            finish()
+            size = 0
+        group.append(job)
+        size += nbytes
     if group:
-        yield group
+        finish()
 
 
-def _host_for(tensor: Any) -> Any:
+def host_like(tensor: Any) -> Any:
+    """A new tensor in main memory with the dtype and shape of `tensor`."""
     torch = arrays.imported_torch()
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
-def _note_writes(tensors: dict[str, Any], loaded: Sequence[str]) -> None:
+def _note_writes(tensors: Iterable[Any]) -> None:
     """Bumps autograd's version counter, so that a backward pass over old values raises."""
     torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)
     if increment is None:
         return
-    for name in loaded:
-        if isinstance(tensors[name], torch.Tensor) and not tensors[name].is_inference():
-            increment(tensors[name])
-
-
-def _is_optimizer(target: Any) -> bool:
-    optim = sys.modules.get("torch.optim")
-    return optim is not None and isinstance(target, optim.Optimizer)
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            increment(tensor)

@@ -16,7 +16,7 @@ from tenfold.checkpoint._rng import load_derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
     Renamer = Callable[[str], str] | None
@@ -77,7 +77,7 @@ def constant_names(app_state: dict[str, Any]) -> list[str]:
         if (
             isinstance(value, RNGState)
             or not is_stateful(value)
-            or (is_module(value) and not any(p.requires_grad for p in value.parameters()))
+            or (arrays.is_module(value) and not any(p.requires_grad for p in value.parameters()))
         ):
             names.append(name)
     return names
@@ -227,9 +227,9 @@ class Restoring:
 
     def _compare(self, name: str, where: str) -> None:
         target = self._app_state[name]
-        if is_module(target):
+        if arrays.is_module(target):
             self._compare_module(name, target, where)
-        elif is_optimizer(target):
+        elif arrays.is_optimizer(target):
             state = entry_of(self._node, name, in_memory=False)
             found = [len(group["params"]) for group in state["param_groups"]]
             expected = [len(group["params"]) for group in target.param_groups]
@@ -343,18 +343,6 @@ def _tree_of(native: Any, _keys: tuple[str, ...]) -> Any:
     return TensorDict._from_native(native, None)
 
 
-def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Dotted names and tensors of nested containers."""
-    if isinstance(state, dict):
-        for key, value in state.items():
-            yield from tensors_in(value, (*path, str(key)))
-    elif isinstance(state, (list, tuple)):
-        for position, value in enumerate(state):
-            yield from tensors_in(value, (*path, str(position)))
-    elif arrays.is_array(state):
-        yield ".".join(path), state
-
-
 def _text(value: Any) -> str:
     if not arrays.is_array(value):
         return type(value).__name__
@@ -368,16 +356,6 @@ def _fits(own: Any, saved: Any) -> bool:
     if torch is not None and torch.nn.parameter.is_lazy(own):
         return True
     return own.dtype == saved.dtype and tuple(own.shape) == tuple(saved.shape)
-
-
-def is_module(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
-
-
-def is_optimizer(value: Any) -> bool:
-    optim = sys.modules.get("torch.optim")
-    return optim is not None and isinstance(value, optim.Optimizer)
 
 
 def _has_load_hooks(module: Any) -> bool:

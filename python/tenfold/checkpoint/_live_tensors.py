@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tenfold._interop import arrays
-from tenfold.checkpoint._app_state import is_module, is_optimizer, tensors_in
+from tenfold._interop.arrays import is_module, is_optimizer, tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

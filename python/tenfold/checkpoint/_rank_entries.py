@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.arrays import is_module
 from tenfold._io.snapshot import RNGState
 from tenfold._options import text
 from tenfold._ranks import require_equal
-from tenfold.checkpoint._app_state import is_module
 from tenfold.checkpoint._sharded import ShardedEntries, is_dtensor
 
 TYPE_CHECKING = False

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from tenfold._errors import CorruptFileError
+from tenfold._interop.arrays import is_module
 from tenfold._io.files import key_paths
-from tenfold.checkpoint._app_state import Restoring, is_damage, is_module, state_of
+from tenfold.checkpoint._app_state import Restoring, is_damage, state_of
 from tenfold.checkpoint._rank_entries import is_per_rank, ranks_text
 from tenfold.checkpoint._sharded import sharded_like
 

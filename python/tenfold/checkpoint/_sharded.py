@@ -8,8 +8,9 @@ from collections import OrderedDict
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.arrays import is_optimizer, tensors_in
 from tenfold._io.snapshot import RNGState
-from tenfold.checkpoint._app_state import is_optimizer, is_stateful, tensors_in
+from tenfold.checkpoint._app_state import is_stateful
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 
+from tenfold._interop import arrays
 from tenfold._options import integer
 from tenfold._public import set_module
 from tenfold.mappers import _rows
@@ -86,7 +87,7 @@ class CachedStateMapper(StateMapper):
             return kept
         with _rows.without_gradients():
             made = self.mapper.generate(list(missing.values()))
-        is_tensor = _rows.is_tensor(made)
+        is_tensor = arrays.is_array(made)
         if is_tensor:
             made = _rows.detached(made)
             with self._lock:
@@ -165,7 +166,7 @@ class CachedStateMapper(StateMapper):
         keys: list[Hashable],
     ) -> Any:
         number = {key: position for position, key in enumerate(missing)}
-        if not _rows.is_tensor(made):
+        if not arrays.is_array(made):
             return [made[number[key]] for key in keys]
         filled = set(places)
         others = [place for place in range(len(keys)) if place not in filled]

@@ -170,7 +170,7 @@ class HierarchicalStateMapper(StateMapper):
                 parts.append((places, self._query(number, rest)))
         if len(parts) == 1:
             return parts[0][1]
-        if not all(_rows.is_tensor(part) for _, part in parts):
+        if not all(arrays.is_array(part) for _, part in parts):
             values = [None] * len(states)
             for places, part in parts:
                 for place, value in zip(places, part, strict=True):

@@ -20,6 +20,7 @@ from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold._unreplaced import read_unreplaced
+from tenfold.mappers import _rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -476,7 +477,7 @@ def mapper_of(tree: Any, where: str) -> StateMapper:
 
 
 def _head_of(tree: Any, where: str) -> tuple[str, dict[str, Any]]:
-    head = _entry(tree, HEAD)
+    head = _rows.entry(tree, HEAD)
     if head is None:
         found = ", ".join(f'"{key}"' for key in list(tree.keys())[:5]) or "an empty tree"
         raise UnsupportedError(
@@ -506,13 +507,9 @@ def _head_of(tree: Any, where: str) -> tuple[str, dict[str, Any]]:
 
 
 def _tensors_of(tree: Any, where: str) -> Any:
-    tensors = _entry(tree, "tensors")
+    tensors = _rows.entry(tree, "tensors")
     if tensors is None:
         return {}
     if not hasattr(tensors, "keys"):
         raise CorruptFileError(f"{where}: tensors: expected a tree, found {type(tensors).__name__}")
     return tensors
-
-
-def _entry(tree: Any, key: str) -> Any:
-    return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is not a dict

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def is_tensor(value: Any) -> bool:
-    return arrays.is_array(value)
+def entry(tree: Any, key: str) -> Any:
+    """An entry of a dict or of a TensorDict; None if there is none."""
+    return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is not a dict
 
 
 def empty(length: int, like: Any) -> Any:

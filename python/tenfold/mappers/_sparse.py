@@ -159,15 +159,15 @@ class SparseStateMapper(StateMapper):
         except (KeyError, ValueError) as error:
             raise CorruptFileError(f"state mapper: matrix: {error}") from error
         native = _core.StateKeys(tree, "keys", kind)
-        made._keys = _on_disk(tree, native, kind, _part(tensors, "rows"))
-        made._default = _part(tensors, "default")
+        made._keys = _on_disk(tree, native, kind, _rows.entry(tensors, "rows"))
+        made._default = _rows.entry(tensors, "default")
         made._check_parts()
         return made
 
     def _check_parts(self) -> None:
         default = self._default
         if default is not None and (
-            not _rows.is_tensor(default)
+            not arrays.is_array(default)
             or tuple(default.shape) != (self.matrix.shape[1],)
             or arrays.dtype_name(default.dtype) != arrays.dtype_name(self.matrix.dtype)
         ):
@@ -213,7 +213,7 @@ def _keys_of(keys: Any) -> Keys:
         return _on_disk(tree, _core.StateKeys(tree, "keys", kind), kind, None)
     if isinstance(keys, dict):
         return StatesInMemory.of_dict(keys)
-    if _rows.is_tensor(keys):
+    if arrays.is_array(keys):
         numbers = integers(keys)
         if numbers is None:
             raise TypeError(
@@ -235,7 +235,7 @@ def _on_disk(tree: Any, native: Any, kind: str, numbers: Any) -> StatesOnDisk:
     if numbers is None:
         return StatesOnDisk(native, kind, None, parts)
     if (
-        not _rows.is_tensor(numbers)
+        not arrays.is_array(numbers)
         or tuple(numbers.shape) != (len(native),)
         or arrays.dtype_name(numbers.dtype) != "int64"
     ):
@@ -243,7 +243,3 @@ def _on_disk(tree: Any, native: Any, kind: str, numbers: Any) -> StatesOnDisk:
             f"state mapper: rows: expected int64 [{len(native)}], found another entry"
         )
     return StatesOnDisk(native, kind, numbers, {**parts, "rows": numbers})
-
-
-def _part(tensors: Any, key: str) -> Any:
-    return tensors[key] if key in tensors.keys() else None  # noqa: SIM118

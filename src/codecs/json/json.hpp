@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -64,6 +65,29 @@ class JsonWriter {
   void end_object();
   void begin_array();
   void end_array();
+  /// A bool, an integer or a string; null for an empty optional; an array of the items of a range.
+  template <class T>
+  void value(const T& item) {
+    if constexpr (std::same_as<T, bool>) {
+      boolean(item);
+    } else if constexpr (std::integral<T>) {
+      integer(static_cast<std::int64_t>(item));
+    } else if constexpr (std::convertible_to<const T&, std::string_view>) {
+      string(item);
+    } else if constexpr (requires { item.has_value(); }) {
+      item ? value(*item) : null();
+    } else {
+      begin_array();
+      for (const auto& one : item) value(one);
+      end_array();
+    }
+  }
+  /// key() and value().
+  template <class T>
+  void member(std::string_view key, const T& item) {
+    this->key(key);
+    value(item);
+  }
   std::string take() { return std::move(text_); }
 
  private:

@@ -120,6 +120,60 @@ void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
   Depth(graph, where, limits).require();
 }
 
+std::string PickleGraph::describe(std::uint32_t id) const {
+  const auto quoted = [](const PickleNode& global) {
+    return base::quote(std::string(global.text) + "." + std::string(global.name));
+  };
+  const PickleNode node = at(id);
+  if (node.kind == PickleKind::global) return quoted(node);
+  const bool is_object = node.kind == PickleKind::newobj || node.kind == PickleKind::instance;
+  if ((is_object || node.kind == PickleKind::reduce) &&
+      at(node.items[0]).kind == PickleKind::global) {
+    return (is_object ? "an object of " : "a call of ") + quoted(at(node.items[0]));
+  }
+  return std::string(codecs::describe(node.kind));
+}
+
+bool PickleGraph::is_global(std::uint32_t id, std::string_view module,
+                            std::string_view name) const {
+  const PickleNode node = at(id);
+  return node.kind == PickleKind::global && node.text == module && node.name == name;
+}
+
+std::uint64_t PickleGraph::natural(std::uint32_t id, const Fault& fault) const {
+  const PickleNode node = at(id);
+  const bool is_integer = node.kind == PickleKind::integer;
+  if (is_integer && node.integer >= 0) return static_cast<std::uint64_t>(node.integer);
+  throw fault()
+      .expected("an integer from 0")
+      .found(is_integer ? std::to_string(node.integer) : describe(id));
+}
+
+std::vector<std::int64_t> PickleGraph::lengths(std::uint32_t id, const Fault& fault) const {
+  constexpr std::size_t kMaxDimensions = 64;  // limit of torch
+  PickleNode node = at(id);
+  if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
+    const PickleNode arguments = at(node.items[1]);
+    if (arguments.kind == PickleKind::tuple && arguments.items.size() == 1) {
+      node = at(arguments.items[0]);
+    }
+  }
+  if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
+    throw fault().expected("a torch.Size, tuple or list").found(describe(id));
+  }
+  if (node.items.size() > kMaxDimensions) {
+    throw fault()
+        .problem("too many dimensions")
+        .expected("at most ", kMaxDimensions)
+        .found(node.items.size());
+  }
+  std::vector<std::int64_t> lengths;
+  for (const std::uint32_t item : node.items) {
+    lengths.push_back(static_cast<std::int64_t>(natural(item, fault)));
+  }
+  return lengths;
+}
+
 std::string_view describe(PickleKind kind) noexcept {
   switch (kind) {
     using enum PickleKind;

@@ -3,9 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
 #include "codecs/pickle/id_arena.hpp"
@@ -40,6 +43,17 @@ struct PickleGraph {
   std::deque<std::string> owned;  ///< strings that had to be decoded
   IdArena ids;                    ///< the items of all nodes
   PickleNode at(std::uint32_t id) const { return nodes[id]; }
+
+  /// Describes a node for messages: "an integer", "a call of \"os.system\"".
+  std::string describe(std::uint32_t id) const;
+  bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
+
+  /// The error of a node, which natural() and lengths() complete and throw.
+  using Fault = std::function<Error()>;
+  /// Returns a non-negative integer.
+  std::uint64_t natural(std::uint32_t id, const Fault& fault) const;
+  /// Returns the non-negative integers, at most 64, of a tuple, list or torch.Size.
+  std::vector<std::int64_t> lengths(std::uint32_t id, const Fault& fault) const;
 };
 
 struct PickleLimits {

@@ -384,11 +384,7 @@ class NotesReader {
 
 void write_texts(codecs::JsonWriter& writer, std::string_view key,
                  const std::vector<std::string>& texts) {
-  if (texts.empty()) return;
-  writer.key(key);
-  writer.begin_array();
-  for (const std::string& text : texts) writer.string(text);
-  writer.end_array();
+  if (!texts.empty()) writer.member(key, texts);
 }
 
 /// Writes a member whose value is an object of path -> the output of `write`; omitted if empty.
@@ -414,50 +410,30 @@ void write_keys(codecs::JsonWriter& writer, const TypedKeys& keys) {
   writer.end_object();
 }
 
-void write_shape(codecs::JsonWriter& writer, const Shape& shape) {
-  writer.key("shape");
-  writer.begin_array();
-  for (const std::int64_t length : shape) writer.integer(length);
-  writer.end_array();
-}
-
-void write_sparse(codecs::JsonWriter& writer, const Notes::NodeNote& note) {
-  writer.key("layout");
-  writer.string(note.layout);
-  write_shape(writer, note.dense_shape);
-  if (!note.is_coalesced) return;
-  writer.key("coalesced");
-  writer.boolean(true);
-}
-
 }  // namespace
 
 std::string Notes::to_json() const {
   codecs::JsonWriter writer(codecs::JsonStyle::python);
   writer.begin_object();
-  writer.key("version");
-  writer.integer(kVersion);
+  writer.member("version", kVersion);
   write_map(writer, "nodes", nodes, [&](const NodeNote& note) {
     writer.begin_object();
-    writer.key("kind");
-    writer.string(to_string(note.kind));
-    if (note.int_keys) {
-      writer.key("int_keys");
-      writer.boolean(true);
-    }
+    writer.member("kind", to_string(note.kind));
+    if (note.int_keys) writer.member("int_keys", true);
     if (!note.typed_keys.empty()) {
       writer.key("keys");
       write_keys(writer, note.typed_keys);
     }
-    if (note.kind == NodeKind::sparse) write_sparse(writer, note);
+    if (note.kind == NodeKind::sparse) {
+      writer.member("layout", note.layout);
+      writer.member("shape", note.dense_shape);
+      if (note.is_coalesced) writer.member("coalesced", true);
+    }
     if (note.module_versions) {
       writer.key("versions");
       write_json(*note.module_versions, writer);
     }
-    if (note.is_bare) {
-      writer.key("bare");
-      writer.boolean(true);
-    }
+    if (note.is_bare) writer.member("bare", true);
     writer.end_object();
   });
   write_map(writer, "values", values, [&](const ValueNote& note) {
@@ -474,9 +450,8 @@ std::string Notes::to_json() const {
   write_map(writer, "aliases", aliases, [&](const std::string& target) { writer.string(target); });
   write_map(writer, "leaves", leaves, [&](const LeafNote& note) {
     writer.begin_object();
-    writer.key("dtype");
-    writer.string(to_string(note.dtype));
-    write_shape(writer, note.shape);
+    writer.member("dtype", to_string(note.dtype));
+    writer.member("shape", note.shape);
     writer.end_object();
   });
   write_map(writer, "files", files, [&](const std::string& file) { writer.string(file); });

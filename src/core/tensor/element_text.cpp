@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "core/tensor/integer_type.hpp"
 
 namespace tenfold {
 namespace {
@@ -117,6 +118,9 @@ std::string element_text(DType dtype, const std::byte* bytes) {
 }
 
 std::vector<std::string> element_texts(DType dtype, std::span<const std::byte> bytes) {
+  if (is_integer(dtype)) {
+    return with_integer_type(dtype, [&]<class T>(T) { return integer_texts<T>(bytes); });
+  }
   std::vector<std::string> texts;
   switch (dtype) {
     case DType::bool_:
@@ -129,22 +133,6 @@ std::vector<std::string> element_texts(DType dtype, std::span<const std::byte> b
                         float_text(float4_value(pair >> 4)));
       }
       return texts;
-    case DType::uint8:
-      return integer_texts<std::uint8_t>(bytes);
-    case DType::uint16:
-      return integer_texts<std::uint16_t>(bytes);
-    case DType::uint32:
-      return integer_texts<std::uint32_t>(bytes);
-    case DType::uint64:
-      return integer_texts<std::uint64_t>(bytes);
-    case DType::int8:
-      return integer_texts<std::int8_t>(bytes);
-    case DType::int16:
-      return integer_texts<std::int16_t>(bytes);
-    case DType::int32:
-      return integer_texts<std::int32_t>(bytes);
-    case DType::int64:
-      return integer_texts<std::int64_t>(bytes);
     case DType::float64:
       return cast_texts<double>(dtype, bytes, float_text<double>);
     case DType::complex32:

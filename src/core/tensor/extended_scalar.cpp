@@ -6,6 +6,7 @@
 
 #include "base/base64.hpp"
 #include "core/tensor/torch_names.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 
@@ -75,16 +76,9 @@ bool is_hashable(const Value& value) noexcept {
 }
 
 bool has_special(const Value& value) {
-  const auto any = [](const std::vector<Value>& items) {
-    return std::any_of(items.begin(), items.end(), has_special);
-  };
-  if (const auto* list = value.get_if<Value::List>()) return any(list->items);
-  if (const auto* tuple = value.get_if<Value::Tuple>()) return any(tuple->items);
-  if (const auto* object = value.get_if<Value::Object>()) {
-    return std::any_of(object->members.begin(), object->members.end(),
-                       [](const auto& member) { return has_special(member.second); });
-  }
-  return value.is<Special>();
+  bool found = value.is<Special>();
+  for_each_child(value, [&](const Value& child) { found = found || has_special(child); });
+  return found;
 }
 
 bool is_valid(const Special& special) noexcept {

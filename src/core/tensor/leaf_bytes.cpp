@@ -1,7 +1,6 @@
 #include "core/tensor/leaf_bytes.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -49,18 +48,7 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
   }
 }
 
-std::size_t SharedBytesHash::operator()(const SharedBytes& key) const noexcept {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-  std::uint64_t hash = 0;
-  for (const std::uint64_t word :
-       {key.device, key.inode, key.part, key.offset_bytes, key.size_bytes}) {
-    hash = (std::rotl(hash, 23) ^ word) * kOdd;
-  }
-  for (const SharedBytes& piece : key.pieces) hash = (std::rotl(hash, 23) ^ (*this)(piece)) * kOdd;
-  return static_cast<std::size_t>(hash);
-}
-
-SharedBytes shared_bytes(const Leaf& leaf) {
+StoredRange stored_range(const Leaf& leaf) {
   // Two nested tensors may share their values but have different sizes.
   if (leaf.is_nested()) return {};
   if (!leaf.in_memory()) {
@@ -69,9 +57,9 @@ SharedBytes shared_bytes(const Leaf& leaf) {
   }
   const Tensor tensor = leaf.tensor();
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
-  SharedBytes shared{.device = LeafSource::kThisProcess, .size_bytes = tensor.nbytes()};
-  shared.offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
-  return shared;
+  return {.device = StoredRange::kThisProcess,
+          .offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data()),
+          .size_bytes = tensor.nbytes()};
 }
 
 }  // namespace tenfold

@@ -19,14 +19,8 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
-/// Identifies the stored bytes of a leaf, to find shared storage. SharedBytes{} means that the
-/// bytes are unknown, or that no other leaf shares them.
-using SharedBytes = LeafSource::Identity;
-struct SharedBytesHash {
-  std::size_t operator()(const SharedBytes& key) const noexcept;
-};
 /// Equal for contiguous tensors over the same memory range, and for leaves with the same place on
-/// disk. SharedBytes{} for strided tensors in memory, nested leaves and leaves without elements.
-SharedBytes shared_bytes(const Leaf& leaf);
+/// disk. StoredRange{} for strided tensors in memory, nested leaves and leaves without elements.
+StoredRange stored_range(const Leaf& leaf);
 
 }  // namespace tenfold

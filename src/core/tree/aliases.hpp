@@ -21,7 +21,7 @@ class AliasFinder {
   std::size_t add(const Leaf& leaf);
 
  private:
-  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
+  std::unordered_map<StoredRange, std::size_t> first_;
   std::size_t count_ = 0;
 };
 

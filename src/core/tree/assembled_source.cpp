@@ -259,12 +259,12 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
 
 /// Two assembled tensors share storage if all of their pieces do. If no other leaf shares the
 /// storage of one piece, none shares that of the whole.
-LeafSource::Identity AssembledSource::identity(const Leaf&) {
-  Identity whole;
+StoredRange AssembledSource::identity(const Leaf&) {
+  StoredRange whole;
   whole.pieces.reserve(2 * pieces_.size());
   for (const Placed& placed : pieces_) {
-    Identity piece = shared_bytes(placed.piece.leaf);
-    if (piece == Identity{}) return {};
+    StoredRange piece = stored_range(placed.piece.leaf);
+    if (piece == StoredRange{}) return {};
     whole.pieces.push_back(std::move(piece));
     whole.pieces.push_back({.offset_bytes = placed.first_byte});  // offset in the whole tensor
   }

@@ -40,7 +40,7 @@ class AssembledSource final : public LeafSource {
   void will_need(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
   std::vector<Leaf> parts(const Leaf& leaf) const override;
-  Identity identity(const Leaf& leaf) override;
+  StoredRange identity(const Leaf& leaf) override;
 
  private:
   /// A piece as runs of elements that are contiguous in the whole tensor.

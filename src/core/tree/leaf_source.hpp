@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -18,7 +19,30 @@ namespace tenfold {
 
 class Monitor;
 
+namespace os {
+struct FileInfo;
+}
+
 namespace detail {
+
+/// Identity of stored bytes, to find shared storage: all members are equal for leaves over the same
+/// bytes. StoredRange{} means that no other leaf shares them, or that they are unknown.
+struct StoredRange {
+  static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
+
+  std::uint64_t device = 0;  ///< device of the file, or kThisProcess
+  std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
+  std::uint64_t part = 0;    ///< distinguishes overlapping parts of the file or object
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+  std::vector<StoredRange> pieces{};  ///< the pieces of an assembled leaf
+
+  /// A range of a file. StoredRange{} for a file whose inode is not known.
+  static StoredRange in(const os::FileInfo& file, std::uint64_t offset_bytes,
+                        std::uint64_t size_bytes);
+
+  bool operator==(const StoredRange&) const = default;
+};
 
 /// The source of leaves that are not in memory: usually one object per file, or per folder node.
 /// Thread-safe.
@@ -52,20 +76,8 @@ class LeafSource {
   /// True if all leaves are in one mapping. Then mapping them from several threads is not faster.
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Identity of stored bytes: all members are equal for leaves over the same bytes (aliases on
-  /// disk). Identity{} means that the leaf shares its storage with no other leaf.
-  struct Identity {
-    std::uint64_t device = 0;  ///< device of the file, or kThisProcess
-    std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
-    std::uint64_t part = 0;    ///< distinguishes overlapping parts of the file or object
-    std::uint64_t offset_bytes = 0;
-    std::uint64_t size_bytes = 0;
-    std::vector<Identity> pieces{};  ///< identities of the pieces of an assembled leaf
-
-    bool operator==(const Identity& other) const;
-  };
-  static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
-  virtual Identity identity(const Leaf& leaf);
+  /// Implements stored_range() (core/tensor/leaf_bytes.hpp) for a leaf that has elements.
+  virtual StoredRange identity(const Leaf& leaf);
 
   /// The file that stores the leaf's bytes, and in a file of several tensors the part `tensor "w"`.
   virtual base::Where where(const Leaf& leaf) const = 0;
@@ -81,6 +93,7 @@ class LeafSource {
 }  // namespace detail
 
 using detail::LeafSource;
+using detail::StoredRange;
 
 /// The source of a leaf; null for a leaf in memory.
 inline const std::shared_ptr<LeafSource>& source_of(const Leaf& leaf) noexcept {
@@ -99,3 +112,8 @@ inline Leaf stored_leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> so
 }
 
 }  // namespace tenfold
+
+template <>
+struct std::hash<tenfold::StoredRange> {
+  std::size_t operator()(const tenfold::StoredRange& range) const noexcept;
+};

@@ -28,15 +28,9 @@ base::Where place(const std::string& where, std::span<const std::string> below) 
 
 [[noreturn]] void fail_no_key(const TensorDict& node, const base::Where& place,
                               std::string_view key) {
-  const std::vector<std::string> keys = node.keys();
-  const std::vector<std::string> near = base::near_matches(key, keys);
-  std::string remedy;
-  for (std::size_t i = 0; i < near.size(); ++i) {
-    remedy += i == 0 ? "did you mean " : i + 1 == near.size() ? " or " : ", ";
-    remedy += base::quote(near[i]);
-  }
-  if (!near.empty()) remedy += "?";
-  throw base::key_not_found(place).problem("no key ", base::quote(key)).remedy(remedy);
+  throw base::key_not_found(place)
+      .problem("no key ", base::quote(key))
+      .remedy(base::did_you_mean(key, node.keys()));
 }
 
 std::string_view kind_text(const TensorDict::Item& item) {

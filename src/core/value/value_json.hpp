@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <tenfold/value.hpp>
@@ -22,6 +23,20 @@ Value parse_value(std::string_view text, const base::Where& where);
 
 /// Writes a value as the next item of a document.
 void write_json(const Value& value, codecs::JsonWriter& writer);
+
+/// Calls `use` for the items of a list, tuple or extended scalar, or the values of an object.
+template <class AnyValue, class Use>
+void for_each_child(AnyValue& value, const Use& use) {
+  const auto each = [&](auto& items) {
+    for (auto& item : items) use(item);
+  };
+  if (auto* list = std::get_if<Value::List>(&value.data())) each(list->items);
+  if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) each(tuple->items);
+  if (auto* special = std::get_if<Value::Special>(&value.data())) each(special->items);
+  if (auto* object = std::get_if<Value::Object>(&value.data())) {
+    for (auto& member : object->members) use(member.second);
+  }
+}
 
 /// Builds a Value from the events of one JSON document (or of one item of a document). Duplicate
 /// keys are Error(corrupt), naming `where` and the key.

@@ -2,12 +2,33 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include <tenfold/buffer.hpp>
 
-#include "dataset/supplied_memory.hpp"
-
 namespace tenfold {
+
+/// Memory for batches that the caller provides, such as pinned blocks. Each block is used once, and
+/// released with the last tensor over it. Blocks are not reused, because only the caller can
+/// determine when a copy from a block to a device has finished.
+///
+/// Thread safety: all members may be called from any thread.
+class SuppliedMemory {
+ public:
+  void supply(Buffer block);
+  /// The smallest block of at least `size_bytes`, truncated to that size; empty if there is none.
+  std::optional<Buffer> take(std::size_t size_bytes);
+  /// Sizes requested since the last call, whether or not there was a block. A caller that supplies
+  /// blocks of these sizes has enough for all requests after some batches.
+  std::vector<std::size_t> requested();
+
+ private:
+  std::mutex mutex_;
+  std::vector<Buffer> blocks_;  ///< in the order in which they were supplied
+  std::vector<std::size_t> requested_;
+};
 
 /// Memory for batches. A block returns to the pool when the last tensor over it is destroyed, so
 /// that the batches of an epoch use a few blocks, whose pages exist already. A block is never used

@@ -36,10 +36,7 @@ void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
   try {
     static_cast<void>(folder.open(number));
     const VerifyReport found = formats::folder::kFormat.verify(path / part.path, request);
-    report.num_leaves += found.num_leaves;
-    report.num_bytes += found.num_bytes;
-    report.num_checksums += found.num_checksums;
-    report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
+    add_report(report, found);
     if (part.is_open || !found.ok()) return;
     const auto checksum = checksum_of_part(open_part_folder(folder.directory(), part.path));
     const auto text = [](const std::optional<std::uint64_t>& sum) {

@@ -69,10 +69,7 @@ class Verifier {
     const VerifyReport found = reading.format == &kFormat
                                    ? Verifier(path, request_, level_ + 1).run()
                                    : reading.format->verify(path, request_);
-    report_.num_leaves += found.num_leaves;
-    report_.num_bytes += found.num_bytes;
-    report_.num_checksums += found.num_checksums;
-    report_.problems.insert(report_.problems.end(), found.problems.begin(), found.problems.end());
+    add_report(report_, found);
     for (const std::string& key : found.unchecked) {
       report_.unchecked.push_back(entry.key + "." + key);
     }

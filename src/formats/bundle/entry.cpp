@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -9,12 +12,13 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
-#include "formats/bundle/raw_file.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/object_file.hpp"
 #include "io/registry.hpp"
+#include "os/memory/mapping.hpp"
 
 namespace tenfold::detail::formats::bundle {
 namespace {
@@ -45,6 +49,34 @@ os::File open_file(const Folder& folder, const std::string& name) {
   return file;
 }
 
+/// The bytes of a file that cannot be read in a known format. The file is open only while it is
+/// read or mapped. Thread-safe.
+class RawFile final : public LeafSource {
+ public:
+  RawFile(std::shared_ptr<const Folder> folder, std::string name)
+      : folder_(std::move(folder)), name_(std::move(name)) {}
+
+  Buffer map(const Leaf& leaf) override {
+    if (leaf.nbytes() == 0) return {};
+    const std::lock_guard lock(mutex_);
+    if (mapping_.size_bytes() == 0) {
+      mapping_ =
+          os::map_file(open_file(*folder_, name_), 0, leaf.nbytes(), os::MapKind::private_copy);
+    }
+    return mapping_;
+  }
+  void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    open_file(*folder_, name_).read_at(offset_bytes, into);
+  }
+  base::Where where(const Leaf&) const override { return folder_->directory().display_of(name_); }
+
+ private:
+  std::shared_ptr<const Folder> folder_;
+  std::string name_;
+  std::mutex mutex_;
+  Buffer mapping_;
+};
+
 bool begins_as_pickle(const os::File& file) {
   std::array<std::byte, 1> first{};
   return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
@@ -61,7 +93,8 @@ TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::
   node_of(node)->where = folder->directory().display_of(name);
   const auto found = folder->directory().entry_info(name);
   if (found && found->is_regular) {
-    node.set("bytes", TensorDict::Item(RawFile::leaf(folder, name, found->size_bytes)));
+    node.set("bytes", stored_leaf(DType::uint8, {static_cast<std::int64_t>(found->size_bytes)},
+                                  std::make_shared<RawFile>(folder, name), 0));
   }
   return node;
 }

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,9 +37,10 @@
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/storable.hpp"
+#include "formats/shared/tensor_file.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/allocation.hpp"
-#include "os/memory/mapping.hpp"
 
 namespace tenfold::detail::formats::consolidated {
 namespace {
@@ -102,17 +102,11 @@ const Value::List* stacked_items(const Value& value) {
 
 /// Nesting depth of containers, including `value`.
 std::size_t depth_of(const Value& value) {
+  const bool is_container =
+      value.is<Value::List>() || value.is<Value::Tuple>() || value.is<Value::Object>();
+  if (!is_container) return 0;
   std::size_t deepest = 0;
-  const auto below = [&](const Value& item) { deepest = std::max(deepest, depth_of(item)); };
-  if (const auto* list = value.get_if<Value::List>()) {
-    std::ranges::for_each(list->items, below);
-  } else if (const auto* tuple = value.get_if<Value::Tuple>()) {
-    std::ranges::for_each(tuple->items, below);
-  } else if (const auto* object = value.get_if<Value::Object>()) {
-    for (const auto& member : object->members) below(member.second);
-  } else {
-    return 0;
-  }
+  for_each_child(value, [&](const Value& child) { deepest = std::max(deepest, depth_of(child)); });
   return deepest + 1;
 }
 
@@ -163,7 +157,7 @@ class Placer {
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);
-      check_key(key, child);
+      require_utf8(key, [&] { return refuse(child); });
       const auto* node = std::get_if<TensorDict>(&item);
       if (is_stack && node == nullptr) {
         throw refuse(child)
@@ -189,15 +183,6 @@ class Placer {
         .expected("at most ", kMost, " levels")
         .found("more")
         .remedy("check whether a node contains itself");
-  }
-
-  static void check_key(const std::string& key, const std::string& path) {
-    if (!base::is_utf8(key)) {
-      throw refuse(path)
-          .problem("a key that is not UTF-8 cannot be stored")
-          .expected("UTF-8")
-          .found("other bytes");
-    }
   }
 
   /// Adds an entry, and returns its group in the document.
@@ -281,12 +266,7 @@ class Placer {
 
   void check_leaf(const Leaf& leaf, const std::string& key, const std::string& path,
                   const NodeInfo& info) const {
-    if (leaf.is_nested()) {
-      throw refuse(path)
-          .problem("a nested tensor cannot be stored")
-          .expected("a dense one")
-          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components");
-    }
+    require_dense(leaf, [&] { return refuse(path); });
     check_dtype(leaf, path);
     check_name(key, path);
     if (leaf.is_unbatched()) {
@@ -303,8 +283,8 @@ class Placer {
     const std::uint64_t align = std::max<std::uint64_t>(kPadding, itemsize(leaf.dtype()));
     const std::size_t next = plan_.tensors.size();
     if (notes_) {
-      const SharedBytes bytes = shared_bytes(leaf);
-      if (bytes != SharedBytes{}) {
+      const StoredRange bytes = stored_range(leaf);
+      if (bytes != StoredRange{}) {
         const auto [found, added] = stored_.try_emplace(bytes, next);
         if (!added && plan_.tensors[found->second].begin % align == 0) {
           return {key, found->second, leaf.dtype(), leaf.shape(), 0};
@@ -334,7 +314,7 @@ class Placer {
   bool notes_;
   Plan& plan_;
   Sidecar& extra_;
-  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> stored_;
+  std::unordered_map<StoredRange, std::size_t> stored_;
 };
 
 /// Writes the document, once all tensors have locations.
@@ -357,8 +337,7 @@ class DocumentWriter {
  private:
   void members(const Level& level, bool is_root) {
     const NodeInfo& info = *level.info;
-    json_.key("cls");
-    json_.string(class_of(info, is_root));
+    json_.member("cls", class_of(info, is_root));
     json_.key("non_tensors");
     json_.begin_object();
     const Shape batch = is_batched(info) ? info.batch_size : Shape{};
@@ -398,45 +377,25 @@ class DocumentWriter {
     return kept ? std::string_view(info.class_name) : "TensorDict";
   }
 
-  void text_or_null(const std::optional<std::string>& text) {
-    if (text) {
-      json_.string(*text);
-    } else {
-      json_.null();
-    }
-  }
-  void list(const Shape& lengths) {
-    json_.begin_array();
-    for (const std::int64_t length : lengths) json_.integer(length);
-    json_.end_array();
-  }
-  void locked() {
-    json_.key("is_locked");
-    json_.boolean(options_.locked);
+  static std::optional<std::string> none_if_empty(const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional(text);
   }
 
   void about_node(const NodeInfo& info, const Shape& batch) {
     json_.begin_object();
-    json_.key("device");
-    text_or_null(info.device.empty() ? std::nullopt : std::optional(info.device));
-    json_.key("names");
-    json_.begin_array();
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      text_or_null(i < info.names.size() ? info.names[i] : std::nullopt);
-    }
-    json_.end_array();
-    json_.key("batch_size");
-    list(batch);
-    locked();
+    json_.member("device", none_if_empty(info.device));
+    DimNames names = info.names;
+    names.resize(batch.size());
+    json_.member("names", names);
+    json_.member("batch_size", batch);
+    json_.member("is_locked", options_.locked);
     json_.end_object();
   }
   void about_stack(std::int64_t dim, const std::optional<std::string>& name) {
     json_.begin_object();
-    json_.key("stack_dim");
-    json_.integer(dim);
-    json_.key("stack_dim_name");
-    text_or_null(name);
-    locked();
+    json_.member("stack_dim", dim);
+    json_.member("stack_dim_name", name);
+    json_.member("is_locked", options_.locked);
     json_.end_object();
   }
 
@@ -445,8 +404,8 @@ class DocumentWriter {
     json_.key(key);
     json_.begin_array();
     write_json(value, json_);
-    list(batch);
-    text_or_null(device.empty() ? std::nullopt : std::optional(device));
+    json_.value(batch);
+    json_.value(none_if_empty(device));
     json_.end_array();
   }
 
@@ -455,8 +414,7 @@ class DocumentWriter {
     const Shape inner = batch.empty() ? Shape{} : Shape(batch.begin() + 1, batch.end());
     const Value::List* stacks = stacked_items(stack);
     json_.begin_object();
-    json_.key("cls");
-    json_.string("NonTensorStack");
+    json_.member("cls", "NonTensorStack");
     json_.key("non_tensors");
     json_.begin_object();
     if (stacks == nullptr) {
@@ -483,10 +441,10 @@ class DocumentWriter {
     json_.key(placed.key);
     json_.begin_array();
     json_.string("torch." + to_string(placed.dtype));
-    list(placed.shape);
-    json_.integer(static_cast<std::int64_t>(tensor.begin));
-    json_.integer(static_cast<std::int64_t>(tensor.stop));
-    json_.integer(static_cast<std::int64_t>(tensor.stop - tensor.begin - tensor.size_bytes));
+    json_.value(placed.shape);
+    json_.value(tensor.begin);
+    json_.value(tensor.stop);
+    json_.value(tensor.stop - tensor.begin - tensor.size_bytes);
     if (placed.ragged_dim > 0) json_.integer(placed.ragged_dim);
     json_.end_array();
   }
@@ -568,62 +526,35 @@ std::optional<Document> find_document(const os::File& file, std::uint64_t file_b
 class ConsolidatedSource final : public Leaves {
  public:
   ConsolidatedSource(os::File file, std::uint64_t data_bytes)
-      : file_(std::move(file)), info_(file_.info()), data_bytes_(data_bytes) {}
+      : file_(std::move(file), 0, data_bytes) {}
 
-  const os::File& file() const noexcept { return file_; }
+  const os::File& file() const noexcept { return file_.file(); }
 
   Buffer map(const Leaf& leaf) override {
-    const StoredRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return Buffer();
-    // The file is mapped at a page boundary, so an unaligned offset gives an unaligned address.
-    if (range.begin % itemsize(range.dtype) != 0) return aligned_copy(range);
-    std::call_once(mapped_, [this] {
-      mapping_ = os::map_file(file_, 0, data_bytes_, os::MapKind::private_copy);
-    });
-    return mapping_.slice(static_cast<std::size_t>(range.begin),
-                          static_cast<std::size_t>(range.size_bytes));
+    const TensorRange& range = range_of(leaf);
+    return file_.map(range.begin, range.size_bytes, itemsize(range.dtype));
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    file_.read_at(range_of(leaf).begin + offset_bytes, into);
+    file().read_at(range_of(leaf).begin + offset_bytes, into);
   }
   void will_need(const Leaf& leaf) override {
-    file_.will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
+    file().will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
-  Identity identity(const Leaf& leaf) override {
-    const StoredRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return {};
-    return {.device = info_.device,
-            .inode = info_.inode,
-            .offset_bytes = range.begin,
-            .size_bytes = range.size_bytes};
+  StoredRange identity(const Leaf& leaf) override {
+    const TensorRange& range = range_of(leaf);
+    return StoredRange::in(file().info_at_open(), range.begin, range.size_bytes);
   }
   base::Where where(const Leaf& leaf) const override {
-    return file_.display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);
+    return file().display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);
   }
 
  private:
-  const StoredRange& range_of(const Leaf& leaf) const {
+  const TensorRange& range_of(const Leaf& leaf) const {
     return ranges[static_cast<std::size_t>(position_of(leaf))];
   }
-  Buffer aligned_copy(const StoredRange& range) {
-    const std::lock_guard lock(copies_mutex_);
-    Buffer& copy = copies_[range.begin];
-    if (copy.size_bytes() == 0) {
-      Buffer filled = Buffer::allocate(static_cast<std::size_t>(range.size_bytes));
-      file_.read_at(range.begin, filled.mutable_bytes());
-      copy = std::move(filled);
-    }
-    return copy;
-  }
 
-  os::File file_;
-  os::FileInfo info_;
-  std::uint64_t data_bytes_;
-  std::once_flag mapped_;
-  Buffer mapping_;
-  std::mutex copies_mutex_;
-  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of unaligned tensors
+  TensorFile file_;
 };
 
 struct OpenedFile {
@@ -700,14 +631,14 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
 
 /// The blocks of all tensors, without duplicates, in file order.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
-  std::vector<const StoredRange*> ranges;
-  for (const StoredRange& range : source.ranges) {
+  std::vector<const TensorRange*> ranges;
+  for (const TensorRange& range : source.ranges) {
     if (range.size_bytes > 0) ranges.push_back(&range);
   }
-  std::ranges::sort(ranges, {}, &StoredRange::begin);
+  std::ranges::sort(ranges, {}, &TensorRange::begin);
   std::vector<BlockCheck> blocks;
-  const StoredRange* before = nullptr;
-  for (const StoredRange* range : ranges) {
+  const TensorRange* before = nullptr;
+  for (const TensorRange* range : ranges) {
     if (before != nullptr && before->begin == range->begin) continue;
     before = range;
     for (std::uint64_t done = 0; done < range->size_bytes; done += base::kChecksumBlockBytes) {
@@ -776,8 +707,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     report.num_bytes = opened.data_bytes;
     verify_blocks(opened, path, request, report);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error, {path.string(), "document"}));
+    add_problem(report, error, {path.string(), "document"});
   }
   return report;
 }

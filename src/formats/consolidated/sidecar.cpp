@@ -79,25 +79,14 @@ void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json) {
   json.begin_array();
   json.string(kMark);
   json.begin_object();
-  if (!extra.notes.empty()) {
-    json.key("notes");
-    json.string(extra.notes.to_json());
-  }
+  if (!extra.notes.empty()) json.member("notes", extra.notes.to_json());
   if (!extra.order.empty()) {
     json.key("order");
     json.begin_object();
-    for (const auto& [path, order] : extra.order) {
-      json.key(path);
-      json.begin_array();
-      for (const std::size_t position : order) json.integer(static_cast<std::int64_t>(position));
-      json.end_array();
-    }
+    for (const auto& [path, order] : extra.order) json.member(path, order);
     json.end_object();
   }
-  if (!extra.checksums.empty()) {
-    json.key("tenfold_xxh3");
-    json.string(extra.checksums);
-  }
+  if (!extra.checksums.empty()) json.member("tenfold_xxh3", extra.checksums);
   json.end_object();
   json.end_array();
 }

@@ -51,14 +51,14 @@ class TreeBuilder {
 
   /// Throws if two ranges overlap, unless they are equal (shared storage).
   void check_overlaps() const {
-    std::vector<const StoredRange*> order;
-    for (const StoredRange& range : leaves_->ranges) {
+    std::vector<const TensorRange*> order;
+    for (const TensorRange& range : leaves_->ranges) {
       if (range.begin != range.stop) order.push_back(&range);
     }
     std::ranges::sort(order, {}, [](const auto* r) { return std::pair(r->begin, r->stop); });
     for (std::size_t i = 1; i < order.size(); ++i) {
-      const StoredRange& before = *order[i - 1];
-      const StoredRange& range = *order[i];
+      const TensorRange& before = *order[i - 1];
+      const TensorRange& range = *order[i];
       const bool same = range.begin == before.begin && range.stop == before.stop;
       if (same || range.begin >= before.stop) continue;
       throw base::corrupt(where_)
@@ -343,7 +343,7 @@ class TreeBuilder {
           .found(base::quote(dtype_text));
     }
     Shape lengths = shape(as<List>(items[1], path, "shape", "an array"), path, "shape");
-    StoredRange range;
+    TensorRange range;
     range.dtype = *dtype;
     range.begin = static_cast<std::uint64_t>(natural(items[2], path, "start"));
     range.stop = static_cast<std::uint64_t>(natural(items[3], path, "stop"));
@@ -363,7 +363,7 @@ class TreeBuilder {
     return made;
   }
 
-  void check_range(const StoredRange& range, std::uint64_t padding, const std::string& path) const {
+  void check_range(const TensorRange& range, std::uint64_t padding, const std::string& path) const {
     if (range.stop > data_bytes_) {
       throw fail(path)
           .problem("data reaches into the document")

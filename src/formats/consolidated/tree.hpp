@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::consolidated {
 
 /// The location of a tensor's bytes in a consolidated file.
-struct StoredRange {
+struct TensorRange {
   DType dtype = DType::float32;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;  ///< of the tensor, without padding
@@ -25,7 +25,7 @@ struct StoredRange {
 /// A source of leaves whose locations are added while the tree is built.
 class Leaves : public LeafSource {
  public:
-  std::vector<StoredRange> ranges;  ///< indexed by the position of the leaf
+  std::vector<TensorRange> ranges;  ///< indexed by the position of the leaf
 };
 
 /// Prefixes of the names of a jagged tensor's components.

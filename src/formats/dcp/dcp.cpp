@@ -101,11 +101,6 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   return tree_of(metadata, manifest, files, head.path().string());
 }
 
-void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
-  report.problems.push_back(problem_of(error, where));
-}
-
 struct NamedItem {
   std::string name;
   Item item;

@@ -205,8 +205,8 @@ void Source::will_need(const Leaf& leaf) {
 }
 
 /// An item is one tensor: all names of the item have the same identity.
-LeafSource::Identity Source::identity(const Leaf& leaf) {
-  return {.device = kThisProcess,
+StoredRange Source::identity(const Leaf& leaf) {
+  return {.device = StoredRange::kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(this),
           .part = position_of(leaf)};
 }

@@ -80,19 +80,7 @@ class MetadataReader {
     throw corrupt().part(subject).expected(expected).found(describe(id));
   }
 
-  std::string describe(std::uint32_t id) const {
-    const PickleNode node = at(id);
-    const auto quoted = [](const PickleNode& global) {
-      return base::quote(std::string(global.text) + "." + std::string(global.name));
-    };
-    if (node.kind == PickleKind::global) return quoted(node);
-    const bool calls = node.kind == PickleKind::reduce || node.kind == PickleKind::newobj ||
-                       node.kind == PickleKind::instance;
-    if (calls && at(node.items[0]).kind == PickleKind::global) {
-      return "an object of " + quoted(at(node.items[0]));
-    }
-    return std::string(codecs::describe(node.kind));
-  }
+  std::string describe(std::uint32_t id) const { return graph_.describe(id); }
 
   // --- parts of the pickle ---
 
@@ -151,41 +139,11 @@ class MetadataReader {
   }
 
   std::uint64_t natural(std::uint32_t id, const std::string& subject) const {
-    const PickleNode node = at(id);
-    if (node.kind != PickleKind::integer) unexpected(subject, "an integer from 0", id);
-    if (node.integer < 0) {
-      throw corrupt().part(subject).expected("an integer from 0").found(node.integer);
-    }
-    return static_cast<std::uint64_t>(node.integer);
+    return graph_.natural(id, [&] { return corrupt().part(subject); });
   }
 
-  /// Parses a torch.Size, tuple or list.
   Shape lengths(std::uint32_t id, const std::string& subject) const {
-    constexpr std::size_t kMaxDimensions = 64;  // limit of torch
-    PickleNode node = at(id);
-    if (node.kind == PickleKind::reduce) {
-      const PickleNode type = at(node.items[0]);
-      const PickleNode arguments = at(node.items[1]);
-      const bool is_size = type.kind == PickleKind::global && type.text == "torch" &&
-                           type.name == "Size" && arguments.kind == PickleKind::tuple &&
-                           arguments.items.size() == 1;
-      if (is_size) node = at(arguments.items[0]);
-    }
-    if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
-      unexpected(subject, "a torch.Size, tuple or list", id);
-    }
-    if (node.items.size() > kMaxDimensions) {
-      throw corrupt()
-          .part(subject)
-          .problem("too many dimensions")
-          .expected("at most ", kMaxDimensions)
-          .found(node.items.size());
-    }
-    Shape lengths;
-    for (const std::uint32_t item : node.items) {
-      lengths.push_back(static_cast<std::int64_t>(natural(item, subject)));
-    }
-    return lengths;
+    return graph_.lengths(id, [&] { return corrupt().part(subject); });
   }
 
   // --- content ---

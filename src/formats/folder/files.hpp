@@ -11,6 +11,7 @@
 #include <tenfold/buffer.hpp>
 #include <tenfold/io.hpp>
 
+#include "core/tree/leaf_source.hpp"
 #include "formats/folder/arena.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -25,8 +26,10 @@ struct StoredInfo {
   std::uint64_t offset_bytes = 0;  ///< archives: offset of the entry in the archive; otherwise 0
   std::uint64_t num_links = 1;     ///< number of hard links
   std::uint64_t size_bytes = 0;
-  bool same_bytes(const StoredInfo& o) const noexcept {
-    return device == o.device && inode == o.inode && offset_bytes == o.offset_bytes;
+  /// The first `num_bytes` bytes.
+  StoredRange range(std::uint64_t num_bytes) const {
+    return {
+        .device = device, .inode = inode, .offset_bytes = offset_bytes, .size_bytes = num_bytes};
   }
 };
 

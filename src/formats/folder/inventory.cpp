@@ -8,15 +8,13 @@
 
 #include <tenfold/error.hpp>
 
-#include "base/fail.hpp"
-#include "base/text.hpp"
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
+#include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/parts_manifest.hpp"
 #include "os/fs/file.hpp"
-#include "os/fs/unreplaced.hpp"
 
 namespace tenfold::detail::formats::folder {
 
@@ -184,26 +182,13 @@ std::vector<std::string> foreign_in(const os::Directory& folder) {
 }
 
 void require_replaceable(const Path& path) {
-  if (!os::exists(path)) return;
-  const Path target = os::resolve_link(path);
-  if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  // A concurrent save may replace and remove this folder while it is listed.
-  const auto [has_tree, names] = os::read_unreplaced(target, [&] {
-    const os::Directory folder = os::Directory::open(target);
-    return std::pair(is_tree(folder), foreign_in(folder));
+  bool has_tree = false;
+  const std::vector<std::string> foreign = foreign_at(path, [&](const os::Directory& folder) {
+    has_tree = is_tree(folder);
+    return foreign_in(folder);
   });
-  if (names.empty()) return;
-  constexpr std::size_t kNamed = 3;
-  std::string found;
-  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
-    found += (i == 0 ? "" : ", ") + base::quote(names[i]);
-  }
-  if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
-  throw base::invalid_argument(path.string())
-      .part("folder to replace")
-      .expected((has_tree ? "only what its metadata names" : "a saved tree or an empty folder"))
-      .found(found)
-      .remedy("save to another path, or remove ", (has_tree ? "these" : "the folder"), " first");
+  refuse_foreign(path, foreign,
+                 has_tree ? "only what its metadata names" : "a saved tree or an empty folder");
 }
 
 }  // namespace tenfold::detail::formats::folder

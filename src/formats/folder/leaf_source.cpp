@@ -260,7 +260,7 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
   const auto map = [&] { return file->map(size_bytes, mode, store_->arena()); };
   const auto own = [&] {
     if (file->info().num_links < 2) return map();
-    return store_->linked(file->info(), size_bytes, map);
+    return store_->linked(file->info().range(size_bytes), map);
   };
   if (record.group == nullptr) return own();
   AliasGroup& group = *record.group;
@@ -286,7 +286,7 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
     group.position = position;
     return record.in_group = true;
   }
-  if (group.info.same_bytes(info)) return record.in_group = true;
+  if (group.info.range(size_bytes) == info.range(size_bytes)) return record.in_group = true;
   // Shared mappings of two files cannot share memory: a write would reach only one of the files.
   const bool apart = store_->mode() == Mode::write_through;
   bool equal = false;
@@ -340,9 +340,8 @@ void FolderSource::will_need(const Leaf& leaf) {
   if (size_bytes > 0) open_file(position_of(leaf), kLeafSuffix, false)->will_need(size_bytes);
 }
 
-LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
+StoredRange FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
-  if (size_bytes == 0) return {};
   const std::uint64_t position = position_of(leaf);
   Record& record = records_[position];
   if (record.group == nullptr) {
@@ -365,11 +364,7 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
       shared = true;
     }
   }
-  if (!shared) return {};
-  return {.device = info.device,
-          .inode = info.inode,
-          .offset_bytes = info.offset_bytes,
-          .size_bytes = size_bytes};
+  return shared ? info.range(size_bytes) : StoredRange{};
 }
 
 void FolderSource::flush(Monitor* monitor) {

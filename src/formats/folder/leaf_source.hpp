@@ -32,7 +32,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   Tensor nested_sizes(const Leaf& leaf) override;
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
-  Identity identity(const Leaf& leaf) override;
+  StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
   void flush(Monitor* monitor) override;
 

@@ -1,4 +1,5 @@
 #include "formats/folder/plan.hpp"
+#include "core/value/value_json.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -23,38 +24,22 @@ bool is_float8_or_4(DType dtype) noexcept {
 
 /// True for a dict with keys that are not strings, and for values that contain one.
 bool has_other_keys(const Value& value) {
-  const auto any = [](const auto& items) {
-    return std::any_of(items.begin(), items.end(), has_other_keys);
-  };
-  if (const auto* list = value.get_if<Value::List>()) return any(list->items);
-  if (const auto* tuple = value.get_if<Value::Tuple>()) return any(tuple->items);
-  if (const auto* special = value.get_if<Value::Special>()) return any(special->items);
-  if (const auto* object = value.get_if<Value::Object>()) {
-    return object->int_keys || !object->typed_keys.empty() ||
-           std::any_of(object->members.begin(), object->members.end(),
-                       [](const auto& m) { return has_other_keys(m.second); });
-  }
-  return false;
+  const auto* object = value.get_if<Value::Object>();
+  bool found = object != nullptr && (object->int_keys || !object->typed_keys.empty());
+  for_each_child(value, [&](const Value& child) { found = found || has_other_keys(child); });
+  return found;
 }
 
 /// Returns `value`, or a value inside it, that tensordict would pickle. Returns null if JSON can
 /// express everything. A torch.Size counts as JSON: it becomes a list.
 const Value* pickled_value(const Value& value) {
-  const auto first = [](const auto& items) -> const Value* {
-    for (const Value& item : items) {
-      if (const Value* found = pickled_value(item)) return found;
-    }
-    return nullptr;
-  };
-  if (const auto* list = value.get_if<Value::List>()) return first(list->items);
-  if (const auto* tuple = value.get_if<Value::Tuple>()) return first(tuple->items);
-  if (const auto* object = value.get_if<Value::Object>()) {
-    for (const auto& [key, member] : object->members) {
-      if (const Value* found = pickled_value(member)) return found;
-    }
-  }
   const auto* special = value.get_if<Value::Special>();
-  return special != nullptr && special->type != Value::Special::Type::size ? &value : nullptr;
+  if (special != nullptr && special->type != Value::Special::Type::size) return &value;
+  const Value* found = nullptr;
+  for_each_child(value, [&](const Value& child) {
+    if (found == nullptr) found = pickled_value(child);
+  });
+  return found;
 }
 
 /// Returns the common class of all elements of a stack, or "". tensordict stores a stack with a

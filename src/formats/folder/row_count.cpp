@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "core/tensor/integer_type.hpp"
 #include "formats/folder/keys.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -30,14 +31,7 @@ std::int64_t end_at(Folder& folder, DType dtype, std::int64_t index) {
   std::array<std::byte, sizeof(std::int64_t)> bytes{};
   const auto into = std::span(bytes).first(size);
   if (file->read_some_at(static_cast<std::uint64_t>(index) * size, into) != size) return -1;
-  if (dtype == DType::int32) {
-    std::int32_t end = 0;
-    std::memcpy(&end, bytes.data(), sizeof(end));
-    return end;
-  }
-  std::int64_t end = 0;
-  std::memcpy(&end, bytes.data(), sizeof(end));
-  return end;
+  return integer_at(dtype, bytes.data());
 }
 
 }  // namespace

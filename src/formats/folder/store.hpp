@@ -2,13 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -78,10 +76,9 @@ class Store {
 
   /// Returns the bytes of a file with several hard links. Calls `make` only for the first of them.
   template <class Make>
-  Buffer linked(const StoredInfo& info, std::uint64_t size_bytes, const Make& make) {
+  Buffer linked(const StoredRange& range, const Make& make) {
     const std::lock_guard lock(links_mutex_);
-    const auto [found, is_new] =
-        links_.try_emplace(std::tuple(info.device, info.inode, size_bytes));
+    const auto [found, is_new] = links_.try_emplace(range);
     if (is_new) {
       try {
         found->second = make();
@@ -106,7 +103,7 @@ class Store {
   std::optional<std::int64_t> root_rows_;
   bool grows_ = false;
   std::mutex links_mutex_;
-  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Buffer> links_;
+  std::unordered_map<StoredRange, Buffer> links_;
 };
 
 }  // namespace tenfold::detail::formats::folder

@@ -139,17 +139,7 @@ Leaf only_leaf(const TensorDict& tree) {
         .found("a ", to_string(tree.kind()), " of length ", tree.size())
         .remedy("save each tensor as a separate file");
   }
-  const TensorDict::Item item = bare_value(tree);
-  const auto* leaf = std::get_if<Leaf>(&item);
-  if (leaf == nullptr) {
-    throw base::unsupported()
-        .part("root")
-        .problem("it cannot be stored")
-        .expected("a tensor")
-        .found("a JSON value");
-  }
-  check_npy_leaf("root", *leaf);
-  return *leaf;
+  return npy_leaf_of_root(bare_value(tree));
 }
 
 void check(const TensorDict& tree) { only_leaf(tree); }
@@ -175,8 +165,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     report.num_bytes = open_npy(os::File::open_read(path)).array.nbytes;
     report.num_leaves = 1;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error, {path.string(), "file"}));
+    add_problem(report, error, {path.string(), "file"});
   }
   progress.finish();
   return report;

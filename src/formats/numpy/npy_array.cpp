@@ -9,6 +9,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
+#include "formats/shared/storable.hpp"
 
 namespace tenfold::detail::formats::numpy {
 namespace {
@@ -174,12 +175,7 @@ void check_npy_root(const NodeInfo& info) {
 
 void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
   const auto refuse = [&] { return base::unsupported().part(subject); };
-  if (leaf.is_nested()) {
-    throw refuse()
-        .problem("a nested tensor cannot be stored")
-        .expected("a dense one")
-        .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components");
-  }
+  require_dense(leaf, refuse);
   if (!npy_descr(leaf.dtype())) {
     throw refuse()
         .problem("NumPy has no name for the dtype")
@@ -192,6 +188,19 @@ void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
         .expected("a batched one")
         .found("an unbatched one");
   }
+}
+
+Leaf npy_leaf_of_root(const TensorDict::Item& root) {
+  const auto* leaf = std::get_if<Leaf>(&root);
+  if (leaf == nullptr) {
+    throw base::unsupported()
+        .part("root")
+        .problem("it cannot be stored")
+        .expected("a tensor")
+        .found("a JSON value");
+  }
+  check_npy_leaf("root", *leaf);
+  return *leaf;
 }
 
 }  // namespace tenfold::detail::formats::numpy

@@ -48,6 +48,9 @@ std::string npy_head_of(const Leaf& leaf);
 /// store.
 void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 
+/// The tensor of a bare root. Throws Error(unsupported) for a JSON value, and as check_npy_leaf().
+Leaf npy_leaf_of_root(const TensorDict::Item& root);
+
 /// Throws Error(unsupported) for properties of the root that NumPy files cannot store: any kind
 /// except dict and tensordict, which are loaded as dicts; a batch size, names, a schema, metadata.
 void check_npy_root(const NodeInfo& info);

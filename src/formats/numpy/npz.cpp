@@ -328,16 +328,8 @@ void check_root(const NodeInfo& info) {
 }
 
 ZipArchiveEntry bare_member(const TensorDict::Item& value) {
-  const auto* leaf = std::get_if<Leaf>(&value);
-  if (leaf == nullptr) {
-    throw base::unsupported()
-        .part("root")
-        .problem("it cannot be stored")
-        .expected("a tensor")
-        .found("a JSON value");
-  }
-  check_npy_leaf("root", *leaf);
-  ZipArchiveEntry member{member_name(std::string(kBareNpzKey)), npy_head_of(*leaf), *leaf,
+  const Leaf leaf = npy_leaf_of_root(value);
+  ZipArchiveEntry member{member_name(std::string(kBareNpzKey)), npy_head_of(leaf), leaf,
                          kAlignment};
   member.comment = kBareComment;
   return member;
@@ -387,11 +379,6 @@ void write_npz(const TensorDict& tree, const Path& path, const WriteRequest& req
   write_zip_archive(replacement.file(), members, request, progress);
   replacement.publish(request.durable);
   progress.finish();
-}
-
-void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
-  report.problems.push_back(problem_of(error, where));
 }
 
 /// Checks the archive's structure, the CRC-32 of every selected member, and that its header matches

@@ -285,8 +285,7 @@ VerifyReport verify_file(const Path& path, const VerifyRequest& request,
     }
     progress.finish();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error, path));
+    add_problem(report, error, path);
   }
   return report;
 }

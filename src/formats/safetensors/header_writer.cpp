@@ -70,31 +70,19 @@ std::string write_header(std::span<const TensorEntry> tensors,
   if (!metadata.empty()) {
     json.key("__metadata__");
     json.begin_object();
-    for (const auto& [key, value] : metadata) {
-      json.key(key);
-      json.string(value);
-    }
+    for (const auto& [key, value] : metadata) json.member(key, value);
     json.end_object();
   }
   std::uint64_t offset = 0;
   for (const TensorEntry& tensor : tensors) {
     json.key(tensor.name);
     json.begin_object();
-    json.key("dtype");
-    json.string(*name_of_dtype(tensor.dtype));
-    json.key("shape");
-    json.begin_array();
-    for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-      const bool doubled = tensor.dtype == DType::float4_e2m1fn_x2 && i + 1 == tensor.shape.size();
-      json.integer(doubled ? tensor.shape[i] * 2 : tensor.shape[i]);
-    }
-    json.end_array();
-    json.key("data_offsets");
-    json.begin_array();
-    json.integer(static_cast<std::int64_t>(offset));
+    json.member("dtype", *name_of_dtype(tensor.dtype));
+    std::vector<std::int64_t> shape(tensor.shape.begin(), tensor.shape.end());
+    if (tensor.dtype == DType::float4_e2m1fn_x2 && !shape.empty()) shape.back() *= 2;
+    json.member("shape", shape);
+    json.member("data_offsets", std::array{offset, offset + tensor.size_bytes});
     offset += tensor.size_bytes;
-    json.integer(static_cast<std::int64_t>(offset));
-    json.end_array();
     json.end_object();
   }
   json.end_object();

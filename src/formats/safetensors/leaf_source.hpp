@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/safetensors/header.hpp"
+#include "formats/shared/tensor_file.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats::safetensors {
@@ -25,25 +24,18 @@ class Source final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return true; }
-  Identity identity(const Leaf& leaf) override;
+  StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
 
-  const os::File& file() const noexcept { return file_; }
+  const os::File& file() const noexcept { return file_.file(); }
 
  private:
   const Header::Entry& entry(const Leaf& leaf) const {
     return header_->entries[static_cast<std::size_t>(position_of(leaf))];
   }
-  const Buffer& mapping();
-  Buffer aligned_copy(std::uint64_t position);
 
-  os::File file_;
-  os::FileInfo info_;
   std::shared_ptr<const Header> header_;
-  std::once_flag mapped_;
-  Buffer mapping_;
-  std::mutex copies_mutex_;
-  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of unaligned tensors
+  TensorFile file_;
 };
 
 /// An opened file with a validated header.

@@ -15,6 +15,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/tree.hpp"
+#include "formats/shared/storable.hpp"
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -22,22 +23,11 @@ namespace {
 Error refuse(const std::string& key) { return base::unsupported().part("key ", base::quote(key)); }
 
 void check_key(const std::string& path, std::string_view key) {
-  if (!base::is_utf8(key)) {
-    throw refuse(path)
-        .problem("a key that is not UTF-8 cannot be stored")
-        .expected("UTF-8")
-        .found("other bytes");
-  }
+  require_utf8(key, [&] { return refuse(path); });
 }
 
 void check_leaf(const std::string& path, const Leaf& leaf) {
-  if (leaf.is_nested()) {
-    throw refuse(path)
-        .problem("a nested tensor cannot be stored")
-        .expected("a dense one")
-        .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-        .remedy("save as a folder, which supports it");
-  }
+  require_dense(leaf, [&] { return refuse(path); });
   if (!name_of_dtype(leaf.dtype())) {
     throw refuse(path)
         .problem("the dtype cannot be stored")
@@ -62,8 +52,8 @@ class TiedTensors {
   /// `number` and returns `number`. `leaf_of(number)` returns an added leaf.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
-    const SharedBytes bytes = shared_bytes(leaf);
-    if (bytes == SharedBytes{}) return number;
+    const StoredRange bytes = stored_range(leaf);
+    if (bytes == StoredRange{}) return number;
     const auto [found, added] = first_.try_emplace(bytes, number);
     if (added) return number;
     // The same bytes with another dtype or shape are another tensor.
@@ -78,7 +68,7 @@ class TiedTensors {
   }
 
  private:
-  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
+  std::unordered_map<StoredRange, std::size_t> first_;
   /// By a number in first_: the tensors over its bytes, if there is more than one.
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
@@ -150,7 +140,7 @@ bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
         return false;
       }
       if (!leaf->is_unbatched() || items.size() == 1) return true;
-      return shared_bytes(*leaf) != SharedBytes{} && shared_bytes(*other) == shared_bytes(*leaf);
+      return stored_range(*leaf) != StoredRange{} && stored_range(*other) == stored_range(*leaf);
     });
   }
   if (const auto* value = std::get_if<NonTensor>(&first)) {
@@ -204,8 +194,7 @@ class StructurePlanner {
 
   std::string run(const TensorDict& tree) {
     json_.begin_object();
-    json_.key("version");
-    json_.integer(1);
+    json_.member("version", 1);
     json_.key("root");
     level(tree, "");
     json_.end_object();
@@ -223,8 +212,7 @@ class StructurePlanner {
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     write_batch(batched ? info.batch_size : Shape{}, batched ? info.names : DimNames{});
     if (!info.device.empty()) {
-      json_.key("device");
-      json_.string(info.device);
+      json_.member("device", info.device);
     }
     write_class(info);
     begin_keys();
@@ -256,11 +244,9 @@ class StructurePlanner {
     write_batch({}, {});
     json_.key("lazy_stack");
     json_.begin_object();
-    json_.key("stack_dim");
-    json_.integer(info.stack_dim);
+    json_.member("stack_dim", info.stack_dim);
     if (info.stack_dim_name) {
-      json_.key("name");
-      json_.string(*info.stack_dim_name);
+      json_.member("name", *info.stack_dim_name);
     }
     json_.end_object();
     begin_keys();
@@ -286,11 +272,9 @@ class StructurePlanner {
     }
     json_.begin_object();
     write_batch(batch_size, names);
-    json_.key("stack_dim");
-    json_.integer(dim);
+    json_.member("stack_dim", dim);
     if (!info.device.empty()) {  // the device of each entry
-      json_.key("device");
-      json_.string(info.device);
+      json_.member("device", info.device);
     }
     write_class(info);
     begin_keys();
@@ -334,8 +318,7 @@ class StructurePlanner {
       json_.key("non_tensor");
       write_json(value->value, json_);
       if (value->is_stack) {
-        json_.key("stack_dim");
-        json_.integer(value->stack_dim);
+        json_.member("stack_dim", value->stack_dim);
       }
     } else {
       json_.key("td");
@@ -350,11 +333,9 @@ class StructurePlanner {
     const std::size_t kept = tied_.add(
         leaf, number, [&](std::size_t i) -> const Leaf& { return plan_.tensors[i].leaf; });
     if (kept == number) plan_.tensors.push_back({free_name(wanted_name), leaf});
-    json_.key("tensor");
-    json_.string(plan_.tensors[kept].name);
+    json_.member("tensor", plan_.tensors[kept].name);
     if (leaf.is_unbatched()) {
-      json_.key("unbatched");
-      json_.boolean(true);
+      json_.member("unbatched", true);
     }
   }
 
@@ -373,29 +354,12 @@ class StructurePlanner {
   }
 
   void write_batch(const Shape& batch_size, const DimNames& names) {
-    json_.key("batch_size");
-    json_.begin_array();
-    for (const std::int64_t length : batch_size) json_.integer(length);
-    json_.end_array();
-    json_.key("names");
-    if (names.empty()) {
-      json_.null();
-      return;
-    }
-    json_.begin_array();
-    for (const auto& name : names) {
-      if (name) {
-        json_.string(*name);
-      } else {
-        json_.null();
-      }
-    }
-    json_.end_array();
+    json_.member("batch_size", batch_size);
+    json_.member("names", names.empty() ? std::nullopt : std::optional(names));
   }
   void write_class(const NodeInfo& info) {
     if (info.class_name.empty()) return;
-    json_.key("class");
-    json_.string(info.class_name);
+    json_.member("class", info.class_name);
   }
   void begin_keys() {
     json_.key("keys");

@@ -20,7 +20,6 @@
 #include "formats/safetensors/sharded.hpp"
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
-#include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/json_checksums.hpp"
 #include "formats/shared/problem.hpp"
@@ -75,15 +74,7 @@ OpenedShards open_indexed_shards(const Path& path) {
   opened.index_text = opened.index_file.read_all(kMaxHubIndexBytes);
   opened.index = parse_hub_index(opened.index_text, opened.index_file.display());
   const os::Directory folder = folder_of_shards(path, opened.index);
-  for (const std::string& name : opened.index.shards) {
-    os::File shard = open_shard(folder, name, opened.index_file.display());
-    if (!shard.valid()) {
-      throw base::corrupt(opened.index_file.display())
-          .part("shard ", base::quote(name))
-          .problem("missing")
-          .expected("a file next to the index")
-          .found("none");
-    }
+  for (os::File& shard : open_indexed(folder, opened.index, opened.index_file.display())) {
     opened.shards.push_back(open_file(std::move(shard)));
   }
   return opened;
@@ -105,11 +96,7 @@ TensorDict tree_of(const OpenedShards& opened) {
   for (const auto& [name, shard] : opened.index.weight_map) {
     const std::uint32_t entry = opened.shards[shard].header->find(name);
     if (entry == KeyIndex::kNone) {
-      throw base::corrupt(where)
-          .part("tensor ", base::quote(name))
-          .problem("missing in its shard")
-          .expected("a tensor in ", base::quote(opened.index.shards[shard]))
-          .found("none");
+      throw not_in_shard(name, opened.index.shards[shard], where);
     }
     tensors.rows.push_back({shard, entry});
     tensors.index.insert(name, static_cast<std::uint32_t>(tensors.rows.size() - 1), name_of);

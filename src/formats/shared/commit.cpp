@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "os/fs/free_space.hpp"
+#include "os/fs/unreplaced.hpp"
 #include "os/thread/background.hpp"
 
 namespace tenfold::detail::formats {
@@ -349,6 +350,32 @@ os::File open_write_through(const Path& path) {
     if (os::exists(path) && os::file_info(path).same_file(info)) return file;
   }
   throw_in_use(path.string(), "file");
+}
+
+std::vector<std::string> foreign_at(const Path& path, const FindForeign& find_foreign) {
+  if (!os::exists(path)) return {};
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return {};
+  // A concurrent save may replace and remove this folder while it is listed.
+  return os::read_unreplaced(target, [&] { return find_foreign(os::Directory::open(target)); });
+}
+
+void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
+                    std::string_view expected) {
+  if (foreign.empty()) return;
+  constexpr std::size_t kForeignNamed = 3;
+  std::string found;
+  for (std::size_t i = 0; i < std::min(kForeignNamed, foreign.size()); ++i) {
+    found += (i == 0 ? "" : ", ") + base::quote(foreign[i]);
+  }
+  if (foreign.size() > kForeignNamed) {
+    found += " and " + std::to_string(foreign.size() - kForeignNamed) + " more";
+  }
+  throw base::invalid_argument(path.string())
+      .part("folder to replace")
+      .expected(expected)
+      .found(found)
+      .remedy("save to another path, or remove these first");
 }
 
 FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,

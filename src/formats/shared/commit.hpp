@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -136,8 +137,16 @@ class FileReplacement {
 os::File open_write_through(const Path& path);
 
 /// Returns the files in a replaced folder that do not belong to the saved tree, and so must not be
-/// removed with it.
+/// removed with it. Sorted.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
+
+/// The foreign files in the folder at `path`; none if there is no folder.
+std::vector<std::string> foreign_at(const Path& path, const FindForeign& find_foreign);
+
+/// Throws Error(invalid_argument) if a folder to be replaced has foreign files. `expected`: what
+/// may be replaced.
+void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
+                    std::string_view expected);
 
 /// Replaces a folder atomically, like FileReplacement. The caller fills folder() and syncs its
 /// files and sub-folders (durable). publish() syncs the folder itself, exchanges it with the old

@@ -14,6 +14,7 @@
 #include "core/tree/depth.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
 #include "formats/shared/json_checksums.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/tree_notes.hpp"
@@ -27,17 +28,6 @@ constexpr std::int64_t kManifestVersion = 1;
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 constexpr std::string_view kManifestSum = "tenfold_xxh3";
 constexpr std::size_t kManifestSumDigits = 16;
-
-void write_lengths(codecs::JsonWriter& json, const Shape& lengths) {
-  json.begin_array();
-  for (const std::int64_t length : lengths) json.integer(length);
-  json.end_array();
-}
-
-void write_text(codecs::JsonWriter& json, std::string_view key, std::string_view text) {
-  json.key(key);
-  json.string(text);
-}
 
 class TreeWriter {
  public:
@@ -71,125 +61,40 @@ class TreeWriter {
   std::size_t depth_ = 0;
 };
 
-/// Reads the members of the document. Errors name the member.
-class ManifestReader {
- public:
-  ManifestReader(const Value& document, const std::string& where) : where_(where) {
-    object_ = document.get_if<Value::Object>();
-    if (object_ == nullptr) fail("document", "an object");
-  }
+std::string file_name_from(const ValueReader& reader) {
+  const std::string& name = reader.text();
+  const bool is_plain = !name.empty() && name.front() != '.' &&
+                        name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  if (!is_plain) reader.fail("the name of a file in the folder");
+  return name;
+}
 
-  Manifest read() {
-    const auto* version = member("version").get_if<std::int64_t>();
-    if (version == nullptr || *version < 1) fail("version", "a number from 1");
-    if (*version > kManifestVersion) {
-      throw base::unsupported(where_)
-          .part("version")
-          .expected(kManifestVersion, " at most")
-          .found(*version)
-          .remedy("use a newer version of tenfold");
-    }
-    Manifest manifest;
-    manifest.layout = text(member("layout"), "layout");
-    for (const Value& file : list(member("files"), "files")) {
-      manifest.files.push_back(file_name(text(file, "files")));
-    }
-    const bool* has_checksums = member("checksums").get_if<bool>();
-    if (has_checksums == nullptr) fail("checksums", "true or false");
-    manifest.has_checksums = *has_checksums;
-    for (const Value& tensor : list(member("tensors"), "tensors")) {
-      manifest.tensors.push_back(tensor_of(tensor, manifest.files.size()));
-    }
-    manifest.tree = member("tree");
-    if (const Value* notes = object_->find("notes")) {
-      manifest.notes = Notes::from_json(text(*notes, "notes"), where_ + ": notes");
-    }
-    if (const Value* notes = object_->find("tree_notes")) {
-      manifest.tree_notes = text(*notes, "tree_notes");
-    }
-    return manifest;
+Shape lengths_from(const ValueReader& reader, DType dtype) {
+  Shape lengths = reader.lengths();
+  try {
+    nbytes_of(dtype, lengths);
+  } catch (const Error&) {
+    throw reader.error().expected("a size of at most 63 bits").found(base::list_text(lengths));
   }
+  return lengths;
+}
 
- private:
-  [[noreturn]] void fail(const std::string& part, const std::string& expected) const {
-    throw base::corrupt(where_).part(part).expected(expected).found("something else");
+/// A name, a dtype, a shape and chunks.
+ManifestTensor tensor_from(const ValueReader& reader, std::size_t num_files) {
+  const auto fields = reader.items(4);
+  ManifestTensor tensor;
+  tensor.name = fields[0].text();
+  tensor.dtype = fields[1].dtype();
+  tensor.shape = lengths_from(fields[2], tensor.dtype);
+  for (const ValueReader& chunk : fields[3].items()) {
+    const auto parts = chunk.items(3);
+    const std::uint64_t file = parts[0].count();
+    if (file >= num_files) parts[0].fail("a position in \"files\"");
+    tensor.chunks.push_back(
+        {static_cast<std::size_t>(file), parts[1].lengths(), lengths_from(parts[2], tensor.dtype)});
   }
-
-  const Value& member(std::string_view key) const {
-    const Value* found = object_->find(key);
-    if (found == nullptr) {
-      throw base::corrupt(where_).part("member ", base::quote(key)).problem("is missing");
-    }
-    return *found;
-  }
-
-  const std::string& text(const Value& value, const std::string& part) const {
-    const auto* found = value.get_if<std::string>();
-    if (found == nullptr) fail(part, "a string");
-    return *found;
-  }
-
-  const std::vector<Value>& list(const Value& value, const std::string& part) const {
-    const auto* found = value.get_if<Value::List>();
-    if (found == nullptr) fail(part, "a list");
-    return found->items;
-  }
-
-  std::string file_name(const std::string& name) const {
-    const bool is_plain = !name.empty() && name.front() != '.' &&
-                          name.find('/') == std::string::npos &&
-                          name.find('\0') == std::string::npos;
-    if (!is_plain) fail("files: " + base::quote(name), "the name of a file in the folder");
-    return name;
-  }
-
-  Shape lengths(const Value& value, const std::string& part) const {
-    Shape shape;
-    for (const Value& item : list(value, part)) {
-      const auto* length = item.get_if<std::int64_t>();
-      if (length == nullptr || *length < 0) fail(part, "lengths from 0");
-      shape.push_back(*length);
-    }
-    return shape;
-  }
-
-  ManifestTensor tensor_of(const Value& value, std::size_t num_files) const {
-    const auto& fields = list(value, "tensors");
-    if (fields.size() != 4) fail("tensors", "a name, a dtype, a shape and chunks each");
-    ManifestTensor tensor;
-    tensor.name = text(fields[0], "name of a tensor");
-    const std::string part = "tensor " + base::quote(tensor.name);
-    const auto dtype = dtype_from_name(text(fields[1], part + ": dtype"));
-    if (!dtype) fail(part + ": dtype", "one of torch");
-    tensor.dtype = *dtype;
-    tensor.shape = lengths(fields[2], part + ": shape");
-    require_size(tensor.dtype, tensor.shape, part + ": shape");
-    for (const Value& chunk : list(fields[3], part + ": chunks")) {
-      const auto& numbers = list(chunk, part + ": chunks");
-      if (numbers.size() != 3) fail(part + ": chunks", "a file, offsets and sizes each");
-      const auto* file = numbers[0].get_if<std::int64_t>();
-      if (file == nullptr || *file < 0 || static_cast<std::uint64_t>(*file) >= num_files) {
-        fail(part + ": chunks", "a position in \"files\"");
-      }
-      tensor.chunks.push_back({static_cast<std::size_t>(*file),
-                               lengths(numbers[1], part + ": offsets"),
-                               lengths(numbers[2], part + ": sizes")});
-      require_size(tensor.dtype, tensor.chunks.back().sizes, part + ": sizes");
-    }
-    return tensor;
-  }
-
-  void require_size(DType dtype, const Shape& shape, const std::string& part) const {
-    try {
-      nbytes_of(dtype, shape);
-    } catch (const Error&) {
-      fail(part, "a size of at most 63 bits");
-    }
-  }
-
-  const std::string& where_;
-  const Value::Object* object_;
-};
+  return tensor;
+}
 
 class TreeReader {
  public:
@@ -274,29 +179,24 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
                            const TensorDict& tree) {
   codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
   json.begin_object();
-  write_text(json, "format", kManifestFormat);
-  json.key("version");
-  json.integer(kManifestVersion);
-  write_text(json, "layout", layout);
-  json.key("files");
-  json.begin_array();
-  for (const std::string& file : files) json.string(file);
-  json.end_array();
-  json.key("checksums");
-  json.boolean(has_checksums);
+  json.member("format", kManifestFormat);
+  json.member("version", kManifestVersion);
+  json.member("layout", layout);
+  json.member("files", files);
+  json.member("checksums", has_checksums);
   json.key("tensors");
   json.begin_array();
   for (const ManifestTensor& tensor : tensors) {
     json.begin_array();
     json.string(tensor.name);
     json.string(to_string(tensor.dtype));
-    write_lengths(json, tensor.shape);
+    json.value(tensor.shape);
     json.begin_array();
     for (const ManifestTensor::Chunk& chunk : tensor.chunks) {
       json.begin_array();
-      json.integer(static_cast<std::int64_t>(chunk.file));
-      write_lengths(json, chunk.offsets);
-      write_lengths(json, chunk.sizes);
+      json.value(chunk.file);
+      json.value(chunk.offsets);
+      json.value(chunk.sizes);
       json.end_array();
     }
     json.end_array();
@@ -306,10 +206,10 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
   json.key("tree");
   TreeWriter(json).node(tree);
   const Notes notes = collect_notes(tree, false);
-  if (!notes.empty()) write_text(json, "notes", notes.to_json());
+  if (!notes.empty()) json.member("notes", notes.to_json());
   const std::string tree_notes = tree_notes_of(tree);
-  if (!tree_notes.empty()) write_text(json, "tree_notes", tree_notes);
-  write_text(json, kManifestSum, std::string(kManifestSumDigits, '0'));
+  if (!tree_notes.empty()) json.member("tree_notes", tree_notes);
+  json.member(kManifestSum, std::string(kManifestSumDigits, '0'));
   json.end_object();
   std::string text = json.take();
   const std::size_t at = text.size() - 2 - kManifestSumDigits;
@@ -321,7 +221,25 @@ std::optional<Manifest> read_manifest(const os::Directory& folder) {
   std::string where;
   const std::string text = manifest_text(folder, &where);
   if (!is_manifest(text)) return std::nullopt;
-  return ManifestReader(from_json(text, where), where).read();
+  const Value document = from_json(text, where);
+  const base::Where place(where);
+  const ValueReader reader(document, place);
+  reader.at("version").require_version(kManifestVersion);
+  Manifest manifest;
+  manifest.layout = reader.at("layout").text();
+  for (const ValueReader& file : reader.at("files").items()) {
+    manifest.files.push_back(file_name_from(file));
+  }
+  manifest.has_checksums = reader.at("checksums").flag();
+  for (const ValueReader& tensor : reader.at("tensors").items()) {
+    manifest.tensors.push_back(tensor_from(tensor, manifest.files.size()));
+  }
+  manifest.tree = reader.at("tree").value();
+  if (const auto notes = reader.find("notes")) {
+    manifest.notes = Notes::from_json(notes->text(), where + ": notes");
+  }
+  if (const auto notes = reader.find("tree_notes")) manifest.tree_notes = notes->text();
+  return manifest;
 }
 
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,

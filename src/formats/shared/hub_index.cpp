@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "core/tree/key_index.hpp"
+#include "formats/shared/hub_cache.hpp"
 
 namespace tenfold::detail::formats {
 namespace {
@@ -148,6 +149,29 @@ HubIndex parse_hub_index(std::string_view text, const std::string& where) {
 }
 
 // In the format of json.dumps(index, indent=2), because people read these files.
+std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
+                                   const std::string& where) {
+  std::vector<os::File> shards;
+  for (const std::string& name : index.shards) {
+    shards.push_back(open_shard(folder, name, where));
+    if (shards.back().valid()) continue;
+    throw base::corrupt(where)
+        .part("shard ", base::quote(name))
+        .problem("missing")
+        .expected("a file next to the index")
+        .found("none");
+  }
+  return shards;
+}
+
+Error not_in_shard(const std::string& name, const std::string& shard, const std::string& where) {
+  return base::corrupt(where)
+      .part("tensor ", base::quote(name))
+      .problem("missing in its shard")
+      .expected("a tensor in ", base::quote(shard))
+      .found("none");
+}
+
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes) {
   std::string text = "{\n  \"metadata\": {\n";
   for (const auto& [key, value] : index.metadata) {

@@ -8,6 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/error.hpp>
+
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
 namespace tenfold::detail::formats {
 
 /// The index of a sharded checkpoint, `{"metadata": {...}, "weight_map": {tensor: file}}`, a
@@ -25,6 +30,14 @@ inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;
 /// Parses and validates an index. File names are untrusted: each must name a file in the index's
 /// own folder. `where` names the file. Throws Error(corrupt).
 HubIndex parse_hub_index(std::string_view text, const std::string& where);
+
+/// Opens the shards that an index names, in the folder. Throws Error(corrupt) if one is missing, or
+/// a link that open_shard() does not follow. `where` names the index.
+std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
+                                   const std::string& where);
+
+/// The error for a tensor that its shard does not have.
+Error not_in_shard(const std::string& name, const std::string& shard, const std::string& where);
 
 /// Formats an index.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes);

@@ -1,7 +1,6 @@
 #include "formats/shared/parts_manifest.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <utility>
@@ -12,6 +11,8 @@
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
+#include "formats/shared/json_checksums.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats {
@@ -25,75 +26,25 @@ bool is_component(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
-/// One object of the document; errors name its members.
-class Members {
- public:
-  Members(const Value& value, base::Where where)
-      : where_(std::move(where)), object_(value.get_if<Value::Object>()) {
-    if (object_ == nullptr) {
-      throw base::corrupt(where_).expected("an object").found(value.type_name());
-    }
-  }
+std::optional<std::uint64_t> checksum_from(const ValueReader& reader) {
+  if (reader.value().is_null()) return std::nullopt;
+  const auto* digits = reader.value().get_if<std::string>();
+  const auto checksum = digits == nullptr ? std::nullopt : parse_hex16(*digits);
+  if (!checksum) reader.fail("16 hexadecimal digits or null");
+  return checksum;
+}
 
-  const Value& at(const char* key) const {
-    if (const Value* found = object_->find(key)) return *found;
-    throw base::corrupt(where_).part("member ", base::quote(key)).problem("is missing");
-  }
-  std::int64_t count(const char* key) const {
-    const auto* found = at(key).get_if<std::int64_t>();
-    if (found == nullptr || *found < 0) fail(key, "an integer of 0 or more");
-    return *found;
-  }
-  std::string text(const char* key) const {
-    const auto* found = at(key).get_if<std::string>();
-    if (found == nullptr) fail(key, "a string");
-    return *found;
-  }
-  bool flag(const char* key) const {
-    const Value* value = object_->find(key);
-    if (value == nullptr) return false;
-    const auto* found = value->get_if<bool>();
-    if (found == nullptr) fail(key, "true or false");
-    return *found;
-  }
-  std::optional<std::uint64_t> checksum(const char* key) const {
-    const Value& value = at(key);
-    if (value.is_null()) return std::nullopt;
-    const auto* digits = value.get_if<std::string>();
-    std::uint64_t number = 0;
-    const bool has_16 = digits != nullptr && digits->size() == 16;
-    const char* end = has_16 ? digits->data() + digits->size() : nullptr;
-    if (!has_16 || std::from_chars(digits->data(), end, number, 16).ptr != end) {
-      fail(key, "16 hexadecimal digits or null");
-    }
-    return number;
-  }
-
-  [[noreturn]] void fail(const char* key, const std::string& expected) const {
-    const auto* text = at(key).get_if<std::string>();
-    throw base::corrupt(where_)
-        .part("member ", base::quote(key))
-        .expected(expected)
-        .found(base::quote(text != nullptr ? *text : to_json(at(key))));
-  }
-
- private:
-  base::Where where_;
-  const Value::Object* object_;
-};
-
-PartEntry entry_from(const Value& value, const base::Where& where) {
-  const Members members(value, where);
+PartEntry entry_from(const ValueReader& reader) {
   PartEntry part;
-  part.path = members.text("path");
+  part.path = reader.at("path").text();
   const std::vector<std::string> names = components_of(part.path);
   if (part.path.size() > kMaxPathBytes || !std::ranges::all_of(names, is_component)) {
-    members.fail("path", "a relative path that stays below the folder, without \"..\"");
+    reader.at("path").fail("a relative path that stays below the folder, without \"..\"");
   }
-  part.num_rows = members.count("num_rows");
-  part.num_bytes = static_cast<std::uint64_t>(members.count("num_bytes"));
-  part.checksum = members.checksum("checksum");
-  part.is_open = members.flag("open");
+  part.num_rows = reader.at("num_rows").integer();
+  part.num_bytes = reader.at("num_bytes").count();
+  part.checksum = checksum_from(reader.at("checksum"));
+  if (const auto open = reader.find("open")) part.is_open = open->flag();
   return part;
 }
 
@@ -152,34 +103,22 @@ std::vector<std::string> components_of(std::string_view part_path) {
 
 PartsManifest parse_parts_manifest(std::string_view text, std::string_view where) {
   const Value document = from_json(text, where);
-  const std::string place(where);
-  const Members members(document, place);
-  const std::int64_t version = members.count("version");
-  if (version > kPartsVersion) {
-    throw base::unsupported(place)
-        .part("version")
-        .expected(kPartsVersion)
-        .found(version)
-        .remedy("use a newer version of tenfold");
-  }
-  if (version < 1) members.fail("version", "1");
+  const base::Where place(where);
+  const ValueReader reader(document, place);
+  reader.at("version").require_version(kPartsVersion);
   PartsManifest manifest;
-  manifest.schema = members.at("schema");
-  const auto* parts = members.at("parts").get_if<Value::List>();
-  if (parts == nullptr) members.fail("parts", "an array");
-  manifest.parts.reserve(parts->items.size());
-  for (std::size_t i = 0; i < parts->items.size(); ++i) {
-    manifest.parts.push_back(
-        entry_from(parts->items[i], {place, "parts[" + std::to_string(i) + "]"}));
-    if (i > 0 && manifest.parts[i - 1].is_open) {
+  manifest.schema = reader.at("schema").value();
+  for (const ValueReader& item : reader.at("parts").items()) {
+    if (!manifest.parts.empty() && manifest.parts.back().is_open) {
       throw base::corrupt(place)
-          .part("part ", base::quote(manifest.parts[i - 1].path))
+          .part("part ", base::quote(manifest.parts.back().path))
           .expected("only the last part to be open")
           .found("one before it");
     }
+    manifest.parts.push_back(entry_from(item));
   }
-  check_paths(manifest.parts, place);
-  check_totals(manifest.parts, place);
+  check_paths(manifest.parts, place.path);
+  check_totals(manifest.parts, place.path);
   return manifest;
 }
 

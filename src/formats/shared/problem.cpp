@@ -14,6 +14,18 @@ Problem problem_of(const Error& error, const base::Where& where) {
           .remedy = error.remedy()};
 }
 
+void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
+  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
+  report.problems.push_back(problem_of(error, where));
+}
+
+void add_report(VerifyReport& report, const VerifyReport& part) {
+  report.num_leaves += part.num_leaves;
+  report.num_bytes += part.num_bytes;
+  report.num_checksums += part.num_checksums;
+  report.problems.insert(report.problems.end(), part.problems.begin(), part.problems.end());
+}
+
 Error error_of(const VerifyReport& report) {
   const Problem& first = report.problems.front();
   const Error error = base::corrupt({first.path, first.part})

@@ -10,6 +10,12 @@ namespace tenfold::detail::formats {
 /// Converts an error to a problem of a report. `where` supplies a path or part that it lacks.
 Problem problem_of(const Error& error, const base::Where& where = {});
 
+/// Adds an Error(corrupt) or Error(unsupported) to a report; throws any other.
+void add_problem(VerifyReport& report, const Error& error, const base::Where& where);
+
+/// Adds the problems and counts of a part.
+void add_report(VerifyReport& report, const VerifyReport& part);
+
 /// Returns an Error(corrupt) with the first problem of a report and the number of further ones. The
 /// report must have a problem.
 Error error_of(const VerifyReport& report);

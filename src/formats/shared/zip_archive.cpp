@@ -21,27 +21,23 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Limit of the total size of entries that are deflated concurrently, before they are written
-/// sequentially. A larger entry is deflated by itself.
-constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
-constexpr std::size_t kWindowEntries = 256;
-constexpr std::size_t kScratchBytes = std::size_t{1} << 20;
-
 std::uint64_t size_of(const ZipArchiveEntry& entry) {
   return entry.head.size() + (entry.leaf ? entry.leaf->nbytes() : entry.zero_bytes);
+}
+
+codecs::ZipItem item_of(const ZipArchiveEntry& entry) {
+  codecs::ZipItem item;
+  item.name = entry.name;
+  item.size_bytes = item.stored_bytes = size_of(entry);
+  item.alignment = entry.alignment;
+  item.comment = entry.comment;
+  return item;
 }
 
 codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
   std::vector<codecs::ZipItem> items;
   items.reserve(entries.size());
-  for (const ZipArchiveEntry& entry : entries) {
-    codecs::ZipItem item;
-    item.name = entry.name;
-    item.size_bytes = item.stored_bytes = size_of(entry);
-    item.alignment = entry.alignment;
-    item.comment = entry.comment;
-    items.push_back(std::move(item));
-  }
+  for (const ZipArchiveEntry& entry : entries) items.push_back(item_of(entry));
   return codecs::ZipLayout(std::move(items));
 }
 
@@ -66,6 +62,12 @@ struct Archive {
   codecs::ZipLayout layout;
   std::vector<std::uint32_t> crc32s;
 };
+
+/// Limit of the total size of entries that are deflated concurrently, before they are written
+/// sequentially. A larger entry is deflated by itself.
+constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
+constexpr std::size_t kWindowEntries = 256;
+constexpr std::size_t kScratchBytes = std::size_t{1} << 20;
 
 /// A deflated or stored entry.
 struct Packed {
@@ -113,11 +115,9 @@ Packed pack(const ZipArchiveEntry& entry) {
   return packed;
 }
 
-codecs::ZipItem item_of(const ZipArchiveEntry& entry, const Packed& packed) {
-  codecs::ZipItem item;
-  item.name = entry.name;
-  item.size_bytes = item.stored_bytes = size_of(entry);
-  item.alignment = entry.alignment;
+/// An item that is deflated if that made it smaller.
+codecs::ZipItem packed_item(const ZipArchiveEntry& entry, const Packed& packed) {
+  codecs::ZipItem item = item_of(entry);
   if (packed.deflated.size_bytes > 0) {
     item.method = codecs::ZipMethod::deflated;
     item.stored_bytes = packed.deflated.size_bytes;
@@ -136,9 +136,9 @@ std::size_t end_of_window(const std::vector<ZipArchiveEntry>& entries, std::size
   return end;
 }
 
-/// Writes an archive whose entries are to be deflated. One thread deflates a whole entry,
-/// which needs memory for the entry and the result. Entries of up to 64 MiB together are deflated
-/// concurrently, a larger one by itself. Entries that would not become smaller are stored.
+/// Writes an archive with entries to be deflated. One thread deflates a whole entry, which needs
+/// memory for the entry and the result. Entries of up to 64 MiB together are deflated concurrently,
+/// a larger one by itself. Entries that would not become smaller are stored.
 void write_deflated_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                             const WriteRequest& request, Progress& progress) {
   codecs::ZipLayout layout;
@@ -157,7 +157,7 @@ void write_deflated_archive(os::File& file, const std::vector<ZipArchiveEntry>& 
         [&] { progress.poll(); });
     for (std::size_t i = 0; i < window.size(); ++i) {
       const Packed& packed = window[i];
-      layout.add(item_of(entries[begin + i], packed));
+      layout.add(packed_item(entries[begin + i], packed));
       crc32s.push_back(packed.crc32);
       const std::size_t number = begin + i;
       const std::string header = layout.local_header(number, packed.crc32);

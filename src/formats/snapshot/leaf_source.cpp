@@ -134,15 +134,13 @@ void RawSource::will_need(const Leaf& leaf) {
 
 /// Leaves over the same range are aliases. Ranges of one file that overlap otherwise, which no
 /// writer creates, have different identities.
-LeafSource::Identity RawSource::identity(const Leaf& leaf) {
-  const std::uint64_t size_bytes = leaf.nbytes();
-  if (size_bytes == 0) return {};
+StoredRange RawSource::identity(const Leaf& leaf) {
   const Range& range = range_of(leaf);
-  return {.device = kThisProcess,
+  return {.device = StoredRange::kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(files_.get()),
           .part = range.file->number,
           .offset_bytes = range.offset,
-          .size_bytes = size_bytes};
+          .size_bytes = leaf.nbytes()};
 }
 
 base::Where RawSource::where(const Leaf& leaf) const {

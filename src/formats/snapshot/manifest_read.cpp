@@ -12,6 +12,7 @@
 #include "codecs/json/utf8.hpp"
 #include "codecs/yaml.hpp"
 #include "core/value/value_json.hpp"
+#include "core/value/value_reader.hpp"
 #include "formats/snapshot/manifest.hpp"
 
 namespace tenfold::detail::formats::snapshot {
@@ -35,216 +36,148 @@ constexpr std::array<TypeName, 13> kTypes = {{{"Tensor", EntryType::tensor},
                                               {"bytes", EntryType::bytes},
                                               {"float", EntryType::float_}}};
 
-/// Reads the members of one entry. Messages name the entry.
-class EntryReader {
- public:
-  EntryReader(const std::string& where, const std::string& path) : where_(where), path_(path) {}
+/// Checks that the size of raw bytes matches dtype and shape.
+void check_size(const TensorEntry& tensor, const ValueReader& reader) {
+  std::optional<DType> dtype;
+  if (tensor.dtype.starts_with("torch.")) {
+    dtype = dtype_from_name(std::string_view(tensor.dtype).substr(6));
+  }
+  if (!dtype || tensor.serializer != "buffer_protocol") return;
+  std::uint64_t expected = 0;
+  try {
+    expected = nbytes_of(*dtype, tensor.shape);
+  } catch (const Error& error) {
+    throw reader.at("shape").error().problem(error.message());
+  }
+  if (!tensor.byte_range) return;
+  const auto [begin, end] = *tensor.byte_range;
+  if (end - begin == expected) return;
+  throw reader.at("byte_range")
+      .error()
+      .expected("the ", expected, " bytes of ", tensor.dtype, " ", base::list_text(tensor.shape))
+      .found(end - begin);
+}
 
-  Error fail() const { return base::corrupt(where_).part("entry ", base::quote(path_)); }
-  [[noreturn]] void fail(std::string_view member, const std::string& expected,
-                         const Value& found) const {
-    const auto* number = found.get_if<std::int64_t>();
-    throw fail()
-        .part(base::quote(member))
-        .expected(expected)
-        .found(number != nullptr ? std::to_string(*number) : std::string(found.type_name()));
+std::string location_of(const ValueReader& reader) {
+  const ValueReader location = reader.at("location");
+  if (!is_plain_location(location.text())) {
+    location.fail("a path that stays below the folder");
   }
+  return location.text();
+}
 
-  const Value::Object& object(const Value& value, std::string_view member) const {
-    const auto* found = value.get_if<Value::Object>();
-    if (found == nullptr) fail(member, "a dict", value);
-    return *found;
-  }
-  const Value& member(const Value::Object& entry, std::string_view name) const {
-    const Value* found = entry.find(name);
-    if (found == nullptr) {
-      throw fail().part(base::quote(name)).expected("this member").found("none");
+TensorEntry tensor_of(const ValueReader& reader) {
+  TensorEntry tensor;
+  tensor.location = location_of(reader);
+  tensor.serializer = reader.at("serializer").text();
+  tensor.dtype = reader.at("dtype").text();
+  tensor.shape = reader.at("shape").lengths();
+  tensor.replicated = reader.at("replicated").flag();
+  const auto range = reader.find("byte_range");  // older versions do not write it
+  if (range && !range->value().is_null()) {
+    const Shape ends = range->lengths();
+    if (ends.size() != 2 || ends[0] > ends[1]) {
+      throw range->error().expected("begin and end in order").found(base::list_text(ends));
     }
-    return *found;
+    tensor.byte_range = {static_cast<std::uint64_t>(ends[0]), static_cast<std::uint64_t>(ends[1])};
   }
-  std::string text(const Value::Object& entry, std::string_view name) const {
-    const Value& found = member(entry, name);
-    const auto* held = found.get_if<std::string>();
-    if (held == nullptr) fail(name, "a str", found);
-    return *held;
-  }
-  bool boolean(const Value::Object& entry, std::string_view name) const {
-    const Value& found = member(entry, name);
-    const auto* held = found.get_if<bool>();
-    if (held == nullptr) fail(name, "a bool", found);
-    return *held;
-  }
-  const std::vector<Value>& list(const Value::Object& entry, std::string_view name) const {
-    const Value& found = member(entry, name);
-    const auto* held = found.get_if<Value::List>();
-    if (held == nullptr) fail(name, "a list", found);
-    return held->items;
-  }
-  Shape lengths(const Value::Object& entry, std::string_view name) const {
-    Shape shape;
-    for (const Value& item : list(entry, name)) {
-      const auto* length = item.get_if<std::int64_t>();
-      if (length == nullptr || *length < 0) fail(name, "integers from 0", item);
-      shape.push_back(*length);
-    }
-    return shape;
-  }
+  check_size(tensor, reader);
+  return tensor;
+}
 
-  TensorEntry tensor(const Value::Object& entry) const {
-    TensorEntry tensor;
-    tensor.location = location(entry);
-    tensor.serializer = text(entry, "serializer");
-    tensor.dtype = text(entry, "dtype");
-    tensor.shape = lengths(entry, "shape");
-    tensor.replicated = boolean(entry, "replicated");
-    const Value* range = entry.find("byte_range");  // older versions do not write it
-    if (range != nullptr && !range->is_null()) {
-      const Shape ends = lengths(entry, "byte_range");
-      if (ends.size() != 2 || ends[0] > ends[1]) {
-        throw fail()
-            .part("\"byte_range\"")
-            .expected("begin and end in order")
-            .found(base::list_text(ends));
-      }
-      tensor.byte_range = {static_cast<std::uint64_t>(ends[0]),
-                           static_cast<std::uint64_t>(ends[1])};
+std::vector<Piece> pieces_of(const ValueReader& reader) {
+  std::vector<Piece> pieces;
+  for (const ValueReader& item : reader.items()) {
+    Piece piece;
+    piece.offsets = item.at("offsets").lengths();
+    piece.sizes = item.at("sizes").lengths();
+    piece.tensor = tensor_of(item.at("tensor"));
+    if (piece.sizes != piece.tensor.shape) {
+      throw item.at("sizes")
+          .error()
+          .expected("the shape of the piece's tensor, ", base::list_text(piece.tensor.shape))
+          .found(base::list_text(piece.sizes));
     }
-    check_size(tensor);
-    return tensor;
+    pieces.push_back(std::move(piece));
   }
+  return pieces;
+}
 
-  std::string location(const Value::Object& entry) const {
-    std::string found = text(entry, "location");
-    if (!is_plain_location(found)) {
-      throw fail()
-          .part("\"location\"")
-          .expected("a path that stays below the folder")
-          .found(base::quote(found));
+/// Returns nullopt if a key is a bool, which torchsnapshot treats as an int. Throws Error(corrupt)
+/// for keys of other types than str and int.
+std::optional<std::vector<Key>> keys_of(const ValueReader& reader) {
+  std::vector<Key> keys;
+  for (const ValueReader& item : reader.items()) {
+    const Value& key = item.value();
+    if (const auto* text_key = key.get_if<std::string>()) {
+      keys.push_back({*text_key, false});
+    } else if (const auto* number = key.get_if<std::int64_t>()) {
+      keys.push_back({std::to_string(*number), true});
+    } else if (const auto* large = key.get_if<Value::BigInt>()) {
+      keys.push_back({large->digits, true});
+    } else if (key.is<bool>()) {
+      return std::nullopt;
+    } else {
+      reader.fail("each a str or an int");
     }
-    return found;
   }
+  return keys;
+}
 
-  std::vector<Piece> pieces(const Value::Object& entry, std::string_view name) const {
-    std::vector<Piece> pieces;
-    for (const Value& item : list(entry, name)) {
-      const Value::Object& object_of_piece = object(item, name);
-      Piece piece;
-      piece.offsets = lengths(object_of_piece, "offsets");
-      piece.sizes = lengths(object_of_piece, "sizes");
-      piece.tensor = tensor(object(member(object_of_piece, "tensor"), "tensor"));
-      if (piece.sizes != piece.tensor.shape) {
-        throw fail()
-            .part("\"sizes\"")
-            .expected("the shape of the piece's tensor, ", base::list_text(piece.tensor.shape))
-            .found(base::list_text(piece.sizes));
-      }
-      pieces.push_back(std::move(piece));
-    }
-    return pieces;
-  }
-
-  /// Returns nullopt if a key is a bool, which torchsnapshot treats as an int. Throws
-  /// Error(corrupt) for keys of other types than str and int.
-  std::optional<std::vector<Key>> keys(const Value::Object& entry) const {
-    std::vector<Key> keys;
-    for (const Value& item : list(entry, "keys")) {
-      if (const auto* text_key = item.get_if<std::string>()) {
-        keys.push_back({*text_key, false});
-      } else if (const auto* number = item.get_if<std::int64_t>()) {
-        keys.push_back({std::to_string(*number), true});
-      } else if (const auto* large = item.get_if<Value::BigInt>()) {
-        keys.push_back({large->digits, true});
-      } else if (item.is<bool>()) {
-        return std::nullopt;
-      } else {
-        fail("keys", "each a str or an int", item);
-      }
-    }
-    return keys;
-  }
-
-  Entry entry(const Value& value) const {
-    const Value::Object& members = object(value, "entry");
-    const std::string type_name = text(members, "type");
-    const auto* known = std::ranges::find(kTypes, type_name, &TypeName::name);
-    Entry entry;
-    if (known == kTypes.end()) {
-      entry.obj_type = type_name;
-      return entry;
-    }
-    entry.type = known->type;
-    switch (entry.type) {
-      case EntryType::tensor:
-        entry.tensor = tensor(members);
-        break;
-      case EntryType::chunked_tensor:
-        entry.tensor.dtype = text(members, "dtype");
-        entry.tensor.shape = lengths(members, "shape");
-        entry.tensor.replicated = boolean(members, "replicated");
-        entry.pieces = pieces(members, "chunks");
-        break;
-      case EntryType::sharded_tensor:
-      case EntryType::dtensor:
-        entry.pieces = pieces(members, "shards");
-        if (const Value* mesh = members.find("mesh")) entry.mesh = *mesh;
-        if (const Value* dim_map = members.find("dim_map")) entry.dim_map = *dim_map;
-        break;
-      case EntryType::object:
-        entry.tensor.location = location(members);
-        entry.tensor.serializer = text(members, "serializer");
-        entry.tensor.replicated = boolean(members, "replicated");
-        entry.obj_type = text(members, "obj_type");
-        break;
-      case EntryType::dict:
-      case EntryType::ordered_dict:
-        if (auto found = keys(members)) {
-          entry.keys = *std::move(found);
-        } else {
-          entry.type = EntryType::unknown;
-          entry.obj_type = type_name + " with a bool as key";
-        }
-        break;
-      case EntryType::int_:
-      case EntryType::str:
-      case EntryType::bool_:
-      case EntryType::bytes:
-      case EntryType::float_:
-        entry.value = text(members, "serialized_value");
-        entry.tensor.replicated = boolean(members, "replicated");
-        break;
-      case EntryType::list:
-      case EntryType::unknown:
-        break;
-    }
+Entry entry_of(const ValueReader& reader) {
+  const std::string& type_name = reader.at("type").text();
+  const auto* known = std::ranges::find(kTypes, type_name, &TypeName::name);
+  Entry entry;
+  if (known == kTypes.end()) {
+    entry.obj_type = type_name;
     return entry;
   }
-
- private:
-  /// Checks that the size of raw bytes matches dtype and shape.
-  void check_size(const TensorEntry& tensor) const {
-    std::optional<DType> dtype;
-    if (tensor.dtype.starts_with("torch.")) {
-      dtype = dtype_from_name(std::string_view(tensor.dtype).substr(6));
-    }
-    if (!dtype || tensor.serializer != "buffer_protocol") return;
-    std::uint64_t expected = 0;
-    try {
-      expected = nbytes_of(*dtype, tensor.shape);
-    } catch (const Error& error) {
-      throw fail().part("\"shape\"").problem(error.message());
-    }
-    if (!tensor.byte_range) return;
-    const auto [begin, end] = *tensor.byte_range;
-    if (end - begin == expected) return;
-    throw fail()
-        .part("\"byte_range\"")
-        .expected("the ", expected, " bytes of ", tensor.dtype, " ", base::list_text(tensor.shape))
-        .found(end - begin);
+  entry.type = known->type;
+  switch (entry.type) {
+    case EntryType::tensor:
+      entry.tensor = tensor_of(reader);
+      break;
+    case EntryType::chunked_tensor:
+      entry.tensor.dtype = reader.at("dtype").text();
+      entry.tensor.shape = reader.at("shape").lengths();
+      entry.tensor.replicated = reader.at("replicated").flag();
+      entry.pieces = pieces_of(reader.at("chunks"));
+      break;
+    case EntryType::sharded_tensor:
+    case EntryType::dtensor:
+      entry.pieces = pieces_of(reader.at("shards"));
+      if (const auto mesh = reader.find("mesh")) entry.mesh = mesh->value();
+      if (const auto dim_map = reader.find("dim_map")) entry.dim_map = dim_map->value();
+      break;
+    case EntryType::object:
+      entry.tensor.location = location_of(reader);
+      entry.tensor.serializer = reader.at("serializer").text();
+      entry.tensor.replicated = reader.at("replicated").flag();
+      entry.obj_type = reader.at("obj_type").text();
+      break;
+    case EntryType::dict:
+    case EntryType::ordered_dict:
+      if (auto found = keys_of(reader.at("keys"))) {
+        entry.keys = *std::move(found);
+      } else {
+        entry.type = EntryType::unknown;
+        entry.obj_type = type_name + " with a bool as key";
+      }
+      break;
+    case EntryType::int_:
+    case EntryType::str:
+    case EntryType::bool_:
+    case EntryType::bytes:
+    case EntryType::float_:
+      entry.value = reader.at("serialized_value").text();
+      entry.tensor.replicated = reader.at("replicated").flag();
+      break;
+    case EntryType::list:
+    case EntryType::unknown:
+      break;
   }
-
-  const std::string& where_;
-  const std::string& path_;
-};
+  return entry;
+}
 
 bool starts_as_json(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
@@ -296,26 +229,22 @@ Value parse_metadata(std::string_view text, const std::string& where) {
 
 Manifest parse_manifest(std::string_view text, const std::string& where) {
   const Value document = parse_metadata(text, where);
-  const std::string whole = "the document";
-  const EntryReader top(where, whole);
-  const Value::Object& members = top.object(document, "document");
+  const base::Where place(where);
+  const ValueReader reader(document, place);
   Manifest manifest;
-  manifest.version = top.text(members, "version");
-  const Value& world_size = top.member(members, "world_size");
-  const auto* ranks = world_size.get_if<std::int64_t>();
-  if (ranks == nullptr || *ranks < 1) top.fail("world_size", "an integer from 1", world_size);
-  manifest.world_size = *ranks;
-  const Value::Object& entries = top.object(top.member(members, "manifest"), "manifest");
+  manifest.version = reader.at("version").text();
+  manifest.world_size = reader.at("world_size").integer(1);
+  const Value::Object& entries = reader.at("manifest").object();
   manifest.entries.reserve(entries.members.size());
-  for (const auto& [path, value] : entries.members) {
-    const EntryReader reader(where, path);
+  for (const auto& [path, entry] : entries.members) {
+    const base::Where of_entry = place.at("entry " + base::quote(path));
     const auto rank = rank_of(path);
     if (!rank || *rank >= manifest.world_size) {
-      throw reader.fail()
+      throw base::corrupt(of_entry)
           .expected("a path that starts with a rank below ", manifest.world_size)
           .found("another");
     }
-    manifest.add(path, reader.entry(value));
+    manifest.add(path, entry_of(ValueReader(entry, of_entry)));
   }
   return manifest;
 }

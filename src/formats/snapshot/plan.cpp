@@ -1,4 +1,5 @@
 #include "formats/snapshot/plan.hpp"
+#include "formats/shared/storable.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,8 +94,8 @@ class Planner {
     tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf == nullptr) return;
-      const SharedBytes shared = shared_bytes(*leaf);
-      if (shared != SharedBytes{}) ++num_uses_[shared];
+      const StoredRange shared = stored_range(*leaf);
+      if (shared != StoredRange{}) ++num_uses_[shared];
     });
     for_children(tree, [&](const std::string& key, const TensorDict::Item& item) {
       add(escape(key), item);
@@ -160,12 +161,7 @@ class Planner {
           .found("more")
           .remedy("check whether a node contains itself");
     }
-    if (!base::is_utf8(key)) {
-      throw refuse()
-          .problem("a key that is not UTF-8 cannot be stored")
-          .expected("UTF-8")
-          .found("other bytes");
-    }
+    require_utf8(key, [&] { return refuse(); });
   }
 
   /// Adds an entry. `path` is without the rank. Replicated entries become entries of rank 0.
@@ -325,13 +321,7 @@ class Planner {
   // --- tensors ---
 
   void tensor(const std::string& path, const Leaf& leaf) {
-    if (leaf.is_nested()) {
-      throw refuse()
-          .problem("a nested tensor cannot be stored")
-          .expected("a dense one")
-          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which supports it");
-    }
+    require_dense(leaf, [&] { return refuse(); });
     if (!is_among(kRawDTypes, leaf.dtype())) return pickled(path, leaf);
     Entry entry;
     entry.type = EntryType::tensor;
@@ -365,8 +355,8 @@ class Planner {
   /// Assigns a position to the bytes of a whole leaf; aliases get the position of the first leaf.
   void place(const std::string& name, const Leaf& leaf, Owner owner, TensorEntry& entry) {
     const std::uint64_t size_bytes = leaf.nbytes();
-    const SharedBytes shared = shared_bytes(leaf);
-    const auto known = shared == SharedBytes{} ? places_.end() : places_.find(shared);
+    const StoredRange shared = stored_range(leaf);
+    const auto known = shared == StoredRange{} ? places_.end() : places_.find(shared);
     if (known != places_.end()) {
       entry.location = known->second.location;
       entry.byte_range = known->second.byte_range;
@@ -375,7 +365,7 @@ class Planner {
     } else {
       into_file(name, leaf, 0, owner, entry);
     }
-    if (shared != SharedBytes{}) places_.emplace(shared, entry);
+    if (shared != StoredRange{}) places_.emplace(shared, entry);
   }
 
   static TensorEntry raw_entry(const Leaf& leaf, bool replicated) {
@@ -421,8 +411,8 @@ class Planner {
   /// Splits along dimension 0, like torchsnapshot.
   void chunked(const std::string& path, const Leaf& leaf, Entry entry) {
     entry.type = EntryType::chunked_tensor;
-    const SharedBytes shared = shared_bytes(leaf);
-    const auto known = shared == SharedBytes{} ? chunks_.end() : chunks_.find(shared);
+    const StoredRange shared = stored_range(leaf);
+    const auto known = shared == StoredRange{} ? chunks_.end() : chunks_.find(shared);
     if (known != chunks_.end() && known->second.entry.tensor.shape == entry.tensor.shape &&
         known->second.entry.tensor.dtype == entry.tensor.dtype &&
         known->second.writers == writers_of_chunks(path)) {
@@ -439,7 +429,7 @@ class Planner {
       entry.pieces.push_back(piece_of(path, leaf, Shape(leaf.shape().size(), 0), row,
                                       std::min(step, rows - row), owner));
     }
-    if (shared != SharedBytes{}) chunks_.emplace(shared, Chunks{entry, writers_of_chunks(path)});
+    if (shared != StoredRange{}) chunks_.emplace(shared, Chunks{entry, writers_of_chunks(path)});
     if (!entry.pieces.empty()) put(path, std::move(entry));
   }
 
@@ -674,9 +664,9 @@ class Planner {
   std::size_t num_unnamed_ = 0;
   /// Number of leaves over the same bytes. Shared tensors get their own file: if several entries
   /// refer to one range of a file, torchsnapshot's restore fills only the last one.
-  std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
-  std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
-  std::unordered_map<SharedBytes, Chunks, SharedBytesHash> chunks_;
+  std::unordered_map<StoredRange, std::size_t> num_uses_;
+  std::unordered_map<StoredRange, TensorEntry> places_;
+  std::unordered_map<StoredRange, Chunks> chunks_;
   /// Location of a file of torch.save, by owner and pickle.
   std::map<std::pair<Owner, std::string>, std::string> objects_;
   std::unordered_set<std::string> files_;

@@ -41,7 +41,6 @@
 #include "formats/snapshot/tree.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
-#include "os/fs/unreplaced.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::detail::formats::snapshot {
@@ -221,26 +220,21 @@ bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos;
 }
 
-/// Adds the files below `folder` that are not `named`, up to `most`.
+/// Adds the files below `folder` that are not `named`.
 void add_foreign(const os::Directory& folder, const std::string& prefix,
-                 const std::unordered_set<std::string>& named, std::size_t most,
-                 std::vector<std::string>& foreign) {
+                 const std::unordered_set<std::string>& named, std::vector<std::string>& foreign) {
   std::vector<std::string> names = folder.list();
   std::ranges::sort(names);
   for (const std::string& name : names) {
-    if (foreign.size() >= most) return;
     const auto info = folder.entry_info(name);
     if (!info || is_leftover(name)) continue;
     if (info->is_directory) {
-      add_foreign(os::Directory::open_at(folder, name), prefix + name + "/", named, most, foreign);
+      add_foreign(os::Directory::open_at(folder, name), prefix + name + "/", named, foreign);
     } else if (!named.contains(prefix + name)) {
       foreign.push_back(prefix + name);
     }
   }
 }
-
-/// Number of foreign files that a message names.
-constexpr std::size_t kNamed = 3;
 
 bool probe(const FileHead& head) { return head.has_file(kMetadataName); }
 
@@ -358,28 +352,12 @@ std::vector<std::string> foreign_in(const os::Directory& folder) {
   std::unordered_set<std::string> named;
   if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
   std::vector<std::string> foreign;
-  add_foreign(folder, "", named, kNamed + 1, foreign);
+  add_foreign(folder, "", named, foreign);
   return foreign;
 }
 
-void refuse_foreign(const Path& path) {
-  if (!os::exists(path)) return;
-  const Path target = os::resolve_link(path);
-  if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  // Another save may replace this folder and then remove it while its files are listed.
-  const std::vector<std::string> foreign =
-      os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
-  if (foreign.empty()) return;
-  std::string found;
-  for (std::size_t i = 0; i < std::min(kNamed, foreign.size()); ++i) {
-    found += (i == 0 ? "" : ", ") + base::quote(foreign[i]);
-  }
-  if (foreign.size() > kNamed) found += " and more";
-  throw base::invalid_argument(path.string())
-      .part("folder to replace")
-      .expected("only what the metadata of a snapshot names")
-      .found(found)
-      .remedy("save to another path, or remove these first");
+void require_replaceable(const Path& path) {
+  refuse_foreign(path, foreign_at(path, foreign_in), "only what the metadata of a snapshot names");
 }
 
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
@@ -413,7 +391,7 @@ void write_documents(const Manifest& manifest, const std::string& notes,
 
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   const Plan plan = plan_snapshot(tree, options);
-  refuse_foreign(path);
+  require_replaceable(path);
   FolderReplacement replacement(path, plan.num_bytes, foreign_in);
   write_documents(plan.manifest, plan.notes, write_data_files(plan, replacement.folder(), options),
                   replacement.folder(), options);

@@ -85,63 +85,12 @@ std::optional<std::string_view> Pickle::text(std::uint32_t id) const {
   return std::nullopt;
 }
 
-bool Pickle::is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
-  const PickleNode node = at(id);
-  return node.kind == PickleKind::global && node.text == module && node.name == name;
-}
-
 std::uint64_t Pickle::natural(std::uint32_t id, std::string_view subject) const {
-  const PickleNode node = at(id);
-  if (node.kind == PickleKind::integer && node.integer >= 0) {
-    return static_cast<std::uint64_t>(node.integer);
-  }
-  throw corrupt()
-      .part(subject)
-      .expected("an integer from 0")
-      .found((node.kind == PickleKind::integer ? std::to_string(node.integer) : describe(id)));
+  return graph_.natural(id, [&] { return corrupt().part(subject); });
 }
 
 Shape Pickle::lengths(std::uint32_t id, std::string_view subject) const {
-  constexpr std::size_t kMaxDimensions = 64;  // limit of torch
-  PickleNode node = at(id);
-  if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
-    const PickleNode arguments = at(node.items[1]);
-    if (arguments.kind == PickleKind::tuple && arguments.items.size() == 1) {
-      node = at(arguments.items[0]);
-    }
-  }
-  if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
-    throw corrupt()
-        .part(subject)
-        .expected("a tuple or list of integers, or a torch.Size")
-        .found(describe(id));
-  }
-  if (node.items.size() > kMaxDimensions) {
-    throw corrupt()
-        .part(subject)
-        .problem("too many dimensions")
-        .expected("at most ", kMaxDimensions)
-        .found(node.items.size());
-  }
-  Shape lengths(node.items.size());
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    lengths[i] = static_cast<std::int64_t>(natural(node.items[i], subject));
-  }
-  return lengths;
-}
-
-std::string Pickle::describe(std::uint32_t id) const {
-  const PickleNode node = at(id);
-  const auto quoted = [](const PickleNode& global) {
-    return base::quote(std::string(global.text) + "." + std::string(global.name));
-  };
-  if (node.kind == PickleKind::global) return quoted(node);
-  const bool calls = node.kind == PickleKind::reduce || node.kind == PickleKind::newobj ||
-                     node.kind == PickleKind::instance;
-  if (calls && at(node.items[0]).kind == PickleKind::global) {
-    return "a call of " + quoted(at(node.items[0]));
-  }
-  return std::string(codecs::describe(node.kind));
+  return graph_.lengths(id, [&] { return corrupt().part(subject); });
 }
 
 std::string Pickle::subject() const {

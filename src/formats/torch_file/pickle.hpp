@@ -47,15 +47,14 @@ class Pickle {
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
   /// Returns a string, or an ASCII string of Python 2; nullopt for another node.
   std::optional<std::string_view> text(std::uint32_t id) const;
-  bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
-  /// Returns the non-negative integers of a tuple, list or torch.Size. `subject` names them in
-  /// messages. Throws Error(corrupt) for another value and for more than 64 integers.
+  bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
+    return graph_.is_global(id, module, name);
+  }
+  // As the functions of the graph. Throw Error(corrupt), naming `subject`.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
-  /// Returns a non-negative integer. Throws Error(corrupt) for another value.
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
-  /// Describes a node for messages: "an integer", "a call of \"os.system\"".
-  std::string describe(std::uint32_t id) const;
+  std::string describe(std::uint32_t id) const { return graph_.describe(id); }
 
   // Errors that name the current key: `<where>: key "a.b"`.
   Error corrupt() const;

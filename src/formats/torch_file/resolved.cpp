@@ -51,9 +51,9 @@ class ResolvedSource final : public LeafSource {
     if (source_of(bytes_) != nullptr) source_of(bytes_)->will_need(bytes_);
   }
 
-  Identity identity(const Leaf&) override {
-    Identity inner = shared_bytes(bytes_);
-    if (inner == Identity{}) return {};
+  StoredRange identity(const Leaf&) override {
+    StoredRange inner = stored_range(bytes_);
+    if (inner == StoredRange{}) return {};
     const std::uint64_t flips = 1U + (flips_real_ ? 2U : 0U) + (flips_imaginary_ ? 4U : 0U);
     return {.part = flips, .pieces = {std::move(inner)}};
   }

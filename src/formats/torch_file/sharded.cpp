@@ -13,7 +13,6 @@
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "formats/format.hpp"
-#include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/object_file.hpp"
 #include "formats/shared/problem.hpp"
@@ -50,17 +49,7 @@ OpenedIndex open_index(const Path& path) {
   opened.index = parse_hub_index(file.read_all(kMaxHubIndexBytes), where);
   const os::Directory folder =
       os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
-  for (const std::string& name : opened.index.shards) {
-    os::File shard = open_shard(folder, name, where);
-    if (!shard.valid()) {
-      throw base::corrupt(where)
-          .part("shard ", base::quote(name))
-          .problem("missing")
-          .expected("a file next to the index")
-          .found("none");
-    }
-    opened.shards.push_back(std::move(shard));
-  }
+  opened.shards = open_indexed(folder, opened.index, where);
   return opened;
 }
 
@@ -88,11 +77,7 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   TensorDict tree(info);
   for (const auto& [name, shard] : opened.index.weight_map) {
     if (!shards[shard].contains(name)) {
-      throw base::corrupt(where)
-          .part("tensor ", base::quote(name))
-          .problem("missing in its shard")
-          .expected("a tensor in ", base::quote(opened.index.shards[shard]))
-          .found("none");
+      throw not_in_shard(name, opened.index.shards[shard], where);
     }
     tree.set(name, shards[shard].get(name));
   }
@@ -124,16 +109,11 @@ VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
   try {
     OpenedIndex opened = open_index(path);
     for (const std::string& name : opened.index.shards) {
-      const VerifyReport found = kFormat.verify(path.parent_path() / name, request);
-      report.num_leaves += found.num_leaves;
-      report.num_bytes += found.num_bytes;
-      report.num_checksums += found.num_checksums;
-      report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
+      add_report(report, kFormat.verify(path.parent_path() / name, request));
     }
     if (report.ok()) tree_of(std::move(opened), path.string());
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error, {path.string(), "structure"}));
+    add_problem(report, error, {path.string(), "structure"});
   }
   return report;
 }

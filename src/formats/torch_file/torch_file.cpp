@@ -30,6 +30,7 @@
 #include "formats/shared/object_file.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/tensor_file.hpp"
 #include "formats/shared/tree_notes.hpp"
 #include "formats/shared/zip_check.hpp"
 #include "formats/shared/zip_inflate.hpp"
@@ -64,10 +65,7 @@ struct LegacyExtent {
 class LegacyStorages final : public Storages {
  public:
   LegacyStorages(os::File file, std::vector<LegacyExtent> extents)
-      : file_(std::move(file)),
-        info_(file_.info()),
-        extents_(std::move(extents)),
-        copies_(extents_.size()) {
+      : file_(std::move(file), 0, 0), extents_(std::move(extents)) {
     for (std::size_t i = 0; i < extents_.size(); ++i) numbers_.emplace(extents_[i].key, i);
   }
 
@@ -80,41 +78,29 @@ class LegacyStorages final : public Storages {
     return extents_[storage].size_bytes;
   }
   Buffer bytes(std::size_t storage) override {
-    const std::lock_guard lock(mutex_);
-    Buffer& copy = copies_[storage];
-    if (copy.size_bytes() == extents_[storage].size_bytes) return copy;
-    Buffer filled = Buffer::allocate(static_cast<std::size_t>(extents_[storage].size_bytes));
-    file_.read_at(extents_[storage].begin, filled.mutable_bytes());
-    copy = std::move(filled);
-    return copy;
+    return file_.copy(extents_[storage].begin, extents_[storage].size_bytes);
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     const StorageRange& range = range_of(leaf);
-    file_.read_at(extents_[range.storage].begin + range.begin + offset_bytes, into);
+    file_.file().read_at(extents_[range.storage].begin + range.begin + offset_bytes, into);
   }
   void will_need(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
-    file_.will_need(extents_[range.storage].begin + range.begin, range.size_bytes);
+    file_.file().will_need(extents_[range.storage].begin + range.begin, range.size_bytes);
   }
-  Identity identity(const Leaf& leaf) override {
+  StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return {};
-    return {.device = info_.device,
-            .inode = info_.inode,
-            .offset_bytes = extents_[range.storage].begin + range.begin,
-            .size_bytes = range.size_bytes};
+    return StoredRange::in(file_.file().info_at_open(), extents_[range.storage].begin + range.begin,
+                           range.size_bytes);
   }
   base::Where where(const Leaf& leaf) const override {
-    return {file_.display(), "storage " + base::quote(extents_[range_of(leaf).storage].key)};
+    return {file_.file().display(), "storage " + base::quote(extents_[range_of(leaf).storage].key)};
   }
 
  private:
-  os::File file_;
-  os::FileInfo info_;
+  TensorFile file_;
   std::vector<LegacyExtent> extents_;
   std::unordered_map<std::string_view, std::size_t> numbers_;
-  std::mutex mutex_;
-  std::vector<Buffer> copies_;
 };
 
 /// Reads the sequence of pickles at the start of a file.
@@ -345,16 +331,13 @@ class ArchiveStorages final : public Storages {
     file_.file()->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
-  Identity identity(const Leaf& leaf) override {
+  StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
-    if (range.size_bytes == 0) return {};
+    StoredRange stored = StoredRange::in(info_, range.begin, range.size_bytes);
     // The bytes of a deflated record have no offset in the file, so the offset of the record's
     // header identifies the record.
-    return {.device = info_.device,
-            .inode = info_.inode,
-            .part = file_.begin + entry(range.storage).header_offset,
-            .offset_bytes = range.begin,
-            .size_bytes = range.size_bytes};
+    stored.part = file_.begin + entry(range.storage).header_offset;
+    return stored;
   }
   base::Where where(const Leaf& leaf) const override {
     return record(entry(range_of(leaf).storage));
@@ -524,11 +507,6 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   if (is_legacy_head(head.head())) return open_legacy(head.take_file());
   std::optional<codecs::ZipDirectory> directory = head.take_zip_directory();
   return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)));
-}
-
-void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
-  report.problems.push_back(problem_of(error, where));
 }
 
 void count_leaves(VerifyReport& report, const TensorDict& tree) {

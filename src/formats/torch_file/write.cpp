@@ -1,4 +1,5 @@
 #include "formats/torch_file/write.hpp"
+#include "formats/shared/storable.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -145,14 +146,14 @@ class Planner {
 
   void find_groups() {
     std::vector<Extent> extents;
-    std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> on_disk;
+    std::unordered_map<StoredRange, std::size_t> on_disk;
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (const auto extent = extent_of(leaves_[i], i)) {
         extents.push_back(*extent);
         continue;
       }
-      const SharedBytes key = shared_bytes(leaves_[i]);
-      if (key == SharedBytes{}) {
+      const StoredRange key = stored_range(leaves_[i]);
+      if (key == StoredRange{}) {
         add_group(i);
       } else if (const auto [found, is_new] = on_disk.try_emplace(key, groups_.size()); is_new) {
         add_group(i);
@@ -417,12 +418,7 @@ class Pickler {
     if (!of.typed_keys.empty()) {
       if (const Value* typed = find_typed_key(of.typed_keys, name)) return value(*typed);
     }
-    if (!base::is_utf8(name)) {
-      throw refuse()
-          .problem("a key that is not UTF-8 cannot be stored")
-          .expected("UTF-8")
-          .found("other bytes");
-    }
+    require_utf8(name, [&] { return refuse(); });
     to_.known_text(name);
   }
 
@@ -570,13 +566,7 @@ class Pickler {
     const Leaf& leaf = leaves_[next_leaf_];
     const TensorLayout& tensor = layout_.tensors[next_leaf_++];
     const StorageLayout& storage = layout_.storages[tensor.storage];
-    if (leaf.is_nested()) {
-      throw refuse()
-          .problem("a nested tensor cannot be stored")
-          .expected("a dense one")
-          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which supports it");
-    }
+    require_dense(leaf, [&] { return refuse(); });
     const bool is_parameter =
         leaf.grad() == Grad::parameter || leaf.grad() == Grad::frozen_parameter;
     if (is_parameter) {

@@ -12,6 +12,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/integer_type.hpp"
 
 namespace tenfold {
 namespace {
@@ -277,31 +278,6 @@ View view_at(const ArrowArray& array, std::int64_t at) {
   return view;
 }
 
-std::int64_t integer_at(const void* buffer, DType dtype, std::int64_t at) {
-  const auto read = [&]<class T>(T value) {
-    std::memcpy(&value,
-                static_cast<const std::byte*>(buffer) + static_cast<std::size_t>(at) * sizeof(T),
-                sizeof(T));
-    return static_cast<std::int64_t>(value);
-  };
-  switch (dtype) {
-    case DType::int8:
-      return read(std::int8_t{});
-    case DType::uint8:
-      return read(std::uint8_t{});
-    case DType::int16:
-      return read(std::int16_t{});
-    case DType::uint16:
-      return read(std::uint16_t{});
-    case DType::int32:
-      return read(std::int32_t{});
-    case DType::uint32:
-      return read(std::uint32_t{});
-    default:  // int64, and uint64, whose values from 2^63 on become negative: out of range
-      return read(std::int64_t{});
-  }
-}
-
 class Checker {
  public:
   explicit Checker(const std::string& where) : where_(where) {}
@@ -556,7 +532,9 @@ std::string_view ArrowSlice::text_at(std::int64_t i) const {
 }
 
 std::int64_t ArrowSlice::index_at(std::int64_t i) const {
-  return integer_at(array->buffers[1], type->stored, begin + i);
+  // Values of uint64 from 2^63 on become negative: out of range.
+  return integer_at(type->stored, static_cast<const std::byte*>(array->buffers[1]) +
+                                      static_cast<std::size_t>(begin + i) * itemsize(type->stored));
 }
 
 std::string ArrowSlice::decimal_at(std::int64_t i) const {

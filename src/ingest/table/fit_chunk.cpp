@@ -11,6 +11,7 @@
 
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "core/tensor/integer_type.hpp"
 #include "ingest/table/convert_chunk.hpp"
 
 namespace tenfold {
@@ -59,24 +60,7 @@ std::int64_t beyond(const std::byte* elements, Range range, std::int64_t count) 
 
 std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
                             std::int64_t count) {
-  switch (from) {
-    case DType::uint8:
-      return beyond<std::uint8_t>(elements, range, count);
-    case DType::uint16:
-      return beyond<std::uint16_t>(elements, range, count);
-    case DType::uint32:
-      return beyond<std::uint32_t>(elements, range, count);
-    case DType::uint64:
-      return beyond<std::uint64_t>(elements, range, count);
-    case DType::int8:
-      return beyond<std::int8_t>(elements, range, count);
-    case DType::int16:
-      return beyond<std::int16_t>(elements, range, count);
-    case DType::int32:
-      return beyond<std::int32_t>(elements, range, count);
-    default:
-      return beyond<std::int64_t>(elements, range, count);
-  }
+  return with_integer_type(from, [&]<class T>(T) { return beyond<T>(elements, range, count); });
 }
 
 /// Index of the first element for which `fits(double)` is false; `count` if there is none.

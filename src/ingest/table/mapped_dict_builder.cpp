@@ -225,11 +225,7 @@ struct Source {
 };
 
 /// Integer dtypes whose values all fit int64.
-bool is_key_dtype(DType dtype) {
-  return dtype == DType::int64 || dtype == DType::int32 || dtype == DType::int16 ||
-         dtype == DType::int8 || dtype == DType::uint32 || dtype == DType::uint16 ||
-         dtype == DType::uint8;
-}
+bool is_key_dtype(DType dtype) { return is_integer(dtype) && dtype != DType::uint64; }
 
 Tensor as_int64(const Tensor& keys) {
   if (keys.dtype() == DType::int64) return keys;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/tensor/cast.hpp"
+#include "core/tensor/integer_type.hpp"
 
 namespace tenfold {
 namespace {
@@ -69,27 +70,12 @@ Fit put_double(double value, DType dtype, std::byte* into) {
 }  // namespace
 
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into) {
-  switch (dtype) {
-    case DType::bool_:
-      return is_given ? put_integer<bool>(number, true, into) : Fit::wrong_type;
-    case DType::int8:
-      return put_integer<std::int8_t>(number, is_given, into);
-    case DType::int16:
-      return put_integer<std::int16_t>(number, is_given, into);
-    case DType::int32:
-      return put_integer<std::int32_t>(number, is_given, into);
-    case DType::int64:
-      return put_integer<std::int64_t>(number, is_given, into);
-    case DType::uint8:
-      return put_integer<std::uint8_t>(number, is_given, into);
-    case DType::uint16:
-      return put_integer<std::uint16_t>(number, is_given, into);
-    case DType::uint32:
-      return put_integer<std::uint32_t>(number, is_given, into);
-    case DType::uint64:
-      return put_integer<std::uint64_t>(number, is_given, into);
-    default:
-      break;
+  if (dtype == DType::bool_) {
+    return is_given ? put_integer<bool>(number, true, into) : Fit::wrong_type;
+  }
+  if (is_integer(dtype)) {
+    return with_integer_type(dtype,
+                             [&]<class T>(T) { return put_integer<T>(number, is_given, into); });
   }
   if (!is_floating_point(dtype)) return Fit::wrong_type;
   if (number.is_integer && !is_given && !is_exact_in_double(number)) return Fit::inexact;

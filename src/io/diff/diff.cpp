@@ -17,6 +17,7 @@
 #include "base/text.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/node.hpp"
+#include "core/value/value_json.hpp"
 #include "io/diff/diff_values.hpp"
 #include "io/tree.hpp"
 
@@ -36,16 +37,8 @@ std::string short_json(const Value& value) { return shortened(to_json(value)); }
 
 /// Replaces OrderedDicts by dicts.
 Value unordered(Value value) {
-  const auto each = [](std::vector<Value>& items) {
-    for (Value& item : items) item = unordered(std::move(item));
-  };
-  if (auto* list = std::get_if<Value::List>(&value.data())) each(list->items);
-  if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) each(tuple->items);
-  if (auto* special = std::get_if<Value::Special>(&value.data())) each(special->items);
-  if (auto* object = std::get_if<Value::Object>(&value.data())) {
-    object->ordered = false;
-    for (auto& [key, member] : object->members) member = unordered(std::move(member));
-  }
+  if (auto* object = std::get_if<Value::Object>(&value.data())) object->ordered = false;
+  for_each_child(value, [](Value& child) { child = unordered(std::move(child)); });
   return value;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/tensor/cast.hpp"
+#include "core/tensor/integer_type.hpp"
 #include "formats/shared/progress.hpp"
 #include "io/check_supported.hpp"
 #include "io/elements.hpp"
@@ -193,25 +194,8 @@ void compare_piece(DType dtype_a, std::span<const std::byte> a, DType dtype_b,
                    std::span<const std::byte> b, Piece& piece, const Tolerance& tolerance,
                    Sums& sums) {
   if (dtype_a == dtype_b && is_integer(dtype_a)) {
-    const auto as = [&]<class T>(T) { compare_integers<T>(a, b, piece, tolerance, sums); };
-    switch (dtype_a) {
-      case DType::uint8:
-        return as(std::uint8_t());
-      case DType::uint16:
-        return as(std::uint16_t());
-      case DType::uint32:
-        return as(std::uint32_t());
-      case DType::uint64:
-        return as(std::uint64_t());
-      case DType::int8:
-        return as(std::int8_t());
-      case DType::int16:
-        return as(std::int16_t());
-      case DType::int32:
-        return as(std::int32_t());
-      default:
-        return as(std::int64_t());
-    }
+    return with_integer_type(
+        dtype_a, [&]<class T>(T) { compare_integers<T>(a, b, piece, tolerance, sums); });
   }
   const bool as_complex = is_complex(dtype_a) || is_complex(dtype_b);
   const std::size_t parts = as_complex ? 2 : doubles_per_element(dtype_a);

@@ -173,9 +173,11 @@ std::string Receipt::to_text() const {
 }
 
 Receipt Receipt::parse(std::string_view text) {
-  const MessageReader reader(kReceipt, text);
-  return {reader.text("id"), reader.number("rank"), reader.text("manifest"),
-          base::from_base64(reader.text("checksums")).value_or(""), reader.text("notes")};
+  return read_message(kReceipt, text, [](const ValueReader& reader) {
+    return Receipt{
+        reader.at("id").text(), reader.at("rank").integer(), reader.at("manifest").text(),
+        base::from_base64(reader.at("checksums").text()).value_or(""), reader.at("notes").text()};
+  });
 }
 
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,

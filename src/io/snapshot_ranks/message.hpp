@@ -1,15 +1,16 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <tenfold/tensor.hpp>
+#include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
+
+#include "base/fail.hpp"
+#include "core/value/value_reader.hpp"
 
 // The messages between the ranks and the coordinator of a snapshot: one JSON object each, whose
 // member "kind" is the type of the message.
@@ -17,34 +18,34 @@
 namespace tenfold::detail::snapshot_ranks {
 
 /// Throws the Error(invalid_argument) for a string that is not a message of that kind.
-[[noreturn]] void refuse_message(const std::string& kind);
+[[noreturn]] inline void refuse_message(std::string_view kind) {
+  throw base::invalid_argument()
+      .part(kind)
+      .expected("an unmodified message of this snapshot")
+      .found("another string");
+}
 
-/// Reads and validates a message of one kind.
-class MessageReader {
- public:
-  MessageReader(std::string_view kind, std::string_view text);
-
-  template <class T>
-  const T& as(const Value& value) const {
-    const T* found = value.get_if<T>();
-    if (found == nullptr) refuse_message(kind_);
-    return *found;
+/// Parses a message of one kind by `read`, from its object. Throws like refuse_message() for a
+/// string of which `read` throws an Error.
+template <class Read>
+auto read_message(std::string_view kind, std::string_view text, const Read& read) {
+  try {
+    const Value document = from_json(text, kind);
+    const base::Where where(kind);
+    const ValueReader reader(document, where);
+    if (reader.at("kind").text() == kind) return read(reader);
+  } catch (const Error&) {
+    // refused below
   }
-  const Value& at(std::string_view name) const;
-  const std::string& text(std::string_view name) const { return as<std::string>(at(name)); }
-  std::int64_t number(std::string_view name) const { return as<std::int64_t>(at(name)); }
-  const std::vector<Value>& items(const Value& value, std::optional<std::size_t> count = {}) const;
-  /// Returns the integers of a list. Throws like refuse_message() if one is negative.
-  Shape numbers(const Value& value) const;
-  DType dtype(const Value& value) const;
-
- private:
-  std::string kind_;
-  Value document_;
-};
+  refuse_message(kind);
+}
 
 /// Returns an object whose first member "kind" is `kind`.
-Value::Object message(std::string_view kind);
+inline Value::Object message(std::string_view kind) {
+  Value::Object made;
+  made.members.emplace_back("kind", Value(kind));
+  return made;
+}
 
 template <class Numbers>
 Value list_of(const Numbers& numbers) {

@@ -153,36 +153,31 @@ std::string Outline::to_text() const {
 }
 
 Outline Outline::parse(std::string_view text) {
-  const MessageReader reader(kOutline, text);
-  Outline made;
-  made.rank = reader.number("rank");
-  made.world_size = reader.number("world_size");
-  made.own_bytes = static_cast<std::uint64_t>(reader.number("own_bytes"));
-  for (const Value& item : reader.items(reader.at("replicated"))) {
-    const auto& fields = reader.items(item, 4);
-    Candidate entry{reader.as<std::string>(fields[0]),
-                    reader.as<std::string>(fields[1]),
-                    reader.as<std::string>(fields[2]),
-                    {}};
-    for (const std::int64_t size : reader.numbers(fields[3])) {
-      entry.sizes.push_back(static_cast<std::uint64_t>(size));
+  return read_message(kOutline, text, [](const ValueReader& reader) {
+    Outline made;
+    made.rank = reader.at("rank").integer();
+    made.world_size = reader.at("world_size").integer();
+    made.own_bytes = reader.at("own_bytes").count();
+    for (const ValueReader& item : reader.at("replicated").items()) {
+      const auto fields = item.items(4);
+      Candidate entry{fields[0].text(), fields[1].text(), fields[2].text(), {}};
+      for (const std::int64_t size : fields[3].lengths()) {
+        entry.sizes.push_back(static_cast<std::uint64_t>(size));
+      }
+      made.replicated.push_back(std::move(entry));
     }
-    made.replicated.push_back(std::move(entry));
-  }
-  for (const Value& item : reader.items(reader.at("sharded"))) {
-    const auto& fields = reader.items(item, 5);
-    ShardedCandidate tensor{reader.as<std::string>(fields[0]),
-                            reader.as<std::string>(fields[1]),
-                            reader.dtype(fields[2]),
-                            reader.numbers(fields[3]),
-                            {}};
-    for (const Value& box : reader.items(fields[4])) {
-      const auto& ends = reader.items(box, 2);
-      tensor.boxes.push_back({reader.numbers(ends[0]), reader.numbers(ends[1])});
+    for (const ValueReader& item : reader.at("sharded").items()) {
+      const auto fields = item.items(5);
+      ShardedCandidate tensor{
+          fields[0].text(), fields[1].text(), fields[2].dtype(), fields[3].lengths(), {}};
+      for (const ValueReader& box : fields[4].items()) {
+        const auto ends = box.items(2);
+        tensor.boxes.push_back({ends[0].lengths(), ends[1].lengths()});
+      }
+      made.sharded.push_back(std::move(tensor));
     }
-    made.sharded.push_back(std::move(tensor));
-  }
-  return made;
+    return made;
+  });
 }
 
 Outline outline_of(const Plan& plan, const TensorDict& tree, const PlannedRank& rank) {

@@ -80,26 +80,26 @@ struct Ticket {
   }
 
   static Ticket parse(std::string_view text) {
-    const MessageReader reader(kTicket, text);
-    Ticket made;
-    made.id = reader.text("id");
-    made.host = base::from_base64(reader.text("host")).value_or("");
-    made.staging = base::from_base64(reader.text("staging")).value_or("");
-    made.world_size = reader.number("world_size");
-    made.durable = reader.as<bool>(reader.at("durable"));
-    made.checksums = reader.as<bool>(reader.at("checksums"));
-    for (const auto& [path, ranks] : reader.as<Value::Object>(reader.at("replicated")).members) {
-      made.assignment.replicated.emplace(path, reader.numbers(ranks));
-    }
-    for (const auto& [path, list] : reader.as<Value::Object>(reader.at("boxes")).members) {
-      auto& shared = made.assignment.boxes[path];
-      for (const Value& item : reader.items(list)) {
-        const auto& fields = reader.items(item, 3);
-        shared.push_back({reader.numbers(fields[0]), reader.numbers(fields[1]),
-                          reader.as<std::int64_t>(fields[2])});
+    return read_message(kTicket, text, [](const ValueReader& reader) {
+      Ticket made;
+      made.id = reader.at("id").text();
+      made.host = base::from_base64(reader.at("host").text()).value_or("");
+      made.staging = base::from_base64(reader.at("staging").text()).value_or("");
+      made.world_size = reader.at("world_size").integer();
+      made.durable = reader.at("durable").flag();
+      made.checksums = reader.at("checksums").flag();
+      for (const auto& [path, ranks] : reader.at("replicated").members()) {
+        made.assignment.replicated.emplace(path, ranks.lengths());
       }
-    }
-    return made;
+      for (const auto& [path, boxes] : reader.at("boxes").members()) {
+        auto& shared = made.assignment.boxes[std::string(path)];
+        for (const ValueReader& item : boxes.items()) {
+          const auto fields = item.items(3);
+          shared.push_back({fields[0].lengths(), fields[1].lengths(), fields[2].integer()});
+        }
+      }
+      return made;
+    });
   }
 };
 
@@ -197,7 +197,7 @@ class SnapshotWriter::State {
     Shared shared = share_work(path_.string(), outlines_);
     ticket_.assignment = std::move(shared.assignment);
     formats::refuse_existing(path_, options_.overwrite);
-    refuse_foreign(path_);
+    require_replaceable(path_);
     replacement_.emplace(path_, shared.num_bytes, foreign_in);
     ticket_.id = base::hex16(os::random_number());
     ticket_.host = os::host_name();

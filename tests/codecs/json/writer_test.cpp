@@ -1,5 +1,7 @@
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -68,6 +70,20 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
         error.what(),
         "json: string \"ab\\xff\": cannot be encoded: expected utf-8, found \"\\xff\" at byte 2");
   }
+}
+
+TEST(JsonWriter, ValuesOfCppTypesAreWrittenByTheirType) {
+  JsonWriter writer(JsonStyle::python);
+  writer.begin_object();
+  writer.member("flag", true);
+  writer.member("count", std::size_t{3});
+  writer.member("text", "a");
+  writer.member("none", std::optional<std::string>());
+  writer.member("lengths", std::vector<std::int64_t>{2, -1});
+  writer.member("names", std::vector<std::optional<std::string>>{"x", std::nullopt});
+  writer.end_object();
+  EXPECT_EQ(writer.take(), R"({"flag": true, "count": 3, "text": "a", "none": null, )"
+                           R"("lengths": [2, -1], "names": ["x", null]})");
 }
 
 TEST(JsonWriter, LimitsOfIntegersAreWrittenExactly) {

@@ -26,7 +26,7 @@ class FakeSource : public LeafSource {
     std::memcpy(into.data(), part.data(), into.size());
   }
   Tensor nested_sizes(const Leaf&) override { return sizes; }
-  Identity identity(const Leaf& leaf) override {
+  StoredRange identity(const Leaf& leaf) override {
     return {.device = device, .inode = 1, .offset_bytes = position_of(leaf)};
   }
   base::Where where(const Leaf&) const override { return "fake.memmap"; }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <numeric>
+#include <unordered_set>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -11,6 +12,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/fake_source.hpp"
 #include "core/tree/outline_leaf.hpp"
+#include "os/fs/file.hpp"
 #include "support/values.hpp"
 
 namespace tenfold {
@@ -158,24 +160,42 @@ TEST(Pieces, RangesOfPartialElementsOrPastTheEndAreRefused) {
   EXPECT_TRUE(pieces_of(leaf, 8, 8, 8).empty());
 }
 
-TEST(SharedBytes, AreEqualForTheSameMemoryRange) {
+TEST(StoredRange, AreEqualForTheSameMemoryRange) {
   const Tensor tensor(DType::uint8, {8}, counting_bytes(8));
-  EXPECT_EQ(shared_bytes(tensor), shared_bytes(Tensor(DType::int16, {2, 2}, tensor.buffer())));
-  EXPECT_NE(shared_bytes(tensor), shared_bytes(tensor.narrow(0, 4)));
-  EXPECT_NE(shared_bytes(tensor), shared_bytes(Tensor(DType::uint8, {8}, counting_bytes(8))));
+  EXPECT_EQ(stored_range(tensor), stored_range(Tensor(DType::int16, {2, 2}, tensor.buffer())));
+  EXPECT_NE(stored_range(tensor), stored_range(tensor.narrow(0, 4)));
+  EXPECT_NE(stored_range(tensor), stored_range(Tensor(DType::uint8, {8}, counting_bytes(8))));
 }
 
-TEST(SharedBytes, EmptyAndStridedTensorsHaveNone) {
-  EXPECT_EQ(shared_bytes(Tensor::zeros(DType::uint8, {0})), SharedBytes{});
-  EXPECT_EQ(shared_bytes(Tensor(DType::uint8, {2}, {2}, counting_bytes(8), 0)), SharedBytes{});
+TEST(StoredRange, EmptyAndStridedTensorsHaveNone) {
+  EXPECT_EQ(stored_range(Tensor::zeros(DType::uint8, {0})), StoredRange{});
+  EXPECT_EQ(stored_range(Tensor(DType::uint8, {2}, {2}, counting_bytes(8), 0)), StoredRange{});
 }
 
-TEST(SharedBytes, LeavesOnDiskHaveTheIdentityOfTheirSource) {
+TEST(StoredRange, LeavesOnDiskHaveTheIdentityOfTheirSource) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
   const Leaf a = stored_leaf(DType::int16, {4}, source, 8);
-  EXPECT_EQ(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {2, 2}, source, 8)));
-  EXPECT_NE(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {4}, source, 0)));
-  EXPECT_EQ(shared_bytes(stored_leaf(DType::int16, {0}, source, 8)), SharedBytes{});
+  EXPECT_EQ(stored_range(a), stored_range(stored_leaf(DType::int16, {2, 2}, source, 8)));
+  EXPECT_NE(stored_range(a), stored_range(stored_leaf(DType::int16, {4}, source, 0)));
+  EXPECT_EQ(stored_range(stored_leaf(DType::int16, {0}, source, 8)), StoredRange{});
+}
+
+TEST(StoredRange, TheSameInodeOfTwoDevicesIsTwoRanges) {
+  os::FileInfo file;
+  file.inode = 7;
+  std::unordered_set<StoredRange> found;
+  for (const std::uint64_t device : {std::uint64_t{1}, std::uint64_t{1} << 32U | 1U}) {
+    file.device = device;
+    found.insert(StoredRange::in(file, 64, 8));
+    found.insert(StoredRange::in(file, 64, 8));
+  }
+  EXPECT_EQ(found.size(), 2U);
+}
+
+TEST(StoredRange, AFileOfUnknownInodeHasNone) {
+  os::FileInfo new_file;
+  new_file.device = 1;
+  EXPECT_EQ(StoredRange::in(new_file, 0, 8), StoredRange{});
 }
 
 TEST(OutlineLeaf, HasADtypeAndAShapeAndNoBytes) {

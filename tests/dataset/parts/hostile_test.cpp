@@ -78,8 +78,8 @@ TEST(HostileParts, InvalidManifestsAreRefusedWithTheirProblem) {
   EXPECT_THAT(fault_of(document(R"({"path": "a"})")), HasSubstr("\"num_rows\": is missing"));
   EXPECT_THAT(fault_of(document("1")), HasSubstr("expected an object"));
   EXPECT_THAT(fault_of(R"({"version": 2, "schema": {}, "parts": []})"),
-              HasSubstr("version: expected 1, found 2"));
-  EXPECT_THAT(fault_of(R"({"version": 0, "schema": {}, "parts": []})"), HasSubstr("expected 1"));
+              HasSubstr("\"version\": expected 1 at most, found 2"));
+  EXPECT_THAT(fault_of(R"({"version": 0, "schema": {}, "parts": []})"), HasSubstr("of 1 or more"));
   EXPECT_THAT(fault_of(R"({"version": 1, "parts": []})"), HasSubstr("\"schema\": is missing"));
   EXPECT_THAT(fault_of(R"({"version": 1, "schema": {}, "parts": {}})"), HasSubstr("an array"));
   EXPECT_NE(fault_of("[]"), "none");

@@ -123,8 +123,8 @@ TEST(Consolidated, TensorsStoredOnceShareStorage) {
   const TensorDict tree =
       opened(node(R"("a": ["torch.uint8", [5], 8, 16, 3], "b": ["torch.uint8", [5], 8, 16, 3])"));
   EXPECT_EQ(tree.at("a").raw_data(), tree.at("b").raw_data());
-  EXPECT_EQ(shared_bytes(std::get<Leaf>(tree.get("a"))),
-            shared_bytes(std::get<Leaf>(tree.get("b"))));
+  EXPECT_EQ(stored_range(std::get<Leaf>(tree.get("a"))),
+            stored_range(std::get<Leaf>(tree.get("b"))));
   EXPECT_EQ(tree.at("a").data<std::uint8_t>()[4], 12);
 }
 

@@ -141,7 +141,7 @@ TEST(ConsolidatedWrite, RoundTripsAWholeTree) {
   EXPECT_EQ(found.info().metadata, tree.info().metadata);
   EXPECT_EQ(found.info().schema, tree.info().schema);
   const auto bytes_at = [&](const char* key) {
-    return shared_bytes(std::get<Leaf>(found.get(key)));
+    return stored_range(std::get<Leaf>(found.get(key)));
   };
   EXPECT_EQ(bytes_at("tied"), bytes_at("again"));
   EXPECT_EQ(found.value("epoch"), Value(3));

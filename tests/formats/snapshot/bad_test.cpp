@@ -106,7 +106,7 @@ TEST_F(Hostile, SizesAreCheckedBeforeAllocation) {
   expect_corrupt(tensor("data", "[8]", "[1, 9]"), "found a file of 8");
   expect_corrupt(tensor("data", "[8]", "[0, 7]"), "\"byte_range\": expected the 8 bytes");
   expect_corrupt(tensor("data", "[8]", "[8, 0]"), "begin and end in order");
-  expect_corrupt(tensor("data", "[-8]"), "integers from 0");
+  expect_corrupt(tensor("data", "[-8]"), "an integer of 0 or more");
   expect_corrupt(
       chunked("[1099511627776]", piece("[0]", "[1099511627776]", "data", "[0, 1099511627776]")),
       "found a file of 8");

@@ -161,11 +161,11 @@ TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
 
 TEST(TorchFile, DistinguishesSharedStorage) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-tied"), {});
-  const SharedBytes first = shared_bytes(leaf_in(tree, "0"));
-  EXPECT_NE(first, SharedBytes{});
-  EXPECT_EQ(shared_bytes(leaf_in(tree["1"], "again")), first);
-  EXPECT_NE(shared_bytes(leaf_in(tree["2"], "0")), first);
-  EXPECT_EQ(shared_bytes(leaf_in(tree["2"], "2")), SharedBytes{});
+  const StoredRange first = stored_range(leaf_in(tree, "0"));
+  EXPECT_NE(first, StoredRange{});
+  EXPECT_EQ(stored_range(leaf_in(tree["1"], "again")), first);
+  EXPECT_NE(stored_range(leaf_in(tree["2"], "0")), first);
+  EXPECT_EQ(stored_range(leaf_in(tree["2"], "2")), StoredRange{});
   EXPECT_EQ(tree.kind(), NodeKind::list);
   EXPECT_EQ(tree["2"].kind(), NodeKind::tuple);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import OrderedDict
 
@@ -11,7 +12,7 @@ from tenfold._interop import arrays
 from tenfold._interop.arrays import numpy_module
 from tenfold._interop.objects import Opaque
 from tenfold._interop.sharded import shards_of
-from tenfold._io.load_into import _bare, _is_direct, _note_writes
+from tenfold._io.load_into import _bare, _is_direct, _note_writes, host_like, read_through_host
 from tenfold._io.snapshot.manifest import PRIMITIVES, SHARDED, escape, find_entry, primitive
 from tenfold.tensordict._node import own_key
 
@@ -19,9 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Maximum size in bytes of the host memory through which tensors of other devices are loaded; a
-# larger tensor is loaded alone.
-_GROUP_BYTES = 64 << 20
+# Maximum size in bytes of the temporary memory of `read_object`, unless the caller sets another.
+_BUDGET_BYTES = 64 << 20
 
 
 def read_tensor(
@@ -43,8 +43,8 @@ def read_tensor(
     elif direct and budget is None:
         fill([(item, obj_out)], cast=not same_dtype)
     else:
-        fill_within(item, obj_out, dtype, (64 << 20) if budget is None else max(1, budget))
-    _note_writes({path: obj_out}, [path])
+        fill_within(item, obj_out, dtype, _BUDGET_BYTES if budget is None else budget)
+    _note_writes([obj_out])
     return obj_out
 
 
@@ -137,83 +137,55 @@ class StateReader:
 
     def read(self) -> None:
         """Fills the collected tensors, without a second copy of a tensor in main memory."""
-        direct = [job for job in self._jobs if _is_direct("tensor", job[1])]
-        others = [job for job in self._jobs if not _is_direct("tensor", job[1])]
-        fill(direct)
-        while others:
-            group: list[tuple[Any, Any]] = []
-            size = 0
-            while others and (not group or size + others[0][1].nbytes <= _GROUP_BYTES):
-                group.append(others.pop(0))
-                size += group[-1][1].nbytes
-            hosts = [(item, empty_like(tensor)) for item, tensor in group]
-            fill(hosts)
-            for (_, host), (_, tensor) in zip(hosts, group, strict=False):
-                tensor.detach().copy_(host)
-        self._read_boxes()
-        _note_writes(
-            {str(i): tensor for i, (_, tensor) in enumerate(self._jobs)},
-            [str(i) for i in range(len(self._jobs))],
+        read_through_host(
+            (
+                (item, tensor, tensor if _is_direct("tensor", tensor) else host_like(tensor))
+                for item, tensor in self._jobs
+            ),
+            fill,
         )
+        read_through_host(map(_box_job, self._boxes), _read_boxes)
+        _note_writes(tensor for _, tensor in self._jobs)
+        _note_writes(part for _, _, part, _ in self._boxes)
         self._jobs.clear()
-
-    def _read_boxes(self) -> None:
-        """Fills the parts of sharded tensors, directly if the engine can write into them."""
-        group: list[tuple[Any, tuple[int, ...], Any, Any]] = []  # with the tensor that is read into
-        size = 0
-        for item, offsets, part, dtype in self._boxes:
-            is_direct = _is_direct("tensor", part) and arrays.dtype_name(part.dtype) == dtype
-            into = part if is_direct else empty(dtype, tuple(part.shape))
-            group.append((item, offsets, part, into))
-            size += 0 if is_direct else into.nbytes
-            if size > _GROUP_BYTES:
-                _fill_boxes(group)
-                group, size = [], 0
-        _fill_boxes(group)
         self._boxes.clear()
 
 
-def _fill_boxes(boxes: list[tuple[Any, tuple[int, ...], Any, Any]]) -> None:
-    if not boxes:
-        return
-    target = _core.tree({str(i): _bare(into) for i, (*_, into) in enumerate(boxes)})
-    _core.read_boxes([item for item, *_ in boxes], [box[1] for box in boxes], target)
-    for _, _, part, into in boxes:
-        if into is not part:
-            part.copy_(into)
-    parts = {str(i): part for i, (_, _, part, _) in enumerate(boxes)}
-    _note_writes(parts, list(parts))
+def _box_job(
+    box: tuple[Any, tuple[int, ...], Any, str],
+) -> tuple[tuple[Any, tuple[int, ...]], Any, Any]:
+    item, offsets, part, dtype = box
+    is_direct = _is_direct("tensor", part) and arrays.dtype_name(part.dtype) == dtype
+    return (item, offsets), part, part if is_direct else empty(dtype, tuple(part.shape))
+
+
+def _read_boxes(boxes: list[tuple[tuple[Any, tuple[int, ...]], Any]]) -> None:
+    """Reads boxes of the engine's items, by item and offsets, into tensors of their shapes."""
+    target = _core.tree({str(i): _bare(into) for i, (_, into) in enumerate(boxes)})
+    _core.read_boxes([box[0] for box, _ in boxes], [box[1] for box, _ in boxes], target)
 
 
 def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
     """Reads each of the engine's items into its tensor, on all threads."""
-    if jobs:
-        target = _core.tree({str(i): _bare(tensor) for i, (_, tensor) in enumerate(jobs)})
-        _core.fill_tensors([item for item, _ in jobs], target, cast, None)
+    target = _core.tree({str(i): _bare(tensor) for i, (_, tensor) in enumerate(jobs)})
+    _core.fill_tensors([item for item, _ in jobs], target, cast, None)
 
 
 def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
-    """Fills a tensor that cannot be filled directly, through a buffer of `budget_bytes`."""
-    _fill_tile(item, tensor.detach(), dtype, 0, budget_bytes)
-
-
-def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: int) -> int:
-    """Fills `tensor` from a byte offset of the item; returns the end offset."""
-    stored = empty(dtype, ()).element_size()
-    size = tensor.numel() * stored
-    if tensor.numel() == 0:
-        return offset
-    if tensor.dim() == 0 or size <= budget_bytes:
-        tile = empty(dtype, tuple(tensor.shape))
-        _core.read_bytes(item, offset, _core.tree({"0": tile}))
-        tensor.copy_(tile)
-        return int(offset + size)
-    rows = max(1, budget_bytes // (size // tensor.shape[0]))
-    for row in range(0, tensor.shape[0], rows):
-        part = tensor[row : row + rows]
-        part = part[0] if rows == 1 else part
-        offset = _fill_tile(item, part, dtype, offset, budget_bytes)
-    return offset
+    """Fills a tensor through a buffer of `budget_bytes`, or of one element if that is larger."""
+    target = _bare(tensor)
+    num_left = max(1, budget_bytes // empty(dtype, ()).itemsize)
+    steps = []
+    for length in reversed(tensor.shape):
+        steps.append(max(1, min(length, num_left)))
+        num_left //= max(1, length)
+    pairs = list(zip(tensor.shape, reversed(steps), strict=True))
+    for offsets in itertools.product(*(range(0, length, step) for length, step in pairs)):
+        index = [slice(at, at + step) for at, (_, step) in zip(offsets, pairs, strict=True)]
+        part = target[(*index, ...)]
+        buffer = empty(dtype, tuple(part.shape))
+        _read_boxes([((item, offsets), buffer)])
+        part[...] = buffer
 
 
 def empty(dtype: str, shape: tuple[int, ...]) -> Any:
@@ -224,11 +196,6 @@ def empty(dtype: str, shape: tuple[int, ...]) -> Any:
     numpy = numpy_module()
 
     return numpy.empty(tuple(shape), dtype=arrays.numpy_dtype(dtype, "snapshot"))
-
-
-def empty_like(tensor: Any) -> Any:
-    torch = arrays.imported_torch()
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:

@@ -9,8 +9,9 @@ from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
+from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
-from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def mapped_class_if_imported() -> Any:
 # --- nodes in memory -----------------------------------------------------------------------------
 
 
-def node_of(entry: Any) -> Any:
-    """The entry itself if it is a node, or the node of a tensorclass; otherwise None."""
-    if isinstance(entry, Primitives):
-        return entry
-    return entry._tensordict if getattr(type(entry), "_is_tensorclass", False) else None
+def keys_of(key: Any) -> tuple[str, ...]:
+    """The parts of a nested key."""
+    if isinstance(key, str):
+        return (key,)
+    return tuple(part for inner in key for part in keys_of(inner))
 
 
 def is_stack(node: Any) -> bool:

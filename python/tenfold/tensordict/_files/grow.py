@@ -7,6 +7,7 @@ import os
 from tenfold import _core
 from tenfold._interop import arrays
 from tenfold._public import set_module
+from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.folder import check_pickle
 from tenfold.tensordict._node import ON_DISK, identity_of
@@ -92,14 +93,14 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
             "make_memmap: Making a memory-mapped tensor after instantiation isn't allowed "
             "for a stack: expected one of its TensorDicts"
         )
-    path = (key,) if isinstance(key, str) else tuple(_flat(key))
-    node = folders.node_of(tree)
+    path = folders.keys_of(key)
+    node = node_of(tree)
     missing: list[str] = []
     for name in path[:-1]:
         if missing or not node._has(name):
             missing.append(name)
             continue
-        node = folders.node_of(node._entry(name))
+        node = node_of(node._entry(name))
         if node is None:
             raise KeyError(f'key "{name}": expected a node, found a tensor or value')
     if not missing and node._has(path[-1]):
@@ -126,10 +127,6 @@ def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
             f'batch dimension mismatch for key "{key}": expected a shape that begins with '
             f"{list(batch_size)}, found {list(lengths)}"
         )
-
-
-def _flat(key: Any) -> list[str]:
-    return [key] if isinstance(key, str) else [part for inner in key for part in _flat(inner)]
 
 
 def _added_node(node: Any, name: str, robust_key: Any) -> Any:

@@ -8,6 +8,7 @@ import warnings
 from tenfold import _core, _pickle
 from tenfold._interop import arrays
 from tenfold._unreplaced import read_unreplaced
+from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
@@ -135,7 +136,7 @@ def _run_early_or_now(run: Callable[[], Any], early: bool) -> Any:
 def is_memmap(td: Any) -> bool:
     if folders.is_stack(td):
         members = list(folders.held(td).values())
-        return bool(members) and all(folders.node_of(one).is_memmap() for one in members)
+        return bool(members) and all(node_of(one).is_memmap() for one in members)
     if folders.is_marked(td):
         return True
     disk = folders.disk_of(td)
@@ -265,16 +266,7 @@ def _keys_of(subpath: Any) -> tuple[str, ...]:
         return ()
     if isinstance(subpath, str):
         return tuple(part for part in subpath.split("/") if part)
-    keys: list[str] = []
-    for part in subpath:
-        keys.extend(_keys_of_part(part))
-    return tuple(keys)
-
-
-def _keys_of_part(part: Any) -> tuple[str, ...]:
-    if isinstance(part, str):
-        return (part,)
-    return tuple(key for inner in part for key in _keys_of_part(inner))
+    return folders.keys_of(subpath)
 
 
 def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, mode: Any) -> Any:
@@ -311,7 +303,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     else:
         plain = torch.Tensor
         change = lambda t: t.as_subclass(plain).to(to, non_blocking=non_blocking)  # noqa: E731
-        _replaced(tree, change)
+        replace_tensors(tree, change)
     for node in folders.nodes_of(tree):
         if not folders.is_stack(node):
             node._device = str(to)
@@ -321,13 +313,9 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
             disk.opened.changed = True
 
 
-def _replaced(tree: Any, change: Any) -> None:
-    replace_tensors(tree, change)
-
-
 def _use_meta(torch: Any, tree: Any) -> None:
     """Replaces tensors on disk by tensors without data, without opening them."""
-    node = folders.node_of(tree)
+    node = node_of(tree)
     if folders.is_stack(node):
         for member in node.tensordicts:
             _use_meta(torch, member)
@@ -343,7 +331,7 @@ def _use_meta(torch: Any, tree: Any) -> None:
 
 def _filled(out: Any, tree: Any) -> Any:
     """Sets the entries of `tree` in `out`; entries that `tree` lacks are removed."""
-    target, source = folders.node_of(out), folders.node_of(tree)
+    target, source = node_of(out), node_of(tree)
     if folders.is_stack(target):
         for mine, theirs in zip(target.tensordicts, source.tensordicts, strict=True):
             _filled(mine, theirs)
@@ -354,7 +342,7 @@ def _filled(out: Any, tree: Any) -> Any:
             target._remove(key)
     for key, entry in entries.items():
         there = target._entry(key) if target._has(key) else None
-        if folders.node_of(entry) is not None and type(there) is type(entry):
+        if node_of(entry) is not None and type(there) is type(entry):
             _filled(there, entry)
         else:
             target._put(key, entry)
@@ -365,7 +353,7 @@ def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
     """Implements `TensorDict.load_memmap_`: replaces the content by that of the folder."""
     path = os.path.abspath(os.fsdecode(prefix))
     wanted = engine_mode(path, mode)
-    node = folders.node_of(tree)
+    node = node_of(tree)
     if node._locked and not tree.is_memmap():
         check_unlocked(node)
     device = tree.device

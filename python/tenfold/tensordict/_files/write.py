@@ -10,9 +10,10 @@ from tenfold import _core
 from tenfold._errors import with_remedy
 from tenfold._interop import arrays
 from tenfold._options import INT32_MAX, boolean, integer
+from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.any_format import open_tree, save_node
-from tenfold.tensordict._node import ON_DISK
+from tenfold.tensordict._node import ON_DISK, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Options = namedtuple(
 
 # errno values that mean that no file can be created next to the target, or renamed to it.
 _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+_IN_PLACE = "pass atomic=False to write into the folder as it is"
 
 
 class _Targets:
@@ -53,7 +55,7 @@ class _Targets:
 
         `bare` is true for an element of a stack whose class is stored once, for the whole stack.
         """
-        node = folders.node_of(entry)
+        node = node_of(entry)
         if folders.is_stack(node):
             members = node.tensordicts
             if _common_class(members) is not None:
@@ -69,7 +71,7 @@ class _Targets:
         for key, value in folders.held(node).items():
             if self._mapped is not None and type(value) is self._mapped:
                 self._visit_mapped(node, key, value, within, keys)
-            elif folders.node_of(value) is not None:
+            elif node_of(value) is not None:
                 self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
 
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
@@ -130,11 +132,8 @@ def _is_whole(tensor: Any, file: Any) -> bool:
 
 
 def _is_same_file(file: Any) -> bool:
-    try:
-        found = os.stat(file.path)
-    except OSError:
-        return False
-    return file.identity is None or file.identity == (found.st_dev, found.st_ino)
+    found = identity_of(file.path)
+    return found is not None and file.identity in (None, found)
 
 
 def write(tree: Any, prefix: str, options: Options) -> Any:
@@ -145,8 +144,6 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
         _refuse(survey)
     native = _core.tree(tree, target)
     there = [] if options.atomic is True else survey.there
-    if options.atomic is not False and not there:
-        _refuse_foreign(target)
     _write(native, target, options, there)
     kept = survey.kept if there else {}
     if options.in_place:
@@ -184,19 +181,6 @@ def _refuse(survey: _Targets) -> None:
     )
 
 
-def _refuse_foreign(target: str) -> None:
-    foreign = _core.foreign_entries(target)
-    if not foreign:
-        return
-    named = ", ".join(f'"{name}"' for name in foreign[:3])
-    if len(foreign) > 3:
-        named += f" and {len(foreign) - 3} more"
-    raise RuntimeError(
-        f"{target}: folder to replace: expected only entries that its metadata names, found "
-        f"{named}; pass atomic=False to write into the folder as it is"
-    )
-
-
 def _write(native: Any, target: str, options: Options, there: list[str]) -> None:
     try:
         _core.write_memmap(
@@ -216,10 +200,11 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
         if error.errno == errno.ELOOP:
             raise RuntimeError(_text(error)) from None
         if error.errno in _NO_SIBLING and options.atomic is None:
-            remedy = "pass atomic=False to write into the folder as it is"
-            raise with_remedy(error, remedy) from None
+            raise with_remedy(error, _IN_PLACE) from None
         raise
     except ValueError as error:
+        if getattr(error, "part", None) == "folder to replace":
+            raise RuntimeError(f"{error}; {_IN_PLACE}") from None
         if getattr(error, "problem", None) == "No such file or directory":
             raise RuntimeError(str(error)) from None
         raise
@@ -231,16 +216,16 @@ def _text(error: OSError) -> str:
 
 def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
     """Reuses tensors that are already mapped from their final file in the new tree."""
-    source, target = folders.node_of(tree), folders.node_of(made)
+    source, target = node_of(tree), node_of(made)
     if not kept or folders.is_stack(source) != folders.is_stack(target):
         return
     if not folders.is_stack(target):
         target._items.update(kept.get(id(source), {}))
     for key, value in folders.held(source).items():
-        if folders.node_of(value) is not None:
+        if node_of(value) is not None:
             is_stack = folders.is_stack(target)
             below = target.tensordicts[int(key)] if is_stack else target._entry(key)
-            if folders.node_of(below) is not None:
+            if node_of(below) is not None:
                 _put_back(below, value, kept)
 
 
@@ -302,14 +287,14 @@ def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any
 
 def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
     """Replaces each tensor by `change(tensor)`, also in a locked tree."""
-    node = folders.node_of(tree)
+    node = node_of(tree)
     if not folders.is_stack(node):
         items = node._entries()
         for key, value in items.items():
             if arrays.is_array(value):
                 items[key] = change(value)
     for entry in folders.held(node).values():
-        if folders.node_of(entry) is not None:
+        if node_of(entry) is not None:
             replace_tensors(entry, change)
 
 

@@ -11,61 +11,33 @@ namespace {
 using codecs::JsonStyle;
 using codecs::JsonWriter;
 
-void write_shape(JsonWriter& json, const Shape& shape) {
-  json.begin_array();
-  for (const std::int64_t length : shape) json.integer(length);
-  json.end_array();
-}
-
-void write_member(JsonWriter& json, std::string_view key, std::string_view value) {
-  json.key(key);
-  json.string(value);
-}
-
 /// Writes the node's own member of a reserved name. A Python dict keeps the position of a key that
 /// is assigned again, so a key of that name determines the position.
 void write_reserved(JsonWriter& json, std::string_view key, const NodeInfo& info) {
   if (key == "shape") {
-    json.key(key);
-    write_shape(json, info.batch_size);
+    json.member(key, info.batch_size);
   } else if (key == "device") {
-    write_member(json, key, "cpu");  // the device of what tensordict's memmap() returns
+    json.member(key, "cpu");  // the device of what tensordict's memmap() returns
   } else {
-    write_member(json, key, "<class 'tensordict._td.TensorDict'>");
+    json.member(key, "<class 'tensordict._td.TensorDict'>");
   }
-}
-
-void write_names(JsonWriter& json, const DimNames& names) {
-  json.key("_names");
-  json.begin_array();
-  for (const auto& name : names) {
-    if (name) {
-      json.string(*name);
-    } else {
-      json.null();
-    }
-  }
-  json.end_array();
 }
 
 void write_version(JsonWriter& json, std::string_view class_id) {
-  json.key("_format_version");
-  json.integer(kFormatVersion);
-  write_member(json, "_class", class_id);
+  json.member("_format_version", kFormatVersion);
+  json.member("_class", class_id);
 }
 
 void write_entry(JsonWriter& json, const MetaMember& member) {
   json.key(member.key);
   json.begin_object();
   if (!member.node_type.empty()) {
-    write_member(json, "type", member.node_type);
+    json.member("type", member.node_type);
   } else {
-    write_member(json, "device", "cpu");
-    json.key("shape");
-    write_shape(json, *member.shape);
-    write_member(json, "dtype", "torch." + to_string(member.dtype));
-    json.key("is_nested");
-    json.boolean(member.is_nested);
+    json.member("device", "cpu");
+    json.member("shape", *member.shape);
+    json.member("dtype", "torch." + to_string(member.dtype));
+    json.member("is_nested", member.is_nested);
   }
   json.end_object();
 }
@@ -95,14 +67,11 @@ std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>&
   }
   // An entry whose key is "_format_version", "_class" or "_names" replaces the format's own member
   // of that name, as in tensordict.
-  if (!has_key("_format_version")) {
-    json.key("_format_version");
-    json.integer(kFormatVersion);
-  }
-  if (!has_key("_class")) write_member(json, "_class", "tensordict:TensorDict");
+  if (!has_key("_format_version")) json.member("_format_version", kFormatVersion);
+  if (!has_key("_class")) json.member("_class", "tensordict:TensorDict");
   const bool named = std::any_of(info.names.begin(), info.names.end(),
                                  [](const auto& name) { return name.has_value(); });
-  if (named && !has_key("_names")) write_names(json, info.names);
+  if (named && !has_key("_names")) json.member("_names", info.names);
   json.end_object();
   return json.take();
 }
@@ -110,16 +79,10 @@ std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>&
 std::string lazy_stack_meta(const NodeInfo& info) {
   JsonWriter json(JsonStyle::python);
   json.begin_object();
-  write_member(json, "_type", "<class 'tensordict._lazy.LazyStackedTensorDict'>");
+  json.member("_type", "<class 'tensordict._lazy.LazyStackedTensorDict'>");
   write_version(json, "tensordict:LazyStackedTensorDict");
-  json.key("stack_dim");
-  json.integer(info.stack_dim);
-  json.key("stack_dim_name");
-  if (info.stack_dim_name) {
-    json.string(*info.stack_dim_name);
-  } else {
-    json.null();
-  }
+  json.member("stack_dim", info.stack_dim);
+  json.member("stack_dim_name", info.stack_dim_name);
   json.end_object();
   return json.take();
 }
@@ -127,7 +90,7 @@ std::string lazy_stack_meta(const NodeInfo& info) {
 std::string tensorclass_meta(const NodeInfo& info) {
   JsonWriter json(JsonStyle::python);
   json.begin_object();
-  write_member(json, "_type", info.class_name);
+  json.member("_type", info.class_name);
   json.end_object();
   return json.take();
 }
@@ -136,16 +99,10 @@ std::string non_tensor_meta(const NonTensor& value) {
   if (value.is_stack) {
     JsonWriter json(JsonStyle::python_compact);
     json.begin_object();
-    write_member(json, "_type", "<class 'tensordict.tensorclass.NonTensorStack'>");
+    json.member("_type", "<class 'tensordict.tensorclass.NonTensorStack'>");
     write_version(json, "tensordict:NonTensorStack");
-    json.key("stack_dim");
-    json.integer(value.stack_dim);
-    if (value.device.empty()) {
-      json.key("device");
-      json.null();
-    } else {
-      write_member(json, "device", value.device);
-    }
+    json.member("stack_dim", value.stack_dim);
+    json.member("device", value.device.empty() ? std::nullopt : std::optional(value.device));
     json.key("data");
     write_json(value.value, json);
     json.end_object();
@@ -153,13 +110,12 @@ std::string non_tensor_meta(const NonTensor& value) {
   }
   JsonWriter json(JsonStyle::python);
   json.begin_object();
-  write_member(json, "_type", "<class 'tensordict.tensorclass.NonTensorData'>");
+  json.member("_type", "<class 'tensordict.tensorclass.NonTensorData'>");
   json.key("data");
   write_json(value.value, json);
   json.key("_metadata");
   json.null();
-  json.key("_is_non_tensor");
-  json.boolean(true);
+  json.member("_is_non_tensor", true);
   json.end_object();
   return json.take();
 }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+
+#include <tenfold/error.hpp>
+#include <tenfold/leaf.hpp>
+
+#include "base/text.hpp"
+
+// Checks of entries that most formats share. `refuse()` returns the error of the entry.
+
+namespace tenfold::detail::formats {
+
+template <class Refuse>
+void require_utf8(std::string_view key, const Refuse& refuse) {
+  if (base::is_utf8(key)) return;
+  throw refuse()
+      .problem("a key that is not UTF-8 cannot be stored")
+      .expected("UTF-8")
+      .found("other bytes");
+}
+
+template <class Refuse>
+void require_dense(const Leaf& leaf, const Refuse& refuse) {
+  if (!leaf.is_nested()) return;
+  throw refuse()
+      .problem("a nested tensor cannot be stored")
+      .expected("a dense one")
+      .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
+      .remedy("save as a folder, which supports it");
+}
+
+}  // namespace tenfold::detail::formats

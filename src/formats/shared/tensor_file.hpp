@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <tenfold/buffer.hpp>
+
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats {
+
+/// A file with tensors at offsets: one private mapping of a range of it, and copies of tensors that
+/// are unaligned there. Thread-safe.
+class TensorFile {
+ public:
+  /// [begin, begin + size_bytes) is the range to map.
+  TensorFile(os::File file, std::uint64_t begin, std::uint64_t size_bytes)
+      : file_(std::move(file)), begin_(begin), size_bytes_(size_bytes) {}
+
+  const os::File& file() const noexcept { return file_; }
+
+  /// The bytes of a tensor: mapped if `offset_bytes` is a multiple of `itemsize`, else copied.
+  /// Every call returns the same bytes.
+  Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes, std::size_t itemsize);
+  /// A copy in memory, always the same.
+  Buffer copy(std::uint64_t offset_bytes, std::uint64_t size_bytes);
+
+ private:
+  os::File file_;
+  std::uint64_t begin_;
+  std::uint64_t size_bytes_;
+  std::once_flag mapped_;
+  Buffer mapping_;
+  std::mutex mutex_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Buffer> copies_;  ///< by offset and size
+};
+
+}  // namespace tenfold::detail::formats
