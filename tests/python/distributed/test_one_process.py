@@ -489,6 +489,26 @@ def test_states_of_objects_are_saved_and_loaded_by_our_calls(tmp_path: Path) -> 
     assert torch.equal(state["model"].weight, model.weight)
 
 
+@pytest.mark.parametrize("planner", [None, SavePlanner()])
+def test_two_entries_with_one_name_are_refused_in_a_state(planner: Any, tmp_path: Path) -> None:
+    state = {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}
+    error = failure(save, state, tmp_path / "m", planner=planner)
+    assert isinstance(error, ValueError)
+    assert "a.b" in str(error)
+    if planner is not None:
+        assert "expected one entry with this name, found two, with the keys ['a.b']" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_entries_with_one_name_are_refused_in_a_checkpoint(tmp_path: Path) -> None:
+    tenfold.save({"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}, tmp_path / "m")
+    for state in ({"a.b": torch.full((1,), 5.0)}, {"a": {"b": torch.full((1,), 5.0)}}):
+        error = failure(dcp.load, state, storage_reader=StorageReader(tmp_path / "m"), no_dist=True)
+        assert "'a.b'" in str(error)
+        assert "with the keys ['a.b'] and ['a', 'b']" in str(error)
+        assert repr(state).count("5.") == 1  # it did not change
+
+
 def test_tensors_that_need_grad_are_read_into(tmp_path: Path) -> None:
     distributed.save({"w": torch.arange(3.0)}, tmp_path / "m", no_dist=True)
     parameter = torch.nn.Parameter(torch.zeros(3))
