@@ -23,6 +23,12 @@ StorageReader = distributed.StorageReader
 StorageWriter = distributed.StorageWriter
 
 from tenfold.distributed._planner import LoadPlanner  # noqa: E402
+from tenfold.distributed._plans import (  # noqa: E402
+    BoxesOfDTensors,
+    Items,
+    Kind,
+    without_duplicates,
+)
 from tenfold.distributed._reader import _checks_of  # noqa: E402
 from tenfold.distributed._tree import StoredTensor  # noqa: E402
 
@@ -827,6 +833,35 @@ def test_each_entry_is_checked_by_one_rank() -> None:
         [("half", [((0, 0), (2, 3)), ((2, 0), (1, 3))]), ("copied", None), ("value", None)],
         [("whole", None)],
     ]
+
+
+def test_the_rank_with_the_fewest_bytes_writes_a_replicated_tensor() -> None:
+    def items(**sizes: int) -> Items:
+        state = {name: torch.zeros(size) for name, size in sizes.items()}
+        return Items.of_state(state, BoxesOfDTensors())
+
+    plans = [items(own=1000, x=100, y=10), items(x=100, y=10), items(x=100, y=10)]
+    balanced = without_duplicates(plans, to_lowest_rank=False)
+    assert [plan.names for plan in balanced] == [["own"], ["x"], ["y"]]
+    lowest = without_duplicates(plans, to_lowest_rank=True)
+    assert [plan.names for plan in lowest] == [["own", "x", "y"], [], []]
+
+
+def test_a_shard_counts_with_its_own_bytes_not_with_those_of_the_tensor() -> None:
+    def items(shard_rows: int, *names: str) -> Items:
+        made = Items()
+        kind = Kind(dcp.planner.WriteItemType.SHARD, torch.uint8, (100,), (0,), (shard_rows,))
+        made.add("shard", made.number_of(kind))
+        for name, of_tensor in Items.of_state(
+            {name: torch.zeros(1) for name in names}, BoxesOfDTensors()
+        ):
+            made.add(name, made.number_of(of_tensor))
+        return made
+
+    first, second = items(60, "x"), items(1, "x")
+    second.kinds[0] = second.kinds[0]._replace(offsets=(99,))
+    written = without_duplicates([first, second], to_lowest_rank=False)
+    assert [plan.names for plan in written] == [["shard"], ["shard", "x"]]
 
 
 def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
