@@ -9,6 +9,7 @@ the name of each check, and the traceback of its failure or null.
 from __future__ import annotations
 
 import argparse
+import base64
 import dataclasses
 import datetime
 import errno
@@ -852,6 +853,42 @@ def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
 
     in_world(2, save)
     for (layout, _), (path, _, state) in cases.items():
+        expect_after("before publishing", path, layout, state)
+
+
+class ElsewhereWriter(StorageWriter):
+    """Its rank does not see the folder of the coordinator, as on a host that does not share it."""
+
+    def __init__(self, path: Path, layout: str, is_elsewhere: bool) -> None:
+        super().__init__(path, layout=layout_of(layout), durable=False)
+        self._is_elsewhere = is_elsewhere
+
+    def write_data(self, plan: Any, planner: Any) -> Any:
+        if self._is_elsewhere:
+            ticket = json.loads(plan.storage_data)
+            staging = Path(base64.b64decode(ticket["staging"]).decode())
+            elsewhere = f"{staging.parent}-elsewhere/{staging.name}"
+            ticket["staging"] = base64.b64encode(elsewhere.encode()).decode()
+            plan = dataclasses.replace(plan, storage_data=json.dumps(ticket))
+        return super().write_data(plan, planner)
+
+
+def check_a_rank_without_the_shared_folder_is_named_on_all_ranks() -> None:
+    cases = {layout: old_and_new(layout, "unshared") for layout in LAYOUTS}
+
+    def save(rank: int, size: int) -> None:
+        for layout, (path, _, state) in cases.items():
+            writer = ElsewhereWriter(path, layout, rank == 1)
+            error = failure_of(dcp.save, state(size), storage_writer=writer)
+            assert list(error.failures) == [1], error.failures
+            failure = error.failures[1][0]
+            assert isinstance(failure, OSError), failure
+            assert "rank 1 on host" in str(failure), failure
+            assert f"{path.parent}-elsewhere" in str(failure), failure
+            assert "all ranks must use the same shared folder" in str(failure), failure
+
+    in_world(2, save)
+    for layout, (path, _, state) in cases.items():
         expect_after("before publishing", path, layout, state)
 
 
