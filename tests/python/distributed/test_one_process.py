@@ -737,6 +737,35 @@ def test_unsupported_file_suffixes_are_refused(name: str, tmp_path: Path) -> Non
     assert f"expected a name that ends in {expected}" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("value", "value 'step': expected it from a rank, found none"),
+        ("result", 'tensor "w": expected a receipt for its box'),
+    ],
+)
+def test_a_missing_result_of_a_rank_keeps_the_old_version(
+    lost: str, expected: str, tmp_path: Path
+) -> None:
+    class Losing(StorageWriter):
+        def finish(self, metadata: Any, results: Any) -> None:
+            ((result,),) = results
+            without_values = dataclasses.replace(
+                result, storage_data=(result.storage_data[0], {}, [])
+            )
+            super().finish(metadata, [[without_values] if lost == "value" else []])
+
+    path = tmp_path / "m.safetensors"
+    save({"w": torch.zeros(1), "step": 1}, path)
+    writer = Losing(path, durable=False)
+    state = {"w": torch.ones(1), "step": 2}
+    planner = None if lost == "value" else SavePlanner()  # which sends values with its plan
+    error = failure(dcp.save, state, storage_writer=writer, planner=planner, no_dist=True)
+    assert isinstance(error, ValueError)
+    assert expected in str(error)
+    assert tenfold.load(path, verify=True)["step"] == 1
+
+
 def test_saves_without_collectives_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BaseException, match="use_collectives: expected True, found False"):
         dcp.save(
