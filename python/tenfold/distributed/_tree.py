@@ -33,6 +33,9 @@ def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
 
     Uses the names of torch's ``flatten_state_dict``. Unlike that function, it flattens tuples with
     tensors like lists, and the planner's data also has the types of the containers.
+
+    Raises:
+        ValueError: If two entries have the same name.
     """
     containers: dict[Any, Container] = {}
     flat, paths = _flatten(state, containers)
@@ -52,7 +55,7 @@ def _flatten(
 
     def add(name: str, path: Path, value: Any) -> None:
         if name in flat:
-            raise ValueError(f"duplicated flatten key {name}")
+            raise _ambiguous(name, paths[name], path)
         flat[name] = value
         paths[name] = path
 
@@ -146,6 +149,13 @@ def _conflict(path: Path) -> ValueError:
     )
 
 
+def _ambiguous(name: str, one: Path, other: Path) -> ValueError:
+    return ValueError(
+        f"{name!r}: torch.distributed.checkpoint joins keys by dots: expected one entry with this "
+        f"name, found two, with the keys {list(one)} and {list(other)}; rename one of them"
+    )
+
+
 class _Leaf:
     __slots__ = ("value",)
 
@@ -217,11 +227,16 @@ def names_of(node: _core.Node) -> Stored:
 
     A list or tuple without tensors and dicts is one value, as in ``flatten_state_dict``; a tuple is
     one value in any case, which may have tensors in it.
+
+    Raises:
+        ValueError: If two entries have the same name.
     """
     found: Stored = {}
 
     def add(name: str, path: Path, value: Any) -> None:
-        found.setdefault(name, (path, value))
+        if name in found:
+            raise _ambiguous(name, found[name][0], path)
+        found[name] = (path, value)
 
     state = _containers(node, (), _Counter())
     _Visit(StoredTensor, add).container(state, (), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import threading
 import uuid
 import weakref
@@ -29,7 +30,7 @@ from tenfold.distributed._values import REMEDY, decoded, has_tensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
     from typing import Any
 
     from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
@@ -46,6 +47,11 @@ _BATCH_BYTES = 256 << 20
 # Bytes reserved in the header for a value that is unknown when the layout of files is planned, as
 # those of torch's planners are. Most values are numbers. If they do not fit, the data are moved.
 _VALUE_BYTES = 256
+# Ranks other than the coordinator send longer values (in bytes of their pickle) only if the
+# coordinator lacks them: most values are the same on all ranks, which would send them all at once.
+_SENT_VALUE_BYTES = 64 << 10
+# Bytes reserved in the header for a byte of such a value. Its JSON is rarely longer.
+_JSON_BYTES = 4
 
 
 def check_layout(layout: str) -> str:
@@ -71,8 +77,9 @@ class _Save:
         self.containers: dict[Any, Any] = {}
         self.tree: _core.Node | None = None  # without the values that are still unknown
         self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
-        self.sent: set[str] = set()  # names of the values that this rank has sent with its plan
-        self.rank = 0
+        self.unknown_bytes = 0  # reserved for them in the header
+        self.is_coordinator = False
+        self.values: dict[str, Any] = {}  # of the coordinator, which does not send them
 
 
 # By process and thread: the writer of the last save.
@@ -206,7 +213,7 @@ class StorageWriter(HasPath, _StorageWriter):
         Args:
             is_coordinator: True on the rank that makes the global plan.
             *args: Ignored.
-            **kwargs: ``rank`` and ``use_collectives``, as torch passes them.
+            **kwargs: ``use_collectives``, as torch passes it.
 
         Raises:
             ValueError: If ``use_collectives`` is false.
@@ -216,7 +223,7 @@ class StorageWriter(HasPath, _StorageWriter):
                 "use_collectives: expected True, found False: without collectives, no rank can "
                 "determine when all ranks have written and the checkpoint can be published"
             )
-        self._save().rank = kwargs.get("rank", 0)
+        self._save().is_coordinator = is_coordinator
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Called on every rank.
@@ -226,7 +233,7 @@ class StorageWriter(HasPath, _StorageWriter):
 
         Returns:
             SavePlan: `plan` with the path of this rank, which the coordinator compares, and the
-                values that the planner has passed.
+                values that the planner has passed, or the sizes of long ones.
 
         Raises:
             UnsupportedError: If a value cannot be stored; the message has its name.
@@ -235,13 +242,20 @@ class StorageWriter(HasPath, _StorageWriter):
         planned = plan.storage_data
         values = planned.by_name if isinstance(planned, PlannedValues) else {}
         values = {name: value for name, value in values.items() if not has_tensors(name, value)}
-        save.sent = set(values)
-        path = self._absolute_path()
+        sizes: dict[str, int] = {}
+        if save.is_coordinator:
+            # torch's gather_object would allocate the size of the longest plan for each rank.
+            save.values, values = values, {}
+        else:
+            for name, value in values.items():
+                size = len(pickle.dumps(value))
+                if size > _SENT_VALUE_BYTES:
+                    sizes[name] = size
+            values = {name: value for name, value in values.items() if name not in sizes}
+        sent = (self._absolute_path(), values, sizes)
         if isinstance(plan, PackedPlan):
-            return PackedPlan(
-                storage_data=(path, values), planner_data=plan.planner_data, packed=plan.packed
-            )
-        return dataclasses.replace(plan, storage_data=(path, values))
+            return PackedPlan(storage_data=sent, planner_data=plan.planner_data, packed=plan.packed)
+        return dataclasses.replace(plan, storage_data=sent)
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Called on the coordinator: plans the files and assigns each rank its boxes.
@@ -250,7 +264,8 @@ class StorageWriter(HasPath, _StorageWriter):
             plans: The plans of all ranks, by rank.
 
         Returns:
-            list[SavePlan]: The plans, with the file and offset of each shard.
+            list[SavePlan]: The plans, with the file and offset of each shard, and of the values
+                those that the coordinator lacks.
 
         Raises:
             ValueError: If ranks have different paths, plans are cached, or shards overlap or omit
@@ -267,7 +282,7 @@ class StorageWriter(HasPath, _StorageWriter):
                 paths.setdefault(key, path)
         save.containers = {key: path for key, path in paths.items() if _is_container(key)}
         packed = [Items.of_plan(plan) for plan in plans]
-        _add_leaves(save, packed, paths, [plan.storage_data[1] for plan in plans])
+        _add_leaves(save, packed, paths, [plan.storage_data[1:] for plan in plans])
         tree = save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
         by_keys = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
         numbers = {
@@ -290,15 +305,13 @@ class StorageWriter(HasPath, _StorageWriter):
             durable=self.durable,
             checksums=self.checksums,
             overwrite=self.overwrite,
-            value_bytes=_VALUE_BYTES * len(save.unknown),
+            value_bytes=save.unknown_bytes,
             accepts_values=bool(save.unknown),
             shard_size=self.shard_size or 0,
             format=self.format,
         )
         return [
-            PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
-            if isinstance(plan, PackedPlan)
-            else dataclasses.replace(plan, storage_data=save.writer.ticket(rank))
+            _planned(plan, save.writer.ticket(rank), save.unknown)
             for rank, plan in enumerate(plans)
         ]
 
@@ -326,7 +339,7 @@ class StorageWriter(HasPath, _StorageWriter):
         if getattr(planner, "_enable_plan_caching", False) and not isinstance(planner, SavePlanner):
             raise ValueError(_CACHING)
         part = _core.ShardWriter(plan.storage_data)
-        values = _values_of(plan, planner, self._save().sent)
+        values = _values_of(plan, planner)
         with_tensors = {name: values[name] for name in values if has_tensors(name, values[name])}
         if with_tensors:
             self._add_values(part, with_tensors)
@@ -414,8 +427,25 @@ def _is_container(key: Any) -> bool:
     return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
 
 
+def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
+    """The plan of a rank with its ticket, without the values that the coordinator knows."""
+    if isinstance(plan, PackedPlan):
+        items = plan.packed
+        wanted = (not kind.is_value or name in unknown for name, kind in items)
+        return PackedPlan(storage_data=ticket, packed=items.only(wanted))
+    kept = [
+        item
+        for item in plan.items
+        if item.type != WriteItemType.BYTE_IO or item.index.fqn in unknown
+    ]
+    return dataclasses.replace(plan, items=kept, storage_data=ticket)
+
+
 def _add_leaves(
-    save: _Save, packed: list[Items], paths: dict[Any, Any], values: list[dict[str, Any]]
+    save: _Save,
+    packed: list[Items],
+    paths: dict[Any, Any],
+    sent: list[tuple[dict[str, Any], dict[str, int]]],
 ) -> None:
     """Adds to `save` the leaves of the tree that all ranks write.
 
@@ -423,7 +453,8 @@ def _add_leaves(
         save: Receives names and leaves.
         packed: The items of each rank.
         paths: The path of each name that is not a key of the root.
-        values: The values that each rank has sent, by name.
+        sent: For each rank, by name: the values that it has sent, and the sizes of those that it
+            has not.
 
     Raises:
         ValueError: If ranks have different tensors of one name.
@@ -448,10 +479,14 @@ def _add_leaves(
                 raise differs(name, found[1], found[2], items.kinds[number], rank)
     for name, (group, _, rank) in first.items():
         leaf: Any = stand_ins[group]
-        if leaf is None and name in values[rank]:
-            leaf = values[rank][name]
+        values, sizes = sent[rank]
+        if leaf is None and name in save.values:
+            leaf = save.values[name]
+        elif leaf is None and name in values:
+            leaf = values[name]
         elif leaf is None:
             save.unknown[name] = len(save.leaves)
+            save.unknown_bytes += _JSON_BYTES * sizes[name] if name in sizes else _VALUE_BYTES
         save.names.append(name)
         save.leaves.append((paths.get(name, (name,)), leaf))
 
@@ -468,17 +503,16 @@ def _own_planner(plan: SavePlan, planner: AnySavePlanner) -> SavePlanner | None:
     return None
 
 
-def _values_of(plan: SavePlan, planner: AnySavePlanner, sent: set[str]) -> dict[str, Any]:
-    """The values of a plan by name, except those that were sent with it."""
+def _values_of(plan: SavePlan, planner: AnySavePlanner) -> dict[str, Any]:
+    """The values of a plan by name."""
     own = _own_planner(plan, planner)
     if own is not None:
-        items = Items.of_plan(plan)
-        names = (name for name, kind in items if kind.is_value and name not in sent)
+        names = (name for name, kind in Items.of_plan(plan) if kind.is_value)
         return {name: own.state_dict[name] for name in names}
     return {
         item.index.fqn: _value_of(item, planner)
         for item in plan.items
-        if item.type == WriteItemType.BYTE_IO and item.index.fqn not in sent
+        if item.type == WriteItemType.BYTE_IO
     }
 
 

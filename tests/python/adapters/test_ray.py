@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,19 @@ def test_read_tasks_report_their_row_counts_and_sizes(rows) -> None:
     assert table.num_rows == counts[-1]
     names = sum(len(f"row {i}") for i in range(ROWS))
     assert source.estimate_inmemory_data_size() == ROWS * (12 + 8 + 8) + names
+
+
+def test_read_tasks_have_at_most_65536_rows_and_a_block_of_ray(tmp_path) -> None:
+    tenfold.ingest({"x": np.arange(140_000)}, tmp_path / "many")
+    source = tenfold.ray.TenfoldDatasource(tmp_path / "many")
+
+    def counts(**context: Any) -> list[int]:
+        tasks = source.get_read_tasks(1, **context)
+        return [task.metadata.num_rows for task in tasks]
+
+    assert counts() == [65_536, 65_536, 8_928]
+    small = SimpleNamespace(target_max_block_size=80_000)  # bytes
+    assert counts(data_context=small) == [10_000] * 14
 
 
 def test_reads_only_the_requested_columns(rows) -> None:

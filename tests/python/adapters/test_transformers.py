@@ -301,6 +301,14 @@ print("losses", losses)
 """
 
 
+def run_two_ranks(program: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", str(program), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=140)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.timeout(300)
 def test_two_processes_write_one_checkpoint(tmp_path) -> None:
     program = tmp_path / "program.py"
@@ -308,11 +316,7 @@ def test_two_processes_write_one_checkpoint(tmp_path) -> None:
     folder = tmp_path / "run"
 
     def train(steps: int, how: str) -> None:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", "2", str(program), str(folder), str(steps), how]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=140)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_two_ranks(program, str(folder), str(steps), how)
 
     train(4, "new")
     assert names(folder) == ["checkpoint-2", "checkpoint-4"]
@@ -323,16 +327,51 @@ def test_two_processes_write_one_checkpoint(tmp_path) -> None:
     assert all(_staging.check(path) for path in folder.iterdir())
 
 
-def test_from_pretrained_reads_a_file_of_distributed_save(tmp_path) -> None:
-    distributed = pytest.importorskip("tenfold.distributed")
-    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
-    model = transformers.GPT2LMHeadModel(config)
-    model.config.save_pretrained(tmp_path)
-    distributed.save(model.state_dict(), tmp_path / "model.safetensors", no_dist=True)
-    loaded = transformers.GPT2LMHeadModel.from_pretrained(tmp_path)
-    assert loaded.state_dict().keys() == model.state_dict().keys()
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], tensor), name
+SHARDED = """
+import sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import transformers
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+from tenfold.distributed import StorageWriter
+
+folder = Path(sys.argv[1])
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+model = transformers.GPT2LMHeadModel(config)
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tokens = torch.arange(8).unsqueeze(0)
+model(input_ids=tokens, labels=tokens).loss.backward()
+optimizer.step()
+for name in ("model.safetensors", "sharded/model.safetensors.index.json"):
+    writer = StorageWriter(folder / name, shard_size=2000 if name.endswith("json") else None)
+    dcp.save(get_model_state_dict(model), storage_writer=writer)
+whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+if dist.get_rank() == 0:
+    config.save_pretrained(folder)
+    config.save_pretrained(folder / "sharded")
+    torch.save(whole, folder / "expected.pt")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_from_pretrained_reads_what_two_ranks_of_sharded_training_saved(tmp_path) -> None:
+    pytest.importorskip("torch.distributed.fsdp")
+    program = tmp_path / "program.py"
+    program.write_text(SHARDED)
+    run_two_ranks(program, str(tmp_path))
+    expected = torch.load(tmp_path / "expected.pt")
+    for folder in (tmp_path, tmp_path / "sharded"):
+        loaded = transformers.GPT2LMHeadModel.from_pretrained(folder).state_dict()
+        assert loaded.keys() == expected.keys()
+        for name, tensor in expected.items():
+            assert torch.equal(loaded[name], tensor), name
 
 
 def test_without_transformers_the_error_names_the_extra(run_python) -> None:

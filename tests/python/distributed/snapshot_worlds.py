@@ -489,6 +489,44 @@ def check_exit_of_one_rank_keeps_a_complete_snapshot() -> None:
         assert os.listdir(path.parent) == ["s"], os.listdir(path.parent)
 
 
+def check_exit_of_one_rank_during_a_restore_raises_on_the_others() -> None:
+    path = FOLDER / "restoring"
+
+    def state_of_rank(rank: int, kind: type[StateDict], fill: int) -> dict[str, Any]:
+        return {
+            "first": kind(x=torch.full((3,), fill), own=rank),
+            "second": StateDict(x=torch.full((3,), fill)),
+        }
+
+    def take(rank: int, size: int) -> None:
+        Snapshot.take(path, state_of_rank(rank, StateDict, 1), durable=False)
+
+    in_world(2, take)
+    for phase, who in (("state_dict", 0), ("load_state_dict", 1)):
+
+        class Ending(StateDict):
+            def state_dict(self) -> Any:
+                return self._end("state_dict") or super().state_dict()
+
+            def load_state_dict(self, state_dict: Any) -> None:
+                self._end("load_state_dict")
+                super().load_state_dict(state_dict)
+
+            def _end(self, call: str, phase: str = phase, who: int = who) -> None:
+                if call == phase and dist.get_rank() == who:
+                    os._exit(9)
+
+        def restore(rank: int, size: int, ending: Any = Ending) -> None:
+            state = state_of_rank(rank, ending, 0)
+            error = failure_of(Snapshot(path).restore, state)
+            assert isinstance(error, (RuntimeError, dist.DistError)), error
+            assert "first" in str(error), error
+            assert not state["second"]["x"].any()  # it was not reached
+
+        in_world(2, restore, dying=who)
+        assert tenfold.verify(path).ok
+
+
 def check_full_disk_on_one_rank_keeps_the_old_snapshot() -> None:
     import errno
     import resource

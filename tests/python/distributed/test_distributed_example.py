@@ -33,6 +33,7 @@ def test_three_ranks_resume_a_save_of_two(tmp_path: Path) -> None:
     # The file of the two ranks, too, is plain.
     loaded = tenfold.load(tmp_path / "model.safetensors", verify=True)
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert file.metadata()["format"] == "pt"  # transformers requires it
         assert set(file.keys()) == set(loaded) == {"0.weight", "0.bias", "2.weight", "2.bias"}
         for name in file.keys():  # noqa: SIM118 (not a dict)
             assert torch.equal(file.get_tensor(name), loaded[name]), name

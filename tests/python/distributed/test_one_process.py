@@ -23,6 +23,12 @@ StorageReader = distributed.StorageReader
 StorageWriter = distributed.StorageWriter
 
 from tenfold.distributed._planner import LoadPlanner  # noqa: E402
+from tenfold.distributed._plans import (  # noqa: E402
+    BoxesOfDTensors,
+    Items,
+    Kind,
+    without_duplicates,
+)
 from tenfold.distributed._reader import _checks_of  # noqa: E402
 from tenfold.distributed._tree import StoredTensor  # noqa: E402
 
@@ -489,6 +495,26 @@ def test_states_of_objects_are_saved_and_loaded_by_our_calls(tmp_path: Path) -> 
     assert torch.equal(state["model"].weight, model.weight)
 
 
+@pytest.mark.parametrize("planner", [None, SavePlanner()])
+def test_two_entries_with_one_name_are_refused_in_a_state(planner: Any, tmp_path: Path) -> None:
+    state = {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}
+    error = failure(save, state, tmp_path / "m", planner=planner)
+    assert isinstance(error, ValueError)
+    assert "a.b" in str(error)
+    if planner is not None:
+        assert "expected one entry with this name, found two, with the keys ['a.b']" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_entries_with_one_name_are_refused_in_a_checkpoint(tmp_path: Path) -> None:
+    tenfold.save({"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}, tmp_path / "m")
+    for state in ({"a.b": torch.full((1,), 5.0)}, {"a": {"b": torch.full((1,), 5.0)}}):
+        error = failure(dcp.load, state, storage_reader=StorageReader(tmp_path / "m"), no_dist=True)
+        assert "'a.b'" in str(error)
+        assert "with the keys ['a.b'] and ['a', 'b']" in str(error)
+        assert repr(state).count("5.") == 1  # it did not change
+
+
 def test_tensors_that_need_grad_are_read_into(tmp_path: Path) -> None:
     distributed.save({"w": torch.arange(3.0)}, tmp_path / "m", no_dist=True)
     parameter = torch.nn.Parameter(torch.zeros(3))
@@ -711,6 +737,35 @@ def test_unsupported_file_suffixes_are_refused(name: str, tmp_path: Path) -> Non
     assert f"expected a name that ends in {expected}" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("value", "value 'step': expected it from a rank, found none"),
+        ("result", 'tensor "w": expected a receipt for its box'),
+    ],
+)
+def test_a_missing_result_of_a_rank_keeps_the_old_version(
+    lost: str, expected: str, tmp_path: Path
+) -> None:
+    class Losing(StorageWriter):
+        def finish(self, metadata: Any, results: Any) -> None:
+            ((result,),) = results
+            without_values = dataclasses.replace(
+                result, storage_data=(result.storage_data[0], {}, [])
+            )
+            super().finish(metadata, [[without_values] if lost == "value" else []])
+
+    path = tmp_path / "m.safetensors"
+    save({"w": torch.zeros(1), "step": 1}, path)
+    writer = Losing(path, durable=False)
+    state = {"w": torch.ones(1), "step": 2}
+    planner = None if lost == "value" else SavePlanner()  # which sends values with its plan
+    error = failure(dcp.save, state, storage_writer=writer, planner=planner, no_dist=True)
+    assert isinstance(error, ValueError)
+    assert expected in str(error)
+    assert tenfold.load(path, verify=True)["step"] == 1
+
+
 def test_saves_without_collectives_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BaseException, match="use_collectives: expected True, found False"):
         dcp.save(
@@ -807,6 +862,35 @@ def test_each_entry_is_checked_by_one_rank() -> None:
         [("half", [((0, 0), (2, 3)), ((2, 0), (1, 3))]), ("copied", None), ("value", None)],
         [("whole", None)],
     ]
+
+
+def test_the_rank_with_the_fewest_bytes_writes_a_replicated_tensor() -> None:
+    def items(**sizes: int) -> Items:
+        state = {name: torch.zeros(size) for name, size in sizes.items()}
+        return Items.of_state(state, BoxesOfDTensors())
+
+    plans = [items(own=1000, x=100, y=10), items(x=100, y=10), items(x=100, y=10)]
+    balanced = without_duplicates(plans, to_lowest_rank=False)
+    assert [plan.names for plan in balanced] == [["own"], ["x"], ["y"]]
+    lowest = without_duplicates(plans, to_lowest_rank=True)
+    assert [plan.names for plan in lowest] == [["own", "x", "y"], [], []]
+
+
+def test_a_shard_counts_with_its_own_bytes_not_with_those_of_the_tensor() -> None:
+    def items(shard_rows: int, *names: str) -> Items:
+        made = Items()
+        kind = Kind(dcp.planner.WriteItemType.SHARD, torch.uint8, (100,), (0,), (shard_rows,))
+        made.add("shard", made.number_of(kind))
+        for name, of_tensor in Items.of_state(
+            {name: torch.zeros(1) for name in names}, BoxesOfDTensors()
+        ):
+            made.add(name, made.number_of(of_tensor))
+        return made
+
+    first, second = items(60, "x"), items(1, "x")
+    second.kinds[0] = second.kinds[0]._replace(offsets=(99,))
+    written = without_duplicates([first, second], to_lowest_rank=False)
+    assert [plan.names for plan in written] == [["shard"], ["shard", "x"]]
 
 
 def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:

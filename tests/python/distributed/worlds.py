@@ -9,6 +9,7 @@ the name of each check, and the traceback of its failure or null.
 from __future__ import annotations
 
 import argparse
+import base64
 import dataclasses
 import datetime
 import errno
@@ -17,6 +18,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import resource
 import signal
@@ -456,7 +458,7 @@ def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
         for number, is_caching in enumerate((False, True, True)):
             state = {
                 **values_of(rank),
-                f"of-{rank}": {"long": "x" * (1000 + 100_000 * number), "rank": rank},
+                f"of-{rank}": {"long": "x" * (1000 + 20_000 * number), "rank": rank},
                 "w": torch.full((3,), number),
             }
             planner = SavePlanner(enable_plan_caching=is_caching)
@@ -473,6 +475,45 @@ def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
             dist.barrier()
 
     in_world(2, save)
+
+
+def check_long_values_are_sent_only_if_the_coordinator_lacks_them() -> None:
+    shared, own = ["x" * 1_000_000, 1.5], ["y" * 100_000]
+
+    class Measuring(StorageWriter):
+        """Checks which values the ranks send to the coordinator, and it to them."""
+
+        def prepare_global_plan(self, plans: Any) -> Any:
+            made = super().prepare_global_plan(plans)
+            assert all(len(pickle.dumps(plan)) < 50_000 for plan in (*plans, *made))
+            return made
+
+        def finish(self, metadata: Any, results: Any) -> None:
+            values = [result.storage_data[1] for of_rank in results for result in of_rank]
+            assert values == [{}] + [{f"of-{rank}": own} for rank in range(1, len(results))]
+            super().finish(metadata, results)
+
+    def save(rank: int, size: int) -> None:
+        for layout, is_caching in itertools.product(LAYOUTS, (False, True)):
+            path = path_in(f"long-{size}-{is_caching}", layout)
+            state = {"shared": shared, f"of-{rank}": own, "w": torch.arange(5), "step": 7}
+            writer = Measuring(path, layout=layout_of(layout), durable=False)
+            planner = SavePlanner(enable_plan_caching=is_caching)
+            dcp.save(state, storage_writer=writer, planner=planner)
+            if rank == 0:
+                loaded = tenfold.load(path, verify=True)
+                assert loaded.pop("w").tolist() == [0, 1, 2, 3, 4]
+                values = {f"of-{other}": own for other in range(size)}
+                assert loaded == {"shared": shared, "step": 7, **values}
+            if rank == 0 and layout == "safetensors":
+                content = path.read_bytes()
+                header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+                reserved = 4 * 100_000 * (size - 1)  # for the values that were not sent
+                assert len(header) > 1_100_000 + reserved, len(header)
+            dist.barrier()
+
+    for size in (1, 3):
+        in_world(size, save)
 
 
 def check_tuples_with_tensors_of_all_ranks() -> None:
@@ -812,6 +853,42 @@ def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
 
     in_world(2, save)
     for (layout, _), (path, _, state) in cases.items():
+        expect_after("before publishing", path, layout, state)
+
+
+class ElsewhereWriter(StorageWriter):
+    """Its rank does not see the folder of the coordinator, as on a host that does not share it."""
+
+    def __init__(self, path: Path, layout: str, is_elsewhere: bool) -> None:
+        super().__init__(path, layout=layout_of(layout), durable=False)
+        self._is_elsewhere = is_elsewhere
+
+    def write_data(self, plan: Any, planner: Any) -> Any:
+        if self._is_elsewhere:
+            ticket = json.loads(plan.storage_data)
+            staging = Path(base64.b64decode(ticket["staging"]).decode())
+            elsewhere = f"{staging.parent}-elsewhere/{staging.name}"
+            ticket["staging"] = base64.b64encode(elsewhere.encode()).decode()
+            plan = dataclasses.replace(plan, storage_data=json.dumps(ticket))
+        return super().write_data(plan, planner)
+
+
+def check_a_rank_without_the_shared_folder_is_named_on_all_ranks() -> None:
+    cases = {layout: old_and_new(layout, "unshared") for layout in LAYOUTS}
+
+    def save(rank: int, size: int) -> None:
+        for layout, (path, _, state) in cases.items():
+            writer = ElsewhereWriter(path, layout, rank == 1)
+            error = failure_of(dcp.save, state(size), storage_writer=writer)
+            assert list(error.failures) == [1], error.failures
+            failure = error.failures[1][0]
+            assert isinstance(failure, OSError), failure
+            assert "rank 1 on host" in str(failure), failure
+            assert f"{path.parent}-elsewhere" in str(failure), failure
+            assert "all ranks must use the same shared folder" in str(failure), failure
+
+    in_world(2, save)
+    for layout, (path, _, state) in cases.items():
         expect_after("before publishing", path, layout, state)
 
 
