@@ -329,7 +329,9 @@ BAD_SCHEMAS = {
     '{"columns": {"x": {"dtype": 3}}}': 'column "x": member "dtype": expected a string, found 3',
     '{"columns": {"x": {"dtype": "flaot32"}}}': 'column "x": member "dtype": expected a dtype',
     '{"columns": {"x": {"dtype": "float32", "shape": 3}}}': 'member "shape": expected an array',
-    '{"columns": {"x": {"dtype": "float32", "shape": [-1]}}}': 'member "shape[0]": expected an integer',
+    '{"columns": {"x": {"dtype": "float32", "shape": [-1]}}}': (
+        'member "shape[0]": expected an integer'
+    ),
     '{"columns": {"x": {"dtype": "float32", "nullable": 1}}}': 'member "nullable": expected true',
     '{"columns": {"r": {"columns": {"x": 3}}}}': 'column "r.x": expected an object',
 }

@@ -571,7 +571,7 @@ def answer(folder, name, rank, *arguments):
 
 
 def destroy_groups_of_managers():
-    """Each manager has made groups, whose threads wake 100 times a second while the process lives."""
+    """The threads of a group wake 100 times a second, and each manager has made groups."""
     gc.collect()
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:
