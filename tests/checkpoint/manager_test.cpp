@@ -231,7 +231,7 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
   write_bytes(document, newer);
   const Error error = error_of([&] { manager.restore(); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_THAT(error.what(), HasSubstr("version: expected 1 at most, found 2"));
+  EXPECT_THAT(error.what(), HasSubstr("\"version\": expected 1 at most, found 2"));
   // A folder with the name of a step is no step without a document.
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
@@ -612,7 +612,7 @@ TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1));
   EXPECT_THAT(manager.all_steps(), ElementsAre(1));
   EXPECT_THAT(warnings.all(), UnorderedElementsAre(HasSubstr("step_00000009: is not a step"),
-                                                   HasSubstr("version: expected 1 at most")));
+                                                   HasSubstr("\"version\": expected 1 at most")));
   save_steps(manager, {2, 3});
   EXPECT_TRUE(fs::exists(folder / "step_7"));
   EXPECT_TRUE(fs::exists(folder / "step_00000009"));
