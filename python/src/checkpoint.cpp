@@ -288,7 +288,6 @@ NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
   })};
 }
 
-
 /// Returns a function that calls a method of a manager without the GIL.
 template <class Result, class... Arguments>
 auto unlocked(Result (Manager::*call)(Arguments...)) {
