@@ -183,6 +183,18 @@ def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
     assert (tmp_path / "s" / "z").read_text() == "mine"
 
 
+def test_a_foreign_folder_is_named_without_its_files_unless_it_has_none(tmp_path):
+    taken(tmp_path, a=torch.ones(3))
+    (tmp_path / "s" / "batched" / "mine").write_text("mine")
+    for name in ("data", "data/deep", "empty", "empty/deep"):
+        (tmp_path / "s" / name).mkdir()
+    for name in "xyz":
+        (tmp_path / "s" / "data" / "deep" / name).write_text("mine")
+    with pytest.raises(ValueError, match='found "batched/mine", "data"; save to another path'):
+        taken(tmp_path, a=torch.ones(3))
+    assert (tmp_path / "s" / "data" / "deep" / "x").read_text() == "mine"
+
+
 def test_restore_fills_lazy_conjugates_in_place(tmp_path):
     stored = torch.randn(4, dtype=torch.complex64)
     snapshot = taken(tmp_path, a=stored, b=torch.ones(3))

@@ -12,7 +12,8 @@ std::string shown_value(const Value& value) {
   if (const auto* text = value.get_if<std::string>()) return base::quote(*text, kShownBytes);
   if (value.is<Value::List>()) return "an array";
   if (value.is<Value::Object>()) return "an object";
-  return to_json(value);
+  const std::string text = to_json(value);  // ASCII
+  return text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...";
 }
 
 }  // namespace
@@ -20,6 +21,7 @@ std::string shown_value(const Value& value) {
 std::int64_t ValueReader::integer(std::int64_t least) const {
   const auto* found = value_->get_if<std::int64_t>();
   if (found != nullptr && *found >= least) return *found;
+  if (value_->is<Value::BigInt>()) fail("a signed integer of 64 bits");
   const bool is_any = least == std::numeric_limits<std::int64_t>::min();
   fail("an integer" + (is_any ? "" : " of " + std::to_string(least) + " or more"));
 }
@@ -30,10 +32,8 @@ Shape ValueReader::lengths() const {
   lengths.reserve(list.size());
   for (std::size_t i = 0; i < list.size(); ++i) {
     const auto* length = list[i].get_if<std::int64_t>();
-    if (length == nullptr || *length < 0) {
-      ValueReader(list[i], *where_, path_of(i)).fail("an integer of 0 or more");
-    }
-    lengths.push_back(*length);
+    const bool is_length = length != nullptr && *length >= 0;
+    lengths.push_back(is_length ? *length : ValueReader(list[i], *where_, path_of(i)).integer());
   }
   return lengths;
 }

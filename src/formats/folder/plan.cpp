@@ -1,5 +1,4 @@
 #include "formats/folder/plan.hpp"
-#include "core/value/value_json.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
+#include "core/value/value_json.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"

@@ -148,7 +148,6 @@ HubIndex parse_hub_index(std::string_view text, const std::string& where) {
   return index;
 }
 
-// In the format of json.dumps(index, indent=2), because people read these files.
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
                                    const std::string& where) {
   std::vector<os::File> shards;
@@ -172,6 +171,7 @@ Error not_in_shard(const std::string& name, const std::string& shard, const std:
       .found("none");
 }
 
+// In the format of json.dumps(index, indent=2), because people read these files.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes) {
   std::string text = "{\n  \"metadata\": {\n";
   for (const auto& [key, value] : index.metadata) {

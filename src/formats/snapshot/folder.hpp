@@ -18,7 +18,7 @@ std::string read_metadata(const os::Directory& root);
 /// Throws Error(invalid_argument) if the folder at `path` has files that do not belong to a
 /// snapshot, because a new snapshot would remove them.
 void require_replaceable(const Path& path);
-/// Returns the paths below `folder` of such files.
+/// Returns the paths below `folder` of such files, and of folders that have only such files.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Writes the data files of a plan into a folder that has none of them. Returns their checksums if

@@ -118,7 +118,7 @@ std::optional<std::vector<Key>> keys_of(const ValueReader& reader) {
     } else if (key.is<bool>()) {
       return std::nullopt;
     } else {
-      reader.fail("each a str or an int");
+      item.fail("a str or an int");
     }
   }
   return keys;

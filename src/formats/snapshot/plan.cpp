@@ -1,5 +1,4 @@
 #include "formats/snapshot/plan.hpp"
-#include "formats/shared/storable.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +20,7 @@
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
 #include "formats/shared/object_file.hpp"
+#include "formats/shared/storable.hpp"
 #include "formats/shared/tree_notes.hpp"
 
 namespace tenfold::detail::formats::snapshot {

@@ -13,7 +13,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -200,9 +199,9 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
 
 /// Returns the names of the files of the snapshot in `root`: its documents, and the files that its
 /// metadata names.
-std::unordered_set<std::string> named_files(const os::Directory& root) {
-  std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
-                                           std::string(kNotesName)};
+std::set<std::string> named_files(const os::Directory& root) {
+  std::set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
+                                 std::string(kNotesName)};
   try {
     const Manifest manifest = parse_manifest(read_metadata(root), root.display());
     for (const auto& [path, entry] : manifest.entries) {
@@ -220,18 +219,34 @@ bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos;
 }
 
-/// Adds the files below `folder` that are not `named`.
+bool has_files(const os::Directory& folder) {
+  return std::ranges::any_of(folder.list(), [&](const std::string& name) {
+    const auto info = folder.entry_info(name);
+    if (!info || is_leftover(name)) return false;
+    return !info->is_directory || has_files(os::Directory::open_at(folder, name));
+  });
+}
+
+/// Adds the files below `folder` that are not `named`. Of a folder without named files, which may
+/// have millions of others, only the name is added.
 void add_foreign(const os::Directory& folder, const std::string& prefix,
-                 const std::unordered_set<std::string>& named, std::vector<std::string>& foreign) {
+                 const std::set<std::string>& named, std::vector<std::string>& foreign) {
   std::vector<std::string> names = folder.list();
   std::ranges::sort(names);
   for (const std::string& name : names) {
     const auto info = folder.entry_info(name);
     if (!info || is_leftover(name)) continue;
-    if (info->is_directory) {
-      add_foreign(os::Directory::open_at(folder, name), prefix + name + "/", named, foreign);
-    } else if (!named.contains(prefix + name)) {
-      foreign.push_back(prefix + name);
+    const std::string path = prefix + name;
+    if (!info->is_directory) {
+      if (!named.contains(path)) foreign.push_back(path);
+      continue;
+    }
+    const os::Directory inner = os::Directory::open_at(folder, name);
+    const auto below = named.lower_bound(path + "/");
+    if (below != named.end() && below->starts_with(path + "/")) {
+      add_foreign(inner, path + "/", named, foreign);
+    } else if (has_files(inner)) {
+      foreign.push_back(path);
     }
   }
 }
@@ -349,7 +364,7 @@ std::string read_metadata(const os::Directory& root) {
 
 // Files that the metadata does not name do not belong to the snapshot, and must not be removed.
 std::vector<std::string> foreign_in(const os::Directory& folder) {
-  std::unordered_set<std::string> named;
+  std::set<std::string> named;
   if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
   std::vector<std::string> foreign;
   add_foreign(folder, "", named, foreign);

@@ -334,6 +334,7 @@ class ArchiveStorages final : public Storages {
   StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
     StoredRange stored = StoredRange::in(info_, range.begin, range.size_bytes);
+    if (stored == StoredRange{}) return stored;
     // The bytes of a deflated record have no offset in the file, so the offset of the record's
     // header identifies the record.
     stored.part = file_.begin + entry(range.storage).header_offset;

@@ -1,5 +1,4 @@
 #include "formats/torch_file/write.hpp"
-#include "formats/shared/storable.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -31,6 +30,7 @@
 #include "core/tree/typed_keys.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/object_file.hpp"
+#include "formats/shared/storable.hpp"
 #include "formats/shared/tree_notes.hpp"
 #include "formats/shared/zip_archive.hpp"
 #include "formats/torch_file/archive.hpp"

@@ -1,5 +1,6 @@
 #include "core/value/value_reader.hpp"
 
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -66,6 +67,22 @@ TEST_F(ValueReaderTest, NamesThePlaceOfAnInvalidValue) {
             R"(d.json: member "dtype": expected a dtype of torch, found "float33")");
   EXPECT_EQ(message_of([](const auto& r) { r.at("key with space").flag(); }),
             R"(d.json: member "key with space": expected true or false, found null)");
+}
+
+TEST_F(ValueReaderTest, RefusesIntegersBeyond64BitsWithFewDigitsOfThem) {
+  const Value document = from_json(
+      "[9223372036854775807, 9223372036854775808, " + std::string(10'000, '7') + "]", "d.json");
+  const ValueReader reader(document, where_);
+  const auto items = reader.items();
+  EXPECT_EQ(items[0].integer(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(message_of([&](const auto&) { items[1].integer(); }),
+            R"(d.json: member "[1]": expected a signed integer of 64 bits, )"
+            "found 9223372036854775808");
+  EXPECT_EQ(message_of([&](const auto&) { reader.lengths(); }),
+            R"(d.json: member "[1]": expected a signed integer of 64 bits, )"
+            "found 9223372036854775808");
+  EXPECT_EQ(message_of([&](const auto&) { items[2].text(); }),
+            R"(d.json: member "[2]": expected a string, found )" + std::string(60, '7') + "...");
 }
 
 TEST_F(ValueReaderTest, RefusesAVersionAboveTheNewest) {

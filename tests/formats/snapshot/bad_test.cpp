@@ -131,7 +131,8 @@ TEST_F(Hostile, ContainersMustHaveTheEntriesThatTheyName) {
   expect_corrupt(R"({"type": "dict", "keys": ["a"]})", "key \"x.a\": not in the metadata");
   expect_corrupt(R"({"type": "dict", "keys": ["a", "a"]}, "0/x/a": {"type": "list"})",
                  "two keys are \"a\"");
-  expect_corrupt(R"({"type": "dict", "keys": [1.5]})", "each a str or an int");
+  expect_corrupt(R"({"type": "dict", "keys": ["a", 1.5]})",
+                 R"(member "keys[1]": expected a str or an int, found 1.5)");
   write(R"("0/x": {"type": "dict", "keys": []}, "0/x/lost": {"type": "list"})");
   const VerifyReport report = snapshot::kFormat.verify(path(), {});
   ASSERT_EQ(report.problems.size(), 1U);
