@@ -241,7 +241,7 @@ TEST(LoadIntoOptimizer, RefusesOtherTreesThanOptimizerState) {
   EXPECT_THAT(Untouched().refusal(source),
               EndsWith("found model, optimizer; its node \"optimizer\" has them"));
   LoadIntoOptions options;
-  options.keys = {{"state.*"}};
+  options.keys = {"state.*"};
   Adam adam(parameters(), 0.1);
   EXPECT_THAT(thrown_by([&] { load_into(adam, python_state(), options); }).message,
               HasSubstr("keys: they do not apply to an optimizer"));

@@ -156,7 +156,7 @@ TEST(FromTorch, RefusesTensorsWithoutShapeStridesAndBytes) {
       {at::Tensor(), "found an undefined one"},
   };
   for (const auto& [tensor, text] : cases) {
-    const auto error = thrown_by([&, &tensor = tensor] { from_torch(tensor); });
+    const auto error = thrown_by([&] { from_torch(tensor); });
     EXPECT_EQ(error.code, ErrorCode::unsupported);
     EXPECT_THAT(error.message, AllOf(HasSubstr("expected a dense tensor"), EndsWith(text)));
   }

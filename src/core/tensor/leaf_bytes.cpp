@@ -57,9 +57,9 @@ StoredRange stored_range(const Leaf& leaf) {
   }
   const Tensor tensor = leaf.tensor();
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};
-  return {.device = StoredRange::kThisProcess,
-          .offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data()),
-          .size_bytes = tensor.nbytes()};
+  StoredRange range{.device = StoredRange::kThisProcess, .size_bytes = tensor.nbytes()};
+  range.offset_bytes = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  return range;
 }
 
 }  // namespace tenfold
