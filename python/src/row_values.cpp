@@ -361,7 +361,9 @@ RowType row_type_of(nb::handle value) {
   if (const auto time = time_from(known)) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }
-  return type_of_array(array_from(known).value());
+  const auto array = array_from(known);
+  if (!array) throw BadRow{"", "expected a value of a column, found " + class_of(value)};
+  return type_of_array(*array);
 }
 
 }  // namespace tenfold::python

@@ -352,7 +352,9 @@ def test_the_reader_confirms_the_boxes_of_each_shard_of_an_index(tmp_path):
     state = {"w": torch.arange(8, dtype=torch.int16).reshape(2, 4), "b": torch.ones(3)}
     tree = core.tree(state, "state")
     boxes = [(0, (0, 0), (2, 3), 0), (0, (0, 3), (2, 1), 1), (1, (0,), (3,), 1)]
-    writer = core.ShardedWriter(str(path), tree, boxes, "plain", False, True, True, 64, 16)
+    writer = core.ShardedWriter(
+        str(path), tree, boxes, "plain", False, True, True, 64, shard_size=16
+    )
     receipts = []
     for rank, parts in enumerate([[state["w"][:, :3]], [state["w"][:, 3:], state["b"]]]):
         shards = core.ShardWriter(writer.ticket(rank))

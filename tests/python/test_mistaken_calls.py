@@ -171,7 +171,7 @@ WRITING: dict[str, Case] = {
     "a folder of others in the way": (
         lambda: tenfold.save({"w": torch.zeros(2)}, "notes"),
         ValueError,
-        "notes: .*save to another path, or remove the folder first",
+        "notes: .*save to another path, or remove these first",
     ),
     "a folder in the way of a file": (
         lambda: tenfold.save({"w": torch.zeros(2)}, Path("ckpt").rename("x.safetensors")),

@@ -59,9 +59,11 @@ TEST(HostileParts, InvalidManifestsAreRefusedWithTheirProblem) {
   EXPECT_THAT(fault_of(document(part("a") + "," + part("a"))), HasSubstr("found it twice"));
   EXPECT_THAT(fault_of(document(part("a") + "," + part("a/b"))), HasSubstr("inside another"));
   EXPECT_THAT(fault_of(document(part("a/b/c") + "," + part("a/b"))), HasSubstr("part \"a/b\": "));
-  for (const char* rows : {"-1", "1.5", "\"1\"", "null", "9223372036854775808"}) {
+  for (const char* rows : {"-1", "1.5", "\"1\"", "null"}) {
     EXPECT_THAT(fault_of(document(part("a", rows))), HasSubstr("an integer of 0 or more")) << rows;
   }
+  EXPECT_THAT(fault_of(document(part("a", "9223372036854775808"))),
+              HasSubstr("a signed integer of 64 bits"));
   const std::string huge = "9223372036854775807";
   EXPECT_THAT(fault_of(document(part("a", huge) + "," + part("b", huge))),
               HasSubstr("fewer than 2^63"));
