@@ -77,7 +77,8 @@ TEST(HostileParts, InvalidManifestsAreRefusedWithTheirProblem) {
   EXPECT_THAT(
       fault_of(document(part("a", "1", R"("checksum": null, "open": true)") + "," + part("b"))),
       HasSubstr("only the last part to be open"));
-  EXPECT_THAT(fault_of(document(R"({"path": "a"})")), HasSubstr("\"parts[0].num_rows\": is missing"));
+  EXPECT_THAT(fault_of(document(R"({"path": "a"})")),
+              HasSubstr("\"parts[0].num_rows\": is missing"));
   EXPECT_THAT(fault_of(document("1")), HasSubstr("expected an object"));
   EXPECT_THAT(fault_of(R"({"version": 2, "schema": {}, "parts": []})"),
               HasSubstr("\"version\": expected 1 at most, found 2"));

@@ -181,8 +181,9 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
         num_left //= max(1, length)
     pairs = list(zip(tensor.shape, reversed(steps), strict=True))
     for offsets in itertools.product(*(range(0, length, step) for length, step in pairs)):
-        index = [slice(at, at + step) for at, (_, step) in zip(offsets, pairs, strict=True)]
-        part = target[(*index, ...)]
+        rows = [slice(at, at + step) for at, (_, step) in zip(offsets, pairs, strict=True)]
+        index = (*rows, ...)  # of a tensor without dimensions, too
+        part = target[index]
         buffer = empty(dtype, tuple(part.shape))
         _read_boxes([((item, offsets), buffer)])
         part[...] = buffer
