@@ -207,7 +207,7 @@ class ShardWriter::State {
   }
 
   /// A part of a box that has one checksum.
-  struct Part {
+  struct TENFOLD_LOCAL Part {
     const TensorPlace* place;
     ByteBox bytes;
     Leaf leaf;  ///< its elements

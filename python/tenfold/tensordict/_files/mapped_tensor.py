@@ -544,12 +544,11 @@ class MemoryMappedTensor(torch.Tensor):
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         is_new = filename is None or not exists(filename)
         is_zero = type(value) is int and value == 0  # -0.0 has other bytes
-        fills = value is not None and not (is_new and is_zero)
-        if fills:
-            torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
+        if value is None or (is_new and is_zero):
+            return cls._made(shape, dtype, filename, existsok)
+        torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
         made = cls._made(shape, dtype, filename, existsok)
-        if fills:
-            made.fill_(value)
+        made.fill_(value)
         return made
 
     @classmethod
