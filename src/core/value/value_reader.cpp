@@ -1,6 +1,8 @@
 #include "core/value/value_reader.hpp"
 
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "base/text.hpp"
 
@@ -14,6 +16,32 @@ std::string shown_value(const Value& value) {
   if (value.is<Value::Object>()) return "an object";
   const std::string text = to_json(value);  // ASCII
   return text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...";
+}
+
+std::string member_path(const std::string& parent, std::string_view key) {
+  return parent.empty() ? std::string(key) : parent + "." + std::string(key);
+}
+
+/// Returns the path of `value`, an object in memory, if it is `within` or one of its descendants.
+std::optional<std::string> path_to(const Value& value, const Value& within,
+                                   const std::string& path) {
+  if (&value == &within) return path;
+  std::optional<std::string> found;
+  if (const auto* object = within.get_if<Value::Object>()) {
+    for (const auto& [key, member] : object->members) {
+      found = path_to(value, member, member_path(path, key));
+      if (found) break;
+    }
+  } else if (const auto* list = within.get_if<Value::List>()) {
+    for (std::size_t i = 0; i < list->items.size() && !found; ++i) {
+      found = path_to(value, list->items[i], path + "[" + std::to_string(i) + "]");
+    }
+  }
+  return found;
+}
+
+base::Where place_of(const base::Where& where, const std::string& path) {
+  return path.empty() ? where : where.at("member " + base::quote(path));
 }
 
 }  // namespace
@@ -33,7 +61,7 @@ Shape ValueReader::lengths() const {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const auto* length = list[i].get_if<std::int64_t>();
     const bool is_length = length != nullptr && *length >= 0;
-    lengths.push_back(is_length ? *length : ValueReader(list[i], *where_, path_of(i)).integer());
+    lengths.push_back(is_length ? *length : within(list[i]).integer());
   }
   return lengths;
 }
@@ -54,20 +82,20 @@ void ValueReader::require_version(std::int64_t newest) const {
 }
 
 ValueReader ValueReader::at(std::string_view key) const {
-  if (auto found = find(key)) return *std::move(found);
-  throw ValueReader(*value_, *where_, path_of(key)).error().problem("is missing");
+  if (const auto found = find(key)) return *found;
+  throw base::corrupt(place_of(*where_, member_path(path(), key))).problem("is missing");
 }
 
 std::optional<ValueReader> ValueReader::find(std::string_view key) const {
   const Value* found = object().find(key);
   if (found == nullptr) return std::nullopt;
-  return ValueReader(*found, *where_, path_of(key));
+  return within(*found);
 }
 
 std::vector<std::pair<std::string_view, ValueReader>> ValueReader::members() const {
   std::vector<std::pair<std::string_view, ValueReader>> made;
   for (const auto& [key, value] : object().members) {
-    made.emplace_back(key, ValueReader(value, *where_, path_of(key)));
+    made.emplace_back(key, within(value));
   }
   return made;
 }
@@ -79,24 +107,16 @@ std::vector<ValueReader> ValueReader::items(std::optional<std::size_t> count) co
   }
   std::vector<ValueReader> made;
   made.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) made.emplace_back(list[i], *where_, path_of(i));
+  for (const Value& item : list) made.push_back(within(item));
   return made;
-}
-
-base::Where ValueReader::place() const {
-  return path_.empty() ? *where_ : where_->at("member " + base::quote(path_));
 }
 
 void ValueReader::fail(std::string_view expected) const {
   throw error().expected(expected).found(shown_value(*value_));
 }
 
-std::string ValueReader::path_of(std::string_view key) const {
-  return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
-}
+base::Where ValueReader::place() const { return place_of(*where_, path()); }
 
-std::string ValueReader::path_of(std::size_t position) const {
-  return path_ + "[" + std::to_string(position) + "]";
-}
+std::string ValueReader::path() const { return path_to(*value_, *document_, "").value_or(""); }
 
 }  // namespace tenfold

@@ -17,12 +17,13 @@ namespace tenfold {
 
 /// A value of a JSON document and its place in messages. A function that returns one type throws
 /// Error(corrupt) for a value of another: `<where>: member "parts[3].path": expected a string,
-/// found 4`. Refers to the document and to `where`.
+/// found 4`. Refers to the document and to `where`. The path is searched for when a message needs
+/// it: a manifest has hundreds of thousands of members, whose paths nobody reads.
 class ValueReader {
  public:
-  ValueReader(const Value& value, const base::Where& where, std::string path = {})
-      : value_(&value), where_(&where), path_(std::move(path)) {}
-  ValueReader(const Value& value, base::Where&& where, std::string path = {}) = delete;
+  ValueReader(const Value& document, const base::Where& where)
+      : ValueReader(document, document, where) {}
+  ValueReader(const Value& document, base::Where&& where) = delete;
 
   const Value& value() const noexcept { return *value_; }
 
@@ -56,13 +57,16 @@ class ValueReader {
     if (found == nullptr) fail(expected);
     return *found;
   }
+  ValueReader(const Value& value, const Value& document, const base::Where& where)
+      : value_(&value), document_(&document), where_(&where) {}
+  ValueReader within(const Value& value) const { return {value, *document_, *where_}; }
   base::Where place() const;
-  std::string path_of(std::string_view key) const;
-  std::string path_of(std::size_t position) const;
+  /// The path within the document, such as `parts[3].path`; empty for the document itself.
+  std::string path() const;
 
   const Value* value_;
+  const Value* document_;
   const base::Where* where_;
-  std::string path_;  ///< within the document
 };
 
 }  // namespace tenfold
