@@ -5,7 +5,7 @@
 
 Each round runs the benchmarks with A and with B, in alternating order; the smallest time of a row
 counts. Prints the ratio of the times of B and A for each row of tenfold, and the geometric mean.
-Exits 1 if the mean is above 1.05 or if B misses in every round a goal that A meets in one.
+With --write, the first round with A also updates the tables in docs/performance/. Exits 1 if the mean is above 1.05 or if B misses in every round a goal that A meets in one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BENCH = Path(__file__).resolve().parent
 AT_MOST = 1.05
 
 
-def measure(site: Path, names: list[str], repetitions: int, scratch: Path) -> list[dict]:
+def measure(site: Path, arguments: list[str], scratch: Path) -> list[dict]:
     """Returns the results of bench/run.py with the package that is unpacked in `site`."""
     results = scratch / "results.json"
     subprocess.run(
         [
-            *(sys.executable, str(BENCH / "run.py"), *names),
-            *("--repetitions", str(repetitions), "--results", str(results)),
+            *(sys.executable, str(BENCH / "run.py"), *arguments),
+            *("--results", str(results)),
         ],
         env={**os.environ, "PYTHONPATH": str(site)},
         check=True,
@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="benchmarks (default: all)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--write", action="store_true", help="update docs/performance/ from A")
     options = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -70,9 +71,11 @@ def main() -> None:
             subprocess.run([*pip, str(sites[-1]), str(wheel)], check=True)
         rows: list[dict[str, float]] = [{}, {}]
         missed: list[dict[str, int]] = [{}, {}]
+        arguments = [*options.names, "--repetitions", str(options.repetitions)]
         for index in range(options.rounds):
             for which in (0, 1) if index % 2 == 0 else (1, 0):
-                found = measure(sites[which], options.names, options.repetitions, scratch)
+                write = ["--write"] if options.write and index == 0 and which == 0 else []
+                found = measure(sites[which], [*arguments, *write], scratch)
                 add(rows[which], missed[which], found)
 
     ratios = {name: rows[1][name] / time for name, time in rows[0].items() if time > 0}
