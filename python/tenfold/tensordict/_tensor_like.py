@@ -1785,10 +1785,11 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             dtype: Dtype of the results.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1813,10 +1814,11 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             dtype: Dtype of the results; None: that of the values.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1836,10 +1838,11 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             dtype: Dtype of the results; None: that of the values.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1859,11 +1862,12 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of the
                 values.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1883,11 +1887,12 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of the
                 values.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1907,11 +1912,12 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             correction: Subtracted from the number of values in the divisor; 1: the unbiased
                 estimate.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1931,11 +1937,12 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             correction: Subtracted from the number of values in the divisor; 1: the unbiased
                 estimate.
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1953,13 +1960,15 @@ class TensorLike(Primitives):
         """Returns the `q`-th quantile, like ``torch.quantile``.
 
         Args:
-            q: A number from 0 to 1, or a tensor of them, which adds a leading dimension.
+            q: A number from 0 to 1, or a 1-D tensor of them, which adds a leading dimension to the
+                tensors and, with a `dim`, to the batch size.
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             interpolation: Between values: "linear", "lower", "higher", "midpoint" or "nearest".
-            reduce: If true, return one tensor: without `dim`, the reduction of the results of all
-                entries; with a `dim`, that of all entries, concatenated along `dim`.
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2021,44 +2030,48 @@ class TensorLike(Primitives):
         return reductions.extreme(self, "min", dim, keepdim, reduce, return_indices)
 
     def amax(
-        self, dim: int = NOTHING, keepdim: bool = False, *, reduce: bool | None = None
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *, reduce: bool | None = None
     ) -> Self | Any:
-        """Returns the greatest values without indices.
+        """Returns the greatest values, like ``torch.amax``.
 
         Args:
-            dim: The batch dimension. Default: all values.
-            keepdim: Keep the dimension, with length 1.
-            reduce: If true, reduce all entries together and return tensors.
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
-            IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` is given without `dim`.
+            IndexError: If a dimension does not exist.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amax(0)["a"]
             tensor(3)
         """
-        return reductions.extreme(self, "max", dim, keepdim, reduce, False)
+        return reductions.reduced(self, "amax", dim, keepdim, None, reduce)
 
     def amin(
-        self, dim: int = NOTHING, keepdim: bool = False, *, reduce: bool | None = None
+        self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *, reduce: bool | None = None
     ) -> Self | Any:
-        """Returns the least values without indices.
+        """Returns the least values, like ``torch.amin``.
 
         Args:
-            dim: The batch dimension. Default: all values.
-            keepdim: Keep the dimension, with length 1.
-            reduce: If true, reduce all entries together and return tensors.
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
+            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
+                their values; with a `dim`, the entries concatenated along it.
 
         Raises:
-            IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` is given without `dim`.
+            IndexError: If a dimension does not exist.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amin(0)["a"]
             tensor(1)
         """
-        return reductions.extreme(self, "min", dim, keepdim, reduce, False)
+        return reductions.reduced(self, "amin", dim, keepdim, None, reduce)
 
     def cummax(self, dim: int, *, reduce: bool | None = None, return_indices: bool = True) -> Any:
         """Returns the cumulative maximum along a batch dimension.
@@ -2103,7 +2116,8 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions; None: all of them.
-            keepdim: Keep the reduced dimensions, with length 1.
+            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
+                with "feature".
             out: A TensorDict to write the results into.
 
         Raises:

@@ -13,28 +13,48 @@ if TYPE_CHECKING:
     from tenfold.tensordict._protocol import Like
 
 
-def _reduced(td: Any, op: Callable[..., Any], dim: Any, keepdim: Any, reduce: bool | None) -> Any:
-    """`op(tensor, dim, keepdim)` of every tensor; see `TensorLike.sum` for the arguments."""
+def _reduced(
+    td: Any, op: Callable[..., Any], dim: Any, keepdim: Any, reduce: bool | None,
+    lead: tuple[int, ...] = (),
+) -> Any:  # fmt: skip
+    """`op(tensor, dim, keepdim)` of every tensor; see `TensorLike.sum` for the arguments.
+
+    Args:
+        lead: The leading dimensions that `op` adds.
+    """
     torch = need_torch("reduction")
-    if reduce:
-        flat = [op(tensor.reshape(-1), 0, False) if dim is NOTHING else tensor
-                for tensor in td.values(True, True)]  # fmt: skip
-        if dim is NOTHING:
-            return op(torch.stack(flat), 0, False)
-        return op(torch.cat(flat, dim), dim, keepdim is True)
-    if dim is NOTHING or dim is None or dim == ():
-        if keepdim is True:
-            dim = tuple(range(len(td._batch_size)))
-        else:
-            return _scalars(td, lambda tensor: op(tensor.reshape(-1), 0, False))
-    ndim = len(td._batch_size)
     keep = keepdim is True
+    if dim == "feature" and keep:
+        raise TypeError('dim="feature": expected keepdim=False, found True')
+    if dim is None or dim == ():
+        dim = NOTHING
+    if reduce:
+        return _reduced_together(torch, td, op, dim, keep)
+    if dim is NOTHING and keep:
+        return _scalars(td, lambda tensor: op(tensor, tuple(range(tensor.ndim)), True), keep, lead)
+    if dim is NOTHING:
+        return _scalars(td, lambda tensor: op(tensor.reshape(-1), 0, False))
+    ndim = len(td._batch_size)
     if dim == "feature":
-        return _per_row(td, op, keep)
+        return _per_row(td, op, lead)
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     at = tuple(sorted(dim_in(one, ndim, "reduction") for one in dims))
     new, names = _without(td, at, keep)
-    return _each_value(td, lambda value: op(value, at[0] if len(at) == 1 else at, keep), new, names)
+    return _each_value(
+        td, lambda value: op(value, at[0] if len(at) == 1 else at, keep), (*lead, *new),
+        names and (*(None for _ in lead), *names),
+    )  # fmt: skip
+
+
+def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, keep: bool) -> Any:
+    """`op` of the values of all entries: flat, or concatenated along a dimension."""
+    tensors = td.values(True, True)
+    if dim is NOTHING:
+        return op(torch.cat([tensor.reshape(-1) for tensor in tensors]), 0, False)
+    if dim == "feature":
+        ndim = len(td._batch_size)
+        return op(torch.cat([_features(tensor, ndim) for tensor in tensors], -1), -1, False)
+    return op(torch.cat(list(tensors), dim if isinstance(dim, int) else dim[0]), dim, keep)
 
 
 def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
@@ -47,29 +67,30 @@ def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
     return new, names
 
 
-def _per_row(td: Like, op: Callable[..., Any], keep: bool) -> Like:
+def _features(tensor: Any, ndim: int) -> Any:
+    """The dimensions beyond the batch dimensions as one, of length 1 if there are none."""
+    return tensor.flatten(ndim) if tensor.ndim > ndim else tensor.unsqueeze(-1)
+
+
+def _per_row(td: Like, op: Callable[..., Any], lead: tuple[int, ...]) -> Like:
     """Reduces the dimensions beyond the batch dimensions of each node."""
-
-    def change(value: Any, ndim: int) -> Any:
-        if value.ndim == ndim:
-            return value
-        return op(value, tuple(range(ndim, value.ndim)), keep)
-
-    return _each_value_by_node(td, change)
-
-
-def _each_value_by_node(td: Like, change: Callable[[Any, int], Any]) -> Like:
     ndim = len(td._batch_size)
     items = {}
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
-            items[key] = rewrapped(entry, _each_value_by_node(node, change))
+            items[key] = rewrapped(entry, _per_row(node, op, lead))
         elif class_kind(type(entry)) == LEAF:
-            items[key] = change(entry, ndim)
+            items[key] = op(_features(entry, ndim), -1, False)
+        elif lead and hasattr(entry, "_resized"):
+            items[key] = entry._resized((*lead, *td._batch_size))
         else:
             items[key] = entry
-    return td._with_entries(items)
+    made = td._with_entries(items)
+    if lead:
+        made._batch_size = (*lead, *td._batch_size)
+        made._names = td._names and (*(None for _ in lead), *td._names)
+    return made
 
 
 def _each_value(td: Like, change: Callable[[Any], Any], new: Any, names: Any) -> Like:
@@ -94,20 +115,23 @@ def _each_value(td: Like, change: Callable[[Any], Any], new: Any, names: Any) ->
     return made
 
 
-def _scalars(td: Like, change: Callable[[Any], Any]) -> Like:
-    """A tree without batch dimensions of `change(tensor)`."""
+def _scalars(
+    td: Like, change: Callable[[Any], Any], keep: bool = False, lead: tuple[int, ...] = ()
+) -> Like:
+    """A tree of `change(tensor)`, without batch dimensions or with ones of length 1."""
+    size = (*lead, *(1 for _ in td._batch_size)) if keep else ()
     items = {}
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
-            items[key] = rewrapped(entry, _scalars(node, change))
+            items[key] = rewrapped(entry, _scalars(node, change, keep, lead))
         elif class_kind(type(entry)) == LEAF:
             items[key] = change(entry)
         else:
-            items[key] = entry._resized(()) if hasattr(entry, "_resized") else entry
+            items[key] = entry._resized(size) if hasattr(entry, "_resized") else entry
     made = td._with_entries(items)
-    made._batch_size = ()
-    made._names = None
+    made._batch_size = size
+    made._names = td._names and (*(None for _ in lead), *td._names) if keep else None
     return made
 
 
@@ -117,7 +141,7 @@ def extreme(
     torch = need_torch(name)
     op = getattr(torch, name)
     is_running = name.startswith("cum")
-    if dim is NOTHING:
+    if dim is NOTHING or (dim is None and not is_running):
         if keepdim and not reduce:
             raise ValueError(f"{name}: expected a dim with keepdim, found none")
         made = _scalars(td, lambda tensor: op(tensor))
@@ -165,13 +189,14 @@ def norm(td: Like, *, out: Any = None, dtype: Any = None) -> Like:
 
 def reduced(td: Any, name: str, dim: Any, keepdim: Any, dtype: Any, reduce: bool | None) -> Any:
     op = getattr(need_torch(name), name)
+    more = {} if dtype is None else {"dtype": dtype}
 
     def change(x: Any, dims: Any, keep: bool) -> Any:
         if name == "prod" and isinstance(dims, tuple):
             for one in reversed(dims):
-                x = op(x, one, keep, dtype=dtype)
+                x = op(x, one, keep, **more)
             return x
-        return op(x, dims, keep, dtype=dtype)
+        return op(x, dims, keep, **more)
 
     return _reduced(td, change, dim, keepdim, reduce)
 
@@ -189,9 +214,16 @@ def spread(td: Any, name: str, dim: Any, keepdim: Any, correction: int, reduce: 
 def quantile(
     td: Any, q: Any, dim: Any, keepdim: Any, interpolation: str, reduce: bool | None
 ) -> Any:
-    op = need_torch("quantile").quantile
+    torch = need_torch("quantile")
+    lead = tuple(q.shape) if isinstance(q, torch.Tensor) else ()
 
     def change(x: Any, dims: Any, keep: bool) -> Any:
-        return op(x, q, dims, keep, interpolation=interpolation)
+        at = sorted(one % x.ndim for one in ((dims,) if isinstance(dims, int) else dims))
+        rest = [i for i in range(x.ndim) if i not in at]
+        flat = x.permute((*rest, *at)).flatten(len(rest))
+        made = torch.quantile(flat, q, -1, interpolation=interpolation)
+        for one in at if keep else ():
+            made = made.unsqueeze(one + len(lead))
+        return made
 
-    return _reduced(td, change, dim, keepdim, reduce)
+    return _reduced(td, change, dim, keepdim, reduce, lead)

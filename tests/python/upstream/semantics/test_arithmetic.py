@@ -79,6 +79,8 @@ COMPARISONS = {
     "invert": lambda td, lib: ~(td == 1),
 }
 
+QUANTILES = torch.tensor([0.25, 0.5, 0.9], dtype=torch.float64)
+
 REDUCTIONS = {
     "sum": lambda td, lib: td.sum(),
     "sum_dim": lambda td, lib: td.sum(dim=0),
@@ -88,7 +90,11 @@ REDUCTIONS = {
     "sum_dtype": lambda td, lib: td.sum(dim=0, dtype=torch.float64),
     "sum_feature": lambda td, lib: td.select("a", "b").sum(dim="feature"),
     "sum_reduce": lambda td, lib: td.select("a", "b").sum(reduce=True),
+    "sum_keepdim_without_dim": lambda td, lib: td.sum(keepdim=True),
+    "sum_feature_keepdim": lambda td, lib: td.sum(dim="feature", keepdim=True),
     "mean": lambda td, lib: td.double().mean(),
+    "mean_reduce": lambda td, lib: td.select("a", "b").double().mean(reduce=True),
+    "mean_feature": lambda td, lib: td.double().mean(dim="feature"),
     "mean_dim": lambda td, lib: td.double().mean(dim=0),
     "mean_keepdim": lambda td, lib: td.double().mean(dim=0, keepdim=True),
     "prod": lambda td, lib: td.double().prod(),
@@ -98,9 +104,27 @@ REDUCTIONS = {
     "var_correction": lambda td, lib: td.double().var(dim=0, correction=0),
     "nansum": lambda td, lib: td.double().nansum(),
     "nanmean": lambda td, lib: td.double().nanmean(),
+    "std_reduce": lambda td, lib: td.select("a", "b").double().std(reduce=True),
+    "std_feature": lambda td, lib: td.double().std(dim="feature"),
+    "quantile": lambda td, lib: td.double().quantile(0.3),
+    "quantile_dim": lambda td, lib: td.double().quantile(0.3, dim=-1),
+    "quantile_keepdim": lambda td, lib: td.double().quantile(0.3, dim=0, keepdim=True),
+    "quantile_keepdim_without_dim": lambda td, lib: td.double().quantile(0.3, keepdim=True),
+    "quantile_feature": lambda td, lib: td.double().quantile(0.3, dim="feature"),
+    "quantile_reduce": lambda td, lib: td.select("a", "b").double().quantile(0.3, reduce=True),
+    "quantile_interpolation": lambda td, lib: td.double().quantile(0.3, interpolation="lower"),
+    "quantiles": lambda td, lib: td.double().quantile(QUANTILES),
+    "quantiles_dim": lambda td, lib: td.double().quantile(QUANTILES, dim=0),
+    "quantiles_keepdim": lambda td, lib: td.double().quantile(QUANTILES, dim=0, keepdim=True),
+    "quantiles_feature": lambda td, lib: td.double().quantile(QUANTILES, dim="feature"),
     "amax": lambda td, lib: td.amax(dim=0),
+    "amax_all": lambda td, lib: td.amax(),
+    "amax_keepdim": lambda td, lib: td.amax(dim=0, keepdim=True),
+    "amax_reduce": lambda td, lib: td.select("a", "b").amax(reduce=True),
     "amin": lambda td, lib: td.amin(dim=0),
+    "amin_keepdim_without_dim": lambda td, lib: td.amin(keepdim=True),
     "max": lambda td, lib: td.max(),
+    "max_none": lambda td, lib: td.max(dim=None),
     "min": lambda td, lib: td.min(),
     "norm": lambda td, lib: td.double().norm(),
     "all": lambda td, lib: td.bool().all(),
@@ -184,7 +208,9 @@ def test_comparisons_match_tensordict(build, call):
 
 # In these reductions only, tensordict loses the batch size and the names of nested nodes.
 EXTREMES = [
-    (kind, name) for kind in ("deeper_nested_td", "td_with_names") for name in ("amax", "amin")
+    (kind, name)
+    for kind in ("deeper_nested_td", "td_with_names")
+    for name in ("amax", "amin", "amax_keepdim", "amin_keepdim_without_dim")
 ]
 
 
