@@ -10,14 +10,16 @@ namespace tenfold {
 /// Options of SparseBuilder.
 struct SparseBuilderOptions {
   SparseLayout layout = SparseLayout::csr;  ///< of the result
-  /// int32 or int64. int32 becomes int64 if a length or the number of entries exceeds 2^31 - 1.
+  /// int32 or int64. int32 becomes int64 if a length or the number of added entries exceeds
+  /// 2^31 - 1.
   DType index_dtype = DType::int64;
-  /// Adds entries with the same coordinate, in insertion order. False: Error(invalid_argument)
-  /// naming the coordinate.
+  /// Adds the values of entries with the same coordinate, in insertion order. If false, finish()
+  /// throws Error(invalid_argument) naming the coordinate.
   bool sum_duplicates = true;
-  /// Memory for unsorted entries; further entries go to spill files.
+  /// Memory for added entries. When it is full, they are sorted and moved to a spill file.
   std::uint64_t memory_bytes = std::uint64_t{256} << 20U;
-  Path temporary_folder{};  ///< the folder of the spill files; empty: that of the system
+  /// The folder of the spill files; empty: the system's folder for temporary files.
+  Path temporary_folder{};
 };
 
 /// Builds a sparse matrix from coordinates in any order. The coordinates may exceed memory, because
@@ -30,7 +32,8 @@ struct SparseBuilderOptions {
 /// Thread safety: none; one thread at a time.
 class TENFOLD_API SparseBuilder {
  public:
-  /// Throws Error(invalid_argument) for negative lengths and another index dtype.
+  /// Throws Error(invalid_argument) for a negative length, or an index dtype other than int32 and
+  /// int64.
   SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
                 const SparseBuilderOptions& options = {});
   SparseBuilder(const SparseBuilder&) = delete;
@@ -40,23 +43,26 @@ class TENFOLD_API SparseBuilder {
 
   /// Adds entries: `rows` and `columns` int32 or int64 [n], `values` [n] of the builder's dtype.
   /// Throws Error(invalid_argument) for lengths and dtypes that do not fit and for a coordinate
-  /// outside the matrix; nothing is added then.
+  /// outside the matrix; nothing is added then. Throws Error(io) if a spill file cannot be written.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
   /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if its shape
-  /// or dtype differs, Error(io) with errno ECANCELED if `monitor` stops it.
+  /// or dtype differs, Error(corrupt) for an invalid index, Error(io) with errno ECANCELED if
+  /// `monitor` stops it. After the last two, the entries before the error stay added.
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
-  /// Changes the shape of the matrix. Throws Error(invalid_argument) if an added coordinate is
-  /// outside the new shape.
+  /// Changes the shape of the matrix. Throws Error(invalid_argument) for a negative length, or if
+  /// an added coordinate is outside the new shape.
   void resize(std::int64_t num_rows, std::int64_t num_cols);
   /// The smallest number of rows that contains all coordinates.
   std::int64_t rows_needed() const noexcept;
   /// The smallest number of columns that contains all coordinates.
   std::int64_t cols_needed() const noexcept;
 
-  /// Returns the matrix, in memory or over spill files that it owns. May be called once. Throws
-  /// Error(invalid_argument) for duplicate coordinates that may not be summed, Error(unsupported)
-  /// if their dtype has no sum, Error(io) with errno ECANCELED if `monitor` stops it.
+  /// Returns the matrix, in memory or over spill files that it owns. May be called once, even if it
+  /// throws. Throws Error(invalid_argument) in a second call, and for duplicate coordinates if
+  /// `sum_duplicates` is false. Throws Error(unsupported) if duplicates cannot be added because the
+  /// dtype is float8, float4 or complex32. Throws Error(io) if a spill file cannot be written, or
+  /// with errno ECANCELED if `monitor` stops it.
   SparseMatrix finish(Monitor* monitor = nullptr);
 
  private:

@@ -41,21 +41,23 @@ enum class RowsLayout : std::uint8_t {
 /// The layout of that name, or nothing.
 TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
-/// Rows or columns of a matrix, copied: they form a num_rows by num_cols matrix.
+/// Copied rows or columns of a matrix: they form a num_rows by num_cols matrix.
 struct SparseRows {
   RowsLayout layout = RowsLayout::dense;  ///< the layout of the tensors below
   std::int64_t num_rows = 0;              ///< rows of the copy
   std::int64_t num_cols = 0;              ///< columns of the copy
   /// dense: [num_rows, num_cols]. csr, coo: [nnz], sorted by row and column. padded: [count,
-  /// longest], each requested row or column followed by zeros.
+  /// longest], the entries of each of `count` requested rows or columns, followed by zeros.
   Tensor values;
-  Tensor indices;       ///< csr: columns [nnz]. coo: int64 [2, nnz]. padded: [count, longest]
+  /// csr: columns [nnz]. coo: int64 [2, nnz], rows and columns. padded: [count, longest], the
+  /// columns (of requested columns: the rows) of the entries, followed by zeros.
+  Tensor indices;
   Tensor crow_indices;  ///< csr: [num_rows + 1], of the dtype of `indices`
   Tensor lengths;       ///< padded: int64 [count], the number of entries of each row or column
 };
 
 /// A sparse matrix on disk or in memory. It is stored as a torch sparse tensor, a node of kind
-/// sparse: tenfold.load() returns it in Python as a torch tensor, and tensordict sees three plain
+/// sparse: tenfold.load() returns it in Python as a torch tensor, and tensordict sees its component
 /// tensors.
 ///
 ///     tenfold::SparseMatrix m("ratings");                       // reads no entry
@@ -64,7 +66,8 @@ struct SparseRows {
 ///
 /// Rows are fast in csr and, with a binary search each, in coo; columns in csc. Other accesses read
 /// all indices: convert the layout first. Explicit zeros are kept. No call reads or writes out of
-/// bounds, whatever the file contains: an index that is out of bounds throws Error(corrupt).
+/// bounds, whatever the file contains: reading an entry whose offsets or index are out of bounds
+/// throws Error(corrupt).
 ///
 /// Thread safety: all members may be called from any thread, also while one thread appends.
 class TENFOLD_API SparseMatrix {
@@ -73,12 +76,13 @@ class TENFOLD_API SparseMatrix {
   /// matrix, Error(corrupt) if its tensors contradict each other. Checks shapes, dtypes and the
   /// last end offset only.
   explicit SparseMatrix(const Path& path, Mode mode = Mode::read);
-  /// The matrix of a node of kind sparse, opened or in memory; its memory is shared.
+  /// The matrix of a node of kind sparse, opened or in memory. Shares the memory of contiguous
+  /// tensors. Throws Error(invalid_argument) and Error(corrupt) as the other constructor.
   explicit SparseMatrix(TensorDict node);
 
   /// Creates a matrix from torch's component tensors, in torch's order: compressed indices, plain
-  /// indices and values, or coalesced indices and values; shared, not copied. Throws
-  /// Error(invalid_argument) if they are invalid.
+  /// indices and values, or coalesced indices and values. Shares the memory of contiguous tensors.
+  /// Checks all indices, and throws Error(invalid_argument) if they are invalid.
   static SparseMatrix of_parts(SparseLayout layout, std::int64_t num_rows, std::int64_t num_cols,
                                std::span<const Tensor> parts);
 
@@ -95,22 +99,26 @@ class TENFOLD_API SparseMatrix {
   /// The dtype of the indices: int32 or int64.
   DType index_dtype() const;
 
-  /// The element, 0-d. Throws Error(invalid_argument) if it is out of range.
+  /// The element, 0-d; zero if it is not stored. Throws Error(invalid_argument) if it is out of
+  /// range, Error(unsupported) for a coo matrix that is not coalesced.
   Tensor at(std::int64_t row, std::int64_t column) const;
   /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
-  /// Throws Error(invalid_argument) for an index outside [0, num_rows()), Error(unsupported) for a
-  /// coo matrix that is not coalesced.
+  /// Throws Error(invalid_argument) for an index outside [0, num_rows()). With int32 indices, it
+  /// may also throw it for more than 2^31 - 1 entries. Throws Error(unsupported) for a coo matrix
+  /// that is not coalesced.
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
   /// rows({5, 900'000}).
   SparseRows rows(std::initializer_list<std::int64_t> rows,
                   RowsLayout layout = RowsLayout::dense) const {
     return this->rows(std::span<const std::int64_t>(rows.begin(), rows.size()), layout);
   }
-  /// Prefetches the pages of these rows of a csr matrix and returns at once, so that the disk works
-  /// while the caller uses the previous batch. A hint: rows() itself prefetches all of its rows.
+  /// Prefetches the entries of these rows of a csr matrix and returns without waiting for them, so
+  /// that the disk works while the caller uses the previous batch. In other layouts it has no
+  /// effect. A hint: rows() itself prefetches all of its rows. Throws Error(invalid_argument) for
+  /// an index outside [0, num_rows()).
   void will_need(std::span<const std::int64_t> rows) const;
   /// Columns by index: [num_rows(), columns.size()]. With RowsLayout::padded, each row of the
-  /// result is a column.
+  /// tensors is a column. Throws as rows().
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;
   /// cols({5, 7}).
@@ -119,37 +127,41 @@ class TENFOLD_API SparseMatrix {
     return cols(std::span<const std::int64_t>(columns.begin(), columns.size()), layout);
   }
 
-  /// Checks all indices: in range, and increasing within each row or column. A successful check is
-  /// not repeated. Throws Error(corrupt). Needed only before other libraries use the tensors.
+  /// Checks that all offsets and indices are in range, and that indices increase within each row
+  /// (csc: column) unless a coo matrix is not coalesced. Throws Error(corrupt). A successful check
+  /// is repeated only after append_rows(), refresh() or close(). Call it before other libraries use
+  /// the tensors, and before at() if the file may be invalid: at() can miss unsorted entries.
   void check() const;
 
   /// The transpose: a csr matrix becomes csc and the reverse, over the same memory, without reading
-  /// indices. The entries of a coo matrix are sorted again.
+  /// indices. The entries of a coo matrix are copied and sorted again; if it is not coalesced,
+  /// duplicates are added.
   SparseMatrix transposed() const;
 
-  /// The component tensors, by torch's names.
+  /// A node of kind sparse with the component tensors, by torch's names.
   TensorDict tree() const;
-  /// The path that it was opened from, for messages; "sparse matrix" in memory.
+  /// The path that it was opened from, for messages; "sparse matrix" for one in memory.
   std::string where() const;
 
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  // append_rows() and flush() need a handle of a folder that was opened with Mode::write_through,
-  // append_rows() also the layout csr; otherwise they throw Error(unsupported). close() and
-  // refresh() throw it for a matrix without a path of its own.
+  // These four throw Error(unsupported) for a matrix that was not opened from a path of its own.
+  // append_rows() and flush() also throw it unless the mode is Mode::write_through, and after
+  // close(). append_rows() also throws it unless the path is a folder with layout csr.
 
-  /// Appends the rows of `rows`, which has the same number of columns and dtype. Readers that open
-  /// or refresh the matrix afterwards see all of these rows or none. The rows survive a crash of
-  /// this process, and, once flush() has returned, a power failure. Throws Error(invalid_argument)
-  /// for rows that do not fit, Error(io) if another process adds rows (EBUSY) or the disk is full.
-  /// If it throws, nothing is appended.
+  /// Appends the rows of `rows`, which has the same number of columns and dtype, in any layout.
+  /// Readers that open or refresh the matrix at any time see all of these rows or none. The rows
+  /// survive a crash of this process, and, once flush() has returned, a power failure. Throws
+  /// Error(invalid_argument) for another number of columns or dtype, or more entries than int32
+  /// offsets can count; Error(corrupt) if check() of `rows` does; Error(io) if another handle
+  /// appends (EBUSY) or the disk is full. If it throws, nothing is appended.
   void append_rows(const SparseMatrix& rows);
-  /// Makes all rows durable.
+  /// Makes the rows durable that this handle has appended.
   void flush();
-  /// Calls flush(), and allows another process to append. This handle can still read;
-  /// append_rows() throws. Throws Error(io) (ESTALE) if the folder was moved, but allows appending
-  /// to it.
+  /// Calls flush(), and allows another handle to append. This handle can still read;
+  /// append_rows() throws. If the folder was moved, throws Error(io) (ESTALE), but also allows
+  /// another handle to append. Has no effect unless the mode is Mode::write_through.
   void close();
   /// Includes the rows that other handles have added since this one was opened.
   void refresh();

@@ -36,75 +36,85 @@ enum class MapperKind : std::uint8_t {
 ///     rooms.save("rooms.json");                            // or "rooms", a folder
 ///
 ///     auto mapper = tenfold::StateMapper::open("features");
-///     Tensor row = mapper.at(Value::Tuple{{3, 4}});                        // [dim]
-///     Tensor rows = mapper.rows({"room/door", "room/x"});  // [2, dim]
+///     tenfold::Tensor row = mapper.at(tenfold::Value::Tuple{{3, 4}});  // [dim]
+///     tenfold::Tensor rows = mapper.rows({"room/door", "room/x"});     // [2, dim]
 ///
 ///     auto net = tenfold::StateMapper::open("policy");    // a module:
 ///     MyNet module(width_from(net.config()));             // net.factory() names its class
 ///     tenfold::load_into(*module, net.parameters());      // with LibTorch
 ///
 /// A state is an int, a float other than NaN, a string, null, or a tuple of these; a bool counts as
-/// an int. For a hierarchy, a state is a path: a string with "/", an int or a tuple. Rows are read
-/// on demand; a hierarchy in a JSON file is parsed completely.
+/// an int. For a hierarchy, a state is a path: a string whose components are separated by "/", an
+/// int, or a tuple of strings and ints. Rows are read on demand; a hierarchy in a JSON file is
+/// parsed completely.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
  public:
   /// Opens a path. Throws what tenfold::open() throws, Error(unsupported) if the tree is not a
-  /// state mapper, Error(corrupt) if its entries contradict each other.
+  /// state mapper or was written by a newer version, Error(corrupt) if its entries contradict each
+  /// other.
   static StateMapper open(const Path& path);
-  /// A mapper inside a tree.
+  /// The mapper that was saved as this tree or node, which has an entry "state_mapper". Throws
+  /// Error(unsupported) and Error(corrupt) as open().
   explicit StateMapper(const TensorDict& tree);
-  /// Nested levels: nodes and JSON objects, of tensors, numbers, lists of numbers and other JSON.
-  /// If a path has no value, its value is the entry `default_key` of the deepest level on the path
-  /// that has such an entry. Throws Error(invalid_argument) for a key that is empty or contains
-  /// "/", and for a default that is a level; Error(unsupported) for nodes of other kinds.
+  /// Creates a hierarchy. Its levels are nodes and JSON objects; its values are tensors, numbers,
+  /// lists of numbers and other JSON. If a path has no value, its value is the entry `default_key`
+  /// of the deepest level on the path that has such an entry. Throws Error(invalid_argument) for a
+  /// key that is empty or contains "/", for a default that is a level, and for levels nested deeper
+  /// than 512; Error(unsupported) for nodes other than dicts and TensorDicts, and for nested
+  /// tensors.
   static StateMapper hierarchical(const TensorDict& levels,
                                   std::string_view default_key = "default");
-  /// The rows of a sparse matrix, in the order of `states`. Unknown states have the row `fallback`
-  /// if it is given, [num_cols] of the matrix's dtype. Throws Error(invalid_argument) for a
-  /// duplicate state, for more states than rows, and for a fallback of another dtype or shape.
+  /// Creates a mapper from states[i] to row i of a sparse matrix. Unknown states have the row
+  /// `fallback` if it is given, [num_cols] of the matrix's dtype. Throws Error(invalid_argument)
+  /// for an invalid or duplicate state, for more states than rows, and for a fallback of another
+  /// dtype or shape.
   static StateMapper sparse(std::span<const Value> states, const SparseMatrix& matrix,
                             const std::optional<Tensor>& fallback = std::nullopt);
 
-  /// The tree that save() writes.
+  /// The tree that save() writes, unless it writes a JSON file.
   TensorDict tree() const;
-  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json", saves a hierarchy
-  /// as one JSON file that people can read and edit. Returns the path. Throws what tenfold::save()
-  /// throws, Error(unsupported) for a value that such a file cannot hold.
+  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" and no format is
+  /// given, saves a hierarchy as one JSON file that people can read and edit. Returns the path.
+  /// Throws what tenfold::save() throws, Error(unsupported) for a value that such a file cannot
+  /// hold.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   /// The kind of the mapper.
   MapperKind kind() const noexcept;
-  /// "tenfold.SparseStateMapper", or the name that the class was registered under.
+  /// "tenfold.SparseStateMapper", "tenfold.HierarchicalStateMapper", "tenfold.ModuleStateMapper",
+  /// or the name under which a user-defined class was registered.
   const std::string& class_name() const noexcept;
-  /// The constructor arguments of the mapper: an object. For a module, the arguments of its
-  /// factory.
+  /// The result of config() of the Python class, as a JSON object; in a user-defined class, usually
+  /// the constructor arguments. For a module, the arguments of its factory.
   const Value& config() const noexcept;
 
-  /// The row of one state: [dim]. Throws Error(key_not_found) naming an unknown state,
-  /// Error(unsupported) if the value in a hierarchy is other JSON, or if only a program can compute
-  /// rows: a module, a user-defined class. Throws Error(invalid_argument) for an invalid state.
+  /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
+  /// Error(key_not_found) naming an unknown state without a fallback or default, Error(unsupported)
+  /// if the value in a hierarchy is other JSON, or if only a program can compute rows: a module, a
+  /// user-defined class. Throws Error(invalid_argument) for an invalid state.
   Tensor at(const Value& state) const;
-  /// The rows of several states, copied: [n, dim]. Throws as at(), and Error(invalid_argument) if
-  /// values of a hierarchy differ in shape.
+  /// The rows of several states, copied: [n, dim]. Values of a hierarchy are cast to their promoted
+  /// dtype. Throws as at(), and Error(invalid_argument) if values of a hierarchy differ in shape.
   Tensor rows(std::span<const Value> states) const;
   /// rows({"room/door", "room/x"}).
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
   /// Hierarchies: any value as JSON, such as a string; tensors become numbers and lists. Throws
-  /// Error(key_not_found) naming an unknown state, Error(unsupported) for other kinds.
+  /// Error(key_not_found) naming an unknown state, Error(invalid_argument) for an invalid one,
+  /// Error(unsupported) for other kinds and for tensors of complex or float4 numbers.
   Value value(const Value& state) const;
 
-  /// Hierarchies: the paths of values that are mappers.
+  /// Hierarchies: the paths of values that are mappers; empty for other kinds.
   std::vector<std::string> mapper_paths() const;
-  /// The mapper at one of mapper_paths(). Throws Error(key_not_found).
+  /// The mapper at one of mapper_paths(). Throws Error(key_not_found) for other paths.
   StateMapper mapper(std::string_view path) const;
 
   /// Modules: the name of the factory. Throws Error(unsupported) for other kinds.
   const std::string& factory() const;
-  /// The tensors. For a module, its parameters and buffers by name.
+  /// The tensors that the mapper was saved with. For a module, its parameters and buffers by name.
   TensorDict parameters() const;
 
  private:

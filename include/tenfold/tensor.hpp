@@ -38,8 +38,8 @@ class TENFOLD_API Tensor {
   Tensor(DType dtype, Shape shape, Buffer buffer);
 
   /// A strided view; the first element starts `offset_bytes` into `buffer`. Strides count
-  /// elements and are not negative. Throws Error(invalid_argument) if any element would be
-  /// outside the buffer.
+  /// elements. Throws Error(invalid_argument) for a negative length or stride, unless there is one
+  /// stride per dimension, on overflow, or if any element would be outside the buffer.
   Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint64_t offset_bytes);
 
   /// Zeros, on the heap.
@@ -76,7 +76,7 @@ class TENFOLD_API Tensor {
   static Tensor from(std::initializer_list<T> values) {
     return from(std::span<const T>(values.begin(), values.size()));
   }
-  /// A tensor of one element and no dimension.
+  /// A 0-d tensor.
   template <Element T>
   static Tensor scalar(T value) {
     return from(std::span<const T>(&value, 1), {});
@@ -128,14 +128,14 @@ class TENFOLD_API Tensor {
     check_contiguous();
     return {raw_data(), static_cast<std::size_t>(nbytes())};
   }
-  /// As span() of a temporary.
+  /// Deleted for temporaries, as span() is.
   std::span<const std::byte> bytes() const&& = delete;
   /// As bytes(), for writing. Also throws Error(invalid_argument) if the tensor is read-only.
   std::span<std::byte> mutable_bytes() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();
     return {mutable_raw_data(), static_cast<std::size_t>(nbytes())};
   }
-  /// As span() of a temporary.
+  /// Deleted for temporaries, as span() is.
   std::span<std::byte> mutable_bytes() const&& = delete;
 
   /// The address of the first element, as T: float, std::int64_t, Half, ... Throws
@@ -160,8 +160,8 @@ class TENFOLD_API Tensor {
     check_contiguous();
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
-  /// `for (float v : td.at("w").span<float>())` would read memory released with the temporary:
-  /// store the tensor in a variable first.
+  /// Deleted for temporaries: `for (float v : td.at("w").span<float>())` would read memory released
+  /// with the temporary. Store the tensor in a variable first.
   template <Element T>
   std::span<const T> span() const&& = delete;
 
@@ -174,7 +174,7 @@ class TENFOLD_API Tensor {
     return read<T>(address_of(all));
   }
 
-  /// The only element, converted to T as torch's item<T>() does. Throws Error(invalid_argument)
+  /// The only element, converted to T as torch's `.to(dtype)` does. Throws Error(invalid_argument)
   /// unless numel() is 1, or if the value does not fit T. Throws Error(unsupported) for a complex
   /// number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
@@ -228,17 +228,19 @@ class TENFOLD_API Tensor {
   std::int64_t numel_ = 0;
 };
 
-/// Writes the elements (of a large tensor: the first and the last ones), dtype and shape:
-/// "tensor([[0, 1], [2, 3]], float32 [2, 2])".
+/// Writes the elements, dtype and shape: "tensor([0, 1], float32 [2])". Of more than 100 elements,
+/// it writes the first and last three of each dimension, and at most 1000 elements.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 /// The strides (in elements) of a row-major tensor of that shape, as torch computes them.
 TENFOLD_API Shape contiguous_strides(const Shape& shape);
 
-/// The product of the lengths. Throws Error(invalid_argument) on a negative length or overflow.
+/// The product of the lengths. Throws Error(invalid_argument) on a negative length, or if the
+/// product of the lengths other than 0 overflows.
 TENFOLD_API std::int64_t numel_of(const Shape& shape);
 
-/// The bytes of a contiguous tensor. Throws Error(invalid_argument) as numel_of.
+/// The bytes of a contiguous tensor. Throws Error(invalid_argument) as numel_of(), and for more
+/// than 2^63 - 1 bytes.
 TENFOLD_API std::uint64_t nbytes_of(DType dtype, const Shape& shape);
 
 }  // namespace tenfold

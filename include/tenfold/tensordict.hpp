@@ -41,9 +41,9 @@ enum class NodeKind : std::uint8_t {
   tuple,         ///< keys "0", "1", ...
   tensorclass,   ///< as tensordict, with the name of its class
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
-  sparse,        ///< a sparse tensor of torch: its component tensors, by torch's names
+  sparse,        ///< a sparse or jagged tensor of torch: its component tensors, by torch's names
   opaque,        ///< an object that a pickle would create by calling class_name, with the entries
-                 ///< "args", "state", ...; or an unreadable object of a known class (see problem)
+                 ///< "args", "state", ...; or one that cannot be read (see problem, is_refused())
 };
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
@@ -54,7 +54,7 @@ TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
 /// The kind of that name, or nothing.
 TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
-/// A JSON value in the tree: tensordict's NonTensorData, or a NonTensorStack of them.
+/// A JSON value in the tree, such as tensordict's NonTensorData, or a NonTensorStack of them.
 struct NonTensor {
   Value value;                 ///< the value
   bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of items
@@ -67,7 +67,7 @@ struct NonTensor {
 /// A name, or none, for each batch dimension.
 using DimNames = std::vector<std::optional<std::string>>;
 
-/// The class_name of an entry of a bundle that has no known format (a README, a script).
+/// The class_name of an entry of a bundle that cannot be read (a README, a script).
 inline constexpr std::string_view kRefusedEntry = "refused entry";
 
 /// The properties of a node other than its entries.
@@ -81,8 +81,8 @@ struct NodeInfo {
   std::int64_t stack_dim = 0;  ///< lazy_stack
   std::optional<std::string> stack_dim_name{};  ///< lazy_stack
   std::string device{};                         ///< as saved, "cpu"; empty for none
-  std::string layout{};                         ///< sparse: "sparse_coo", "sparse_csr", ...
-  Shape dense_shape{};                          ///< sparse
+  std::string layout{};                         ///< sparse: "sparse_coo", ..., "jagged"
+  Shape dense_shape{};                          ///< sparse; -1 for a ragged dimension
   bool is_coalesced = false;                    ///< sparse, of layout "sparse_coo"
   std::string problem{};  ///< opaque: why it cannot be read; empty if its class is unsupported
   /// ordered_dict: `_metadata` of a module's state_dict(), the versions of its layers.
@@ -117,7 +117,8 @@ struct NodeInfo {
 /// down to it, joined with dots, as the command line does: "model.encoder.weight" is found whether
 /// "encoder.weight" is one key or two. Several strings, and a KeyPath, are exact keys.
 ///
-/// Thread safety: concurrent readers are safe, also on a lazy node; set() needs exclusion.
+/// Thread safety: concurrent readers are safe, also on a node whose entries are read on demand. No
+/// other call may run concurrently with set() or with a change of info().
 class TENFOLD_API TensorDict {
  public:
   /// The content of an entry.
@@ -135,7 +136,7 @@ class TENFOLD_API TensorDict {
 
     /// An iterator without a node.
     Iterator() = default;
-    /// The entry, read if it is on disk.
+    /// The entry. Reads its metadata if that has not been read yet.
     Entry operator*() const;
     /// Moves to the next entry.
     Iterator& operator++() {
@@ -162,7 +163,7 @@ class TENFOLD_API TensorDict {
 
   /// An empty node of kind tensordict and batch_size [].
   TensorDict();
-  /// An empty node.
+  /// An empty node with these properties.
   explicit TensorDict(NodeInfo info);
   /// An empty node of kind dict, such as the root of a checkpoint: Python's load() returns a dict.
   static TensorDict dict();
@@ -185,7 +186,7 @@ class TENFOLD_API TensorDict {
   /// Keys in order.
   std::vector<std::string> keys() const;
 
-  /// The entries in order. Each is read when the iterator is dereferenced.
+  /// The entries in order. The metadata of each is read when the iterator is dereferenced.
   Iterator begin() const { return {node_, 0}; }
   /// The end of the current entries.
   Iterator end() const { return {node_, size()}; }
@@ -201,7 +202,7 @@ class TENFOLD_API TensorDict {
   /// The entry of that name, or nothing. Throws Error(unsupported) for an entry that is not read
   /// (NodeInfo::is_refused).
   std::optional<Item> find(std::string_view name) const;
-  /// The entry at that path, or nothing.
+  /// The entry at that path, or nothing. Throws as above.
   std::optional<Item> find(const KeyPath& path) const;
   /// find({"model", "encoder.weight"}).
   std::optional<Item> find(std::initializer_list<std::string> path) const {
@@ -211,13 +212,13 @@ class TENFOLD_API TensorDict {
   /// The entry of that name. Throws Error(key_not_found) naming the source and near matches,
   /// Error(unsupported) for an entry that is not read (NodeInfo::is_refused).
   Item get(std::string_view name) const;
-  /// The entry at that path.
+  /// The entry at that path. Throws as above, and Error(invalid_argument) for an empty path.
   Item get(const KeyPath& path) const;
   /// get({"model", "encoder.weight"}).
   Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
 
   /// The tensor of that name, mapped if it is on disk: at("model.encoder.weight").
-  /// Throws Error(key_not_found) if there is no such entry, or if it is not a tensor.
+  /// Throws what get() and Leaf::tensor() throw, and Error(key_not_found) if it is not a tensor.
   Tensor at(std::string_view name) const;
   /// The tensor at a path of keys: at("model", "encoder.weight").
   template <class... Keys>
@@ -231,7 +232,8 @@ class TENFOLD_API TensorDict {
   Tensor tensor(const KeyPath& path) const;
 
   /// The node of that name. A JSON object or array (a container without tensors) gives a new node
-  /// of its members. Throws Error(key_not_found), also if the entry is a tensor or a JSON scalar.
+  /// of its members. Throws what get() throws, and Error(key_not_found) if the entry is a tensor, a
+  /// JSON scalar or a NonTensorStack.
   TensorDict operator[](std::string_view name) const;
   /// The node at that path.
   TensorDict operator[](const KeyPath& path) const;
@@ -240,14 +242,14 @@ class TENFOLD_API TensorDict {
     return (*this)[KeyPath(path)];
   }
 
-  /// The JSON value of that name. Throws Error(key_not_found) if there is no such entry, or if it
-  /// is not JSON.
+  /// The JSON value of that name. Throws what get() throws, and Error(key_not_found) if it is not
+  /// JSON.
   Value value(std::string_view name) const;
   /// The JSON value at that path.
   Value value(const KeyPath& path) const;
   /// The JSON value at a path of keys.
   Value value(std::initializer_list<std::string> path) const { return value(KeyPath(path)); }
-  /// The same as T: value<int>("epoch"). Throws as Value::as().
+  /// The same as T: value<int>("epoch"). Also throws what Value::as() throws.
   template <class T>
   T value(std::string_view name) const {
     return value(name).template as<T>("key \"" + std::string(name) + "\"");
@@ -276,10 +278,11 @@ class TENFOLD_API TensorDict {
   /// bytes of entries that are not read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
-  /// Row `index` of the first batch dimension: views of every tensor, nested nodes included. Maps
-  /// every tensor. Unbatched leaves and JSON values are kept; a NonTensorStack along dimension 0
-  /// gives its item of that row. Throws Error(invalid_argument) if batch_size is [], the index is
-  /// out of range, or a tensor has another number of rows.
+  /// Row `index` of the first batch dimension: maps every batched tensor and returns a view of it,
+  /// also in nested nodes. Unbatched leaves and JSON values are kept; a NonTensorStack along
+  /// dimension 0 gives its item of that row. A lazy stack along dimension 0 gives its node of that
+  /// row. Throws Error(invalid_argument) if the node has no batch dimension, the index is out of
+  /// range, or an entry has another number of rows.
   TensorDict select_row(std::int64_t index) const;
   /// Rows [begin, end), as select_row().
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;
@@ -290,8 +293,9 @@ class TENFOLD_API TensorDict {
   /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
-  /// Syncs every mapped tensor of a tree opened "r+" to disk (fdatasync). For an archive, then
-  /// reads the written tensors to update their CRC-32s; `monitor` observes that.
+  /// Makes all mapped tensors of a tree that was opened "r+" durable (msync). In an archive, it
+  /// reads these tensors, updates their CRC-32s, and calls fdatasync. `monitor` observes it, except
+  /// for .npy files.
   void flush(Monitor* monitor = nullptr) const;
 
  private:
@@ -319,8 +323,9 @@ struct TensorDict::Entry {
   Item item;        ///< a tensor, a JSON value or a node
 };
 
-/// Writes one line per key, with dtype, shape and value; for large nodes, the first entries only.
-/// Reads metadata only.
+/// Writes the kind of the node, then one line per key with the dtype and shape of a tensor or the
+/// JSON value; nested nodes are indented. For large trees, writes the first entries only. Reads
+/// metadata only.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 
 /// The tree of a single value: a bare root; for a node, the node. A list, tuple or dict of JSON

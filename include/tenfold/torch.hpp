@@ -1,6 +1,7 @@
 #pragma once
 
-/// LibTorch and tenfold, without a copy: tensors both ways, and the state of modules.
+/// LibTorch and tenfold: tensors in both directions without a copy, and the state of modules and
+/// optimizers.
 ///
 ///     torch::nn::Linear layer(512, 512);
 ///     tenfold::load_into(layer, "model.safetensors");      // file into parameters
@@ -11,8 +12,8 @@
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes it must link LibTorch; the library tenfold itself does not.
-/// Of LibTorch, it includes ATen's tensor only. Modules are template parameters, so that programs
-/// without a module do not compile torch/torch.h.
+/// Of LibTorch, it includes only headers of ATen's tensor and of c10. Modules are template
+/// parameters, so that programs without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -109,23 +110,27 @@ concept TorchModule = torch_detail::NamesTensors<Module> || torch_detail::HoldsM
 
 /// Parameters and buffers by dotted name, in the order of Python's state_dict: an ordered_dict over
 /// the module's own memory. Tied tensors share storage. Undefined tensors (the bias of a layer
-/// without one) are omitted, as in Python. Tensors on other devices are copied to main memory, tied
-/// ones once. All buffers are included, because C++ modules do not record which buffers are not
-/// persistent in Python.
-/// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta.
+/// without one) are omitted, as in Python. Conjugate and negative views, and tensors on other
+/// devices, are copied to main memory, tied ones once. All buffers are included, because C++
+/// modules do not record which buffers are not persistent in Python.
+/// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta, of a dtype
+/// that DType does not have, or whose storage was released. Throws Error(invalid_argument) for an
+/// empty holder.
 template <TorchModule Module>
 TensorDict state_dict(Module& module);
 
-/// Copies tensors from the file directly into the parameters and buffers of `module`, which keep
-/// their identity: optimizers, tied parameters and flattened weights of RNNs see the new values.
+/// Copies tensors of `source` (from its file, if it has one) directly into the parameters and
+/// buffers of `module`. These stay the same objects: optimizers, tied parameters and flattened
+/// weights of RNNs see the new values.
 /// Names, dtypes and shapes are compared first. Unless `options.strict` is false, one
 /// Error(invalid_argument) lists all differences, and nothing has changed.
 ///
-/// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for tensors on
-/// other devices. Of several names of a tied tensor, the last one in the module's order is read, as
-/// in Python. A backward pass over the old values is an error, as after copy_(). `options.monitor`
-/// observes the CPU tensors. Throws Error(unsupported) naming a tensor of the module that cannot be
-/// written in place.
+/// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
+/// negative views and for tensors on other devices; `options.monitor` observes the other tensors.
+/// Of several names of a tied tensor, the last one in the module's order is read, as in Python. A
+/// backward pass over the old values is an error, as after copy_(). Throws Error(unsupported)
+/// naming a tensor of the module that state_dict() would refuse, Error(invalid_argument) for an
+/// expanded one or an empty holder.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
 /// load_into() of open(source).
@@ -141,16 +146,17 @@ concept TorchOptimizer = requires(Optimizer& optimizer) {
 };
 
 /// The counterpart of Python's Optimizer.state_dict(), with the same names: {"state": {0: {...}},
-/// "param_groups": [...]}. Tensors share the optimizer's memory, as those of a module do. Options
-/// that only Python has get the value of LibTorch's behaviour (maximize is false).
-/// Throws Error(unsupported) for other optimizers, and for a tensor that state_dict() of a module
-/// would refuse, too.
+/// "param_groups": [...]}. Tensors other than "step" share the optimizer's memory, as those of a
+/// module do. Options that only Python has get the value of LibTorch's behaviour (maximize is
+/// false). Throws Error(unsupported) for other optimizers, and for a tensor that state_dict() of a
+/// module would refuse, too.
 template <TorchOptimizer Optimizer>
 TensorDict state_dict(Optimizer& optimizer);
 
 /// Loads the state of state_dict(), saved by C++ or Python: td["optimizer"]. Parameters are matched
 /// by their order in the groups. Existing state tensors are filled in place, others are created
-/// like their parameters; group options are loaded. Everything is compared first: unless
+/// like their parameters. A parameter that was saved without a state loses its own (in Adagrad,
+/// this is a difference). Group options are loaded. Everything is compared first: unless
 /// `options.strict` is false, one Error(invalid_argument) lists all differences, and nothing has
 /// changed. If `strict` is false, the state of each parameter is loaded completely or not at all.
 ///
@@ -159,7 +165,8 @@ TensorDict state_dict(Optimizer& optimizer);
 /// and decoupled_weight_decay are ignored if they have the value of LibTorch's behaviour, and are
 /// differences otherwise. `options.keys` must not be set; `options.rename` may be set only if
 /// parameters are matched by name. Throws Error(invalid_argument) if `source` is not the state of
-/// an optimizer, Error(unsupported) for other optimizers.
+/// an optimizer (Error(key_not_found) if a part such as a group's "params" is missing or of another
+/// kind), Error(unsupported) for other optimizers.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -233,8 +240,9 @@ inline std::optional<DType> dtype_of_scalar(c10::ScalarType wanted) noexcept {
   return std::nullopt;
 }
 
-/// Returns why shape, strides and bytes on a device do not describe a tensor; empty if they do. The
-/// order of the checks matters: later queries are invalid for tensors that earlier checks refuse.
+/// Returns why a tensor is not a strided array of a supported dtype, on any device; empty if it is.
+/// The order of the checks matters: later queries are invalid for tensors that earlier checks
+/// refuse.
 inline std::string to_tensor_problem(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined one";
   if (tensor.is_nested()) return "a nested one";
@@ -252,8 +260,8 @@ inline std::string to_tensor_problem(const at::Tensor& tensor) {
   return {};
 }
 
-/// Returns why CPU memory does not contain the elements of a tensor without a to_tensor_problem();
-/// empty if it does.
+/// For a tensor without a to_tensor_problem(), returns why its elements are not stored in CPU
+/// memory; empty if they are. (A conjugate or negative view stores other numbers.)
 inline std::string indirection(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
     return "one on the device " + tensor.device().str() + "; copy it with cpu()";
@@ -518,7 +526,7 @@ inline DType from_torch(c10::ScalarType dtype) {
   if (!found) {
     throw Error(ErrorCode::unsupported)
         .part("dtype ", c10::toString(dtype))
-        .expected("one of whole bytes that is not quantized");
+        .expected("a dtype that tenfold::DType has");
   }
   return *found;
 }

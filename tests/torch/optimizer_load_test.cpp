@@ -121,7 +121,7 @@ TEST(LoadIntoOptimizer, RefusesStateThatLibTorchDoesNotSupport) {
               EndsWith("\"param_groups.0.maximize\": expected false, which is all that LibTorch "
                        "does, found true"));
   EXPECT_THAT(target.refusal(python_state(python_group("decoupled_weight_decay", true))),
-              HasSubstr("expected false, which is all that LibTorch does, found true"));
+              HasSubstr("expected false, the only value that LibTorch supports, found true"));
   EXPECT_THAT(target.refusal(python_state(python_group("warmup", 3))),
               HasSubstr("not in the target (1): \"param_groups.0.warmup\""));
 }

@@ -33,7 +33,8 @@
 
 namespace tenfold {
 
-/// Refers to the objects of a training by name, and must not outlive them. Not thread-safe.
+/// Refers to the objects of a training by name, and must not outlive them. Adding a second object
+/// of the same name throws Error(invalid_argument). Not thread-safe.
 class TrainingState {
  public:
   /// Adds a module: its parameters and buffers, by Python's names.
@@ -67,7 +68,7 @@ class TrainingState {
                         return LoadReport();
                       }});
   }
-  /// Adds a plain value, which load() replaces.
+  /// Adds a JSON value, which load() replaces.
   TrainingState& add(const std::string& name, Value& value) {
     return add_entry({name, [&value] { return TensorDict::Item(NonTensor{value}); },
                       [&value](const TensorDict::Item& saved, const LoadIntoOptions& options) {
@@ -76,7 +77,7 @@ class TrainingState {
                         return LoadReport();
                       }});
   }
-  /// Adds torch's random number generator of the CPU, which load() restores after everything else.
+  /// Adds torch's default CPU generator of random numbers, which load() restores last.
   /// The states of Python, NumPy and CUDA that Python's RngState saved are kept, saved again
   /// unchanged, and listed in LoadReport::ignored.
   TrainingState& add_rng(const std::string& name = "rng") {
@@ -89,8 +90,8 @@ class TrainingState {
     return add_entry(std::move(entry));
   }
 
-  /// Returns the argument for CheckpointManager::save(). CPU tensors share the objects' memory. The
-  /// state of the random number generator is captured by this call.
+  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory as those
+  /// of state_dict() do. All other values are copied by this call, also the state of the generator.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();
     for (const Entry& entry : entries_) tree.set(entry.name, entry.state());
@@ -99,7 +100,8 @@ class TrainingState {
 
   /// Loads every entry of a restored state. All names, dtypes and shapes are compared first.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
-  /// and Error(invalid_argument) if the tensors of an entry differ.
+  /// and Error(invalid_argument) if the tensors of an entry differ. In any case, throws one of them
+  /// for an entry of another kind, such as tensors for a value.
   LoadReport load(const TensorDict& saved, bool strict = true) {
     LoadReport report;
     std::vector<const Entry*> found;
@@ -163,7 +165,7 @@ class TrainingState {
     if (const auto* value = std::get_if<NonTensor>(&item)) return value->value;
     throw Error(ErrorCode::invalid_argument)
         .part("training state")
-        .expected("a plain value")
+        .expected("a JSON value")
         .found("tensors");
   }
 

@@ -43,10 +43,10 @@ MapDataset<D, T> map(D, T);
 namespace tenfold {
 
 /// The tensors of a batch by (dotted) name, in the order of the columns. A column of numbers is
-/// `[B, *shape]`. A ragged column has its values and "<column>.offsets" int64 [B + 1], as in
-/// BatchColumn; the values of strings are bytes, and lists of strings also have
-/// "<column>.item_offsets". "<column>.length" holds the row lengths of a padded column,
-/// "<column>.valid" marks rows with a value.
+/// `[B, *shape]`. A column of ragged rows or strings has its values and, unless it is padded,
+/// "<column>.offsets" int64 [B + 1], as in BatchColumn; the values of strings are bytes, and lists
+/// of strings also have "<column>.item_offsets". "<column>.length" holds the row lengths of a
+/// padded column, "<column>.valid" marks the rows with a value if BatchColumn::valid is set.
 class TorchBatch {
  public:
   /// A tensor and its name.
@@ -73,7 +73,7 @@ class TorchBatch {
   std::size_t size() const noexcept { return items_.size(); }
   /// The tensors.
   auto begin() const noexcept { return items_.begin(); }
-  /// Behind the last tensor.
+  /// The end of the tensors.
   auto end() const noexcept { return items_.end(); }
 
  private:
@@ -125,7 +125,7 @@ class TorchDataset {
   }
   /// The number of rows.
   std::optional<std::size_t> size() const { return static_cast<std::size_t>(dataset_.size()); }
-  /// Applies `transform` to each batch, for example a
+  /// Returns a data set that applies `transform` to each batch, for example a
   /// torch::data::transforms::BatchLambda<TorchBatch, ...>.
   template <class Transform>
   auto map(Transform transform) const {
@@ -179,7 +179,7 @@ class TorchBatches {
     shared_->loader.load_state_dict(json);
     shared_->stream.reset();
   }
-  /// Applies `transform` to each batch.
+  /// Returns a data set that applies `transform` to each batch.
   template <class Transform>
   auto map(Transform transform) const {
     return torch::data::datasets::map(*this, std::move(transform));

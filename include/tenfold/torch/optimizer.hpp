@@ -81,7 +81,8 @@ class OptimizerPlan {
     const OptimizerPairing pairing = pairing_of(names, groups, numbers);
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
-        // If groups are paired by order, a group of another size was reported and gets no states.
+        // Paired by name: the group keeps its options, its parameters get states. Paired by order:
+        // the sizes or numbers of groups differ, which was reported, and there are no states.
         if (pairing.numbers[g].size() == numbers[g].size()) {
           auto& kept = optimizer_.param_groups()[g];
           plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),
@@ -197,7 +198,7 @@ class OptimizerPlan {
     if (json != nullptr && *json == does) {
       report_.ignored.push_back(name);
     } else {
-      mismatch(name, text_of(does) + ", which is all that LibTorch does", text_of(wanted));
+      mismatch(name, text_of(does) + ", the only value that LibTorch supports", text_of(wanted));
     }
   }
 

@@ -32,8 +32,8 @@ inline at::Tensor empty_like_param(const at::Tensor& param) {
              : values.new_empty(values.sizes());
 }
 
-/// A tensor for LBFGS, of the parameters' dtype and device. If `is_vector`, it has one element for
-/// each element of `params`; otherwise it is 0-d.
+/// A tensor for LBFGS, of the promoted dtype of `params` and the device of the first one. If
+/// `is_vector`, it has one element for each element of `params`; otherwise it is 0-d.
 inline at::Tensor empty_like_all(const std::vector<at::Tensor>& params, bool is_vector) {
   std::int64_t numel = 0;
   c10::ScalarType dtype = params.front().scalar_type();
@@ -59,13 +59,13 @@ struct PlannedState {
   void* key = nullptr;              // key in the optimizer's states
   std::unique_ptr<State> state;     // the new state; null if there is none
   NamedTensors targets;             // its tensors, by name in the source
-  std::vector<std::string> values;  // the names of its non-tensor members
+  std::vector<std::string> values;  // the names of its members that are not in `targets`
   std::string name;                 // "state.0", in the target
   std::string source_name;          // "state.0", in the source
   bool fits = true;                 // the saved state fits the parameter
 };
 
-/// Fills a state from the saved one. If there are mismatches, reports them all and sets
+/// Fills a state from the saved one. If members are missing or do not fit, reports them and sets
 /// `planned.fits` to false. Afterwards `planned.targets` are the tensors of the new state, whose
 /// values are loaded later.
 template <class Options>
@@ -115,7 +115,7 @@ class StateFilling {
     planned_.fits = false;
   }
 
-  /// True if LibTorch's next step would fail without that member.
+  /// True if that member must be saved: LibTorch's next step would fail or go wrong without it.
   bool is_needed(std::string_view key) const {
     if constexpr (kHasOneState<Options>) {
       if (key == "al") return false;  // LBFGS restarts it

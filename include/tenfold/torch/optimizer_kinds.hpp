@@ -100,7 +100,7 @@ inline Value value_of_libtorch(std::string_view option, bool decoupled) {
   return option == "decoupled_weight_decay" && decoupled;
 }
 
-/// True for options that change the speed but not the result.
+/// True for options that do not change the result of a step.
 inline bool changes_no_result(std::string_view option) {
   return option == "foreach" || option == "fused" || option == "capturable" ||
          option == "differentiable";
@@ -164,7 +164,7 @@ void for_each_state(State& state, const Visitor& visit) {
   }
 }
 
-/// True if LibTorch's next step fails when an existing state lacks that member.
+/// True if LibTorch's next step fails or goes wrong when an existing state lacks that member.
 template <class Options>
 bool needs(const Options& options, std::string_view state) {
   if (state == "max_exp_avg_sq") {
@@ -188,7 +188,7 @@ struct Late {
 [[noreturn]] inline void refuse_optimizer(const char* found) {
   throw Error(ErrorCode::unsupported)
       .part("optimizer")
-      .problem("its state is not known here")
+      .problem("its state is not supported")
       .expected("torch::optim::Adam, AdamW, SGD, RMSprop, Adagrad or LBFGS")
       .found(found);
 }

@@ -22,7 +22,8 @@ using GroupNames = std::vector<std::vector<std::string>>;
 /// The pairing: an element for each group of the target.
 struct OptimizerPairing {
   std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
-  GroupNames numbers;                              // name of each parameter's state; "" if none
+  // The name of each parameter's state, "" if none; no elements for a group not paired by order.
+  GroupNames numbers;
 };
 
 inline std::string count_text(std::size_t count) {
@@ -39,7 +40,7 @@ inline std::string groups_text(const std::vector<std::size_t>& counts) {
   return text + " parameters";
 }
 
-/// Pairs by order, as Python does for parameters without names.
+/// Pairs by order, as tenfold's Python package does for parameters without names.
 inline OptimizerPairing pair_by_order(const std::vector<std::size_t>& expected,
                                       const std::vector<SourceGroup>& sources, LoadReport& report) {
   OptimizerPairing pairing;
@@ -73,9 +74,9 @@ inline bool are_unique(const GroupNames& names) {
   return true;
 }
 
-/// Pairs by name, as Python does. A parameter gets the state of the same name from any group. A
-/// group gets the options of the saved group with the same parameters; without one, it keeps its
-/// own options.
+/// Pairs by name, as tenfold's Python package does. A parameter gets the state of the same name
+/// from any group. A group gets the options of the saved group with the same parameters, not
+/// counting parameters that only one side has; without such a group, it keeps its own options.
 inline OptimizerPairing pair_by_name(const GroupNames& targets,
                                      const std::vector<SourceGroup>& sources,
                                      const GroupNames& source_names, LoadReport& report) {
@@ -131,7 +132,7 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
 }
 
 /// The "param_names" of each group of a saved state, renamed; nullopt if a group has none. Throws
-/// Error(invalid_argument) if their number is not that of the parameters.
+/// Error(invalid_argument) unless they are one string for each parameter.
 inline std::optional<GroupNames> names_in(const TensorDict& source,
                                           const std::vector<SourceGroup>& groups,
                                           const RenameFunction& rename) {

@@ -34,7 +34,7 @@ Value value_of(const std::optional<Option>& option) {
   return option ? Value(*option) : Value();
 }
 
-/// A step count as Python stores it: a float32 tensor, or float64 above 2^24, where float32 is not
+/// A step count as a 0-d tensor: float32 as in Python, or float64 above 2^24, where float32 is not
 /// exact.
 inline Tensor step_tensor(std::int64_t step) {
   if (step <= std::int64_t{1} << 24) {

@@ -55,7 +55,7 @@ inline std::string text_of(const TensorDict::Item& item) {
   return "a " + to_string(std::get<TensorDict>(item).kind());
 }
 
-/// Reads an option; false if it is of another type.
+/// Reads an option; false if it is of another type or out of range.
 inline bool read_option(const TensorDict& group, std::string_view key, double& option) {
   const std::optional<double> number = number_in(group.get(key));
   if (number) option = *number;
