@@ -18,8 +18,8 @@
 namespace tenfold {
 
 /// A JSON value with the extensions of Python's json module: integers of any size, NaN and the
-/// infinities, members in order. Tuples and extended scalars (Special) are distinct types. JSON
-/// writes a tuple as an array; the notes document of a format records the difference.
+/// infinities, members in order. Tuples and extended scalars (Special) are distinct types.
+/// to_json() writes a tuple as an array; a saved file records the difference in its metadata.
 ///
 ///     tenfold::Value options = tenfold::Value::Object{{{"lr", 0.1}, {"betas", betas}}};
 ///     double lr = options.get_if<tenfold::Value::Object>()->find("lr")->as<double>();
@@ -30,7 +30,7 @@ class TENFOLD_API Value {
     /// Always true.
     bool operator==(const Null&) const = default;
   };
-  /// An integer beyond 64 bits, as decimal digits with an optional '-'.
+  /// An integer outside the range of std::int64_t, as decimal digits with an optional '-'.
   struct BigInt {
     std::string digits;  ///< "18446744073709551616"
     /// Compares the digits.
@@ -53,14 +53,14 @@ class TENFOLD_API Value {
     std::vector<std::pair<std::string, Value>> members;  ///< in order; keys are unique
     bool int_keys = false;                               ///< in Python all keys were int
     bool ordered = false;  ///< a Python OrderedDict rather than a dict
-    std::vector<std::pair<std::string, Value>> typed_keys{};  ///< as in NodeInfo
+    std::vector<std::pair<std::string, Value>> typed_keys{};  ///< see TypedKeys
     /// Compares `ordered`, the keys' types, and the members: of OrderedDicts in order, else in any.
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
   };
-  /// An extended scalar: a value of Python or torch that JSON lacks. JSON writes `text` (bytes as
-  /// base64), `items` as an array, or a Counter as its object.
+  /// An extended scalar: a value of Python or torch that JSON lacks. to_json() writes `text` (as
+  /// base64 for bytes and bytearray), `items` as an array, or a Counter as its object.
   struct Special {
     /// The type of the value.
     enum class Type : std::uint8_t {
@@ -143,8 +143,9 @@ class TENFOLD_API Value {
   /// True for null.
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// The value as T: bool, an integer, a floating-point type (also from an integer), std::string, a
-  /// std::vector of these (from a list or a tuple), or one of Variant. Nothing else is converted.
+  /// The value as T: bool, an integer, a floating-point type (also from a std::int64_t),
+  /// std::string, a std::vector of these (from a list or a tuple), or one of Variant. Nothing else
+  /// is converted.
   /// Throws Error(invalid_argument), with `what` as its subject, if the value is of another type or
   /// the integer does not fit T.
   template <class T>
@@ -172,7 +173,7 @@ class TENFOLD_API Value {
       return all;
     } else {
       if (const auto* found = get_if<T>()) return *found;
-      if constexpr (std::same_as<T, BigInt>) fail_as(what, "an int beyond 64 bits");
+      if constexpr (std::same_as<T, BigInt>) fail_as(what, "an int outside the range of int64");
       fail_as(what, "a " + std::string(Value(T()).type_name()));
     }
   }
@@ -181,8 +182,8 @@ class TENFOLD_API Value {
   /// type.
   std::string_view type_name() const noexcept;
 
-  /// Equal as Python compares them, with three exceptions: NaN equals NaN, types must agree, and
-  /// the items of sets must be in the same order.
+  /// Equal as Python compares them, with these exceptions: NaN equals NaN, types must agree, the
+  /// items of sets must be in the same order, and a count of zero in a Counter is not ignored.
   bool operator==(const Value& other) const;
 
  private:
@@ -201,7 +202,7 @@ class TENFOLD_API Value {
 };
 
 /// Keys of a Python dict that were not str, by their str(): "1", "0.5", "True", "None", "(1, 'a')".
-/// Sorted by str().
+/// Sorted by str(). Empty if all keys were int: the flag `int_keys` replaces it.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
@@ -210,15 +211,16 @@ TENFOLD_API std::string to_string(Value::Special::Type type);
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
-/// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN.
+/// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN. Throws
+/// Error(invalid_argument) for a string that is not UTF-8; lone surrogates are allowed.
 TENFOLD_API std::string to_json(const Value& value);
 
-/// Writes to_json().
+/// Writes to_json(value).
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const Value& value);
 
-/// Parses one JSON document as Python's `json.loads` does, except that duplicate keys and
-/// nesting deeper than 512 are errors. Throws Error(corrupt) with the byte offset; `where` names
-/// the source in the message.
+/// Parses one JSON document in UTF-8 as Python's `json.loads` does, except that duplicate keys and
+/// nesting deeper than 512 are errors. Throws Error(corrupt), with the byte offset or the duplicate
+/// key; `where` names the source in the message.
 TENFOLD_API Value from_json(std::string_view text, std::string_view where);
 
 }  // namespace tenfold

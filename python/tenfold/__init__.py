@@ -3,11 +3,12 @@
 >>> import tenfold
 >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
 >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
->>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # reads nothing else
+>>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # maps this tensor only
 
-Importing this package imports neither torch nor numpy; they are imported when the first tensor is
-created. Import torch before the first load, or call `set_framework`: tensors are torch's if torch
-is imported, else numpy arrays if numpy is imported, else torch's if torch is installed.
+Importing this package imports neither torch nor numpy; the one in use is imported when the first
+tensor is created. Import torch before the first load, or call `set_framework`: tensors are torch's
+if torch is imported, else numpy arrays if numpy is imported, else torch's if torch is installed,
+else numpy arrays.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ _ERRORS = {
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 # The names of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`. They
-# can be imported from here as well, but only the best known are listed.
+# can be imported from here as well, but `__all__` lists only the best known.
 _ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
 _WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
 __all__ = [

@@ -1,4 +1,4 @@
-"""Exceptions that tenfold defines. Other errors are Python's (FileNotFoundError, OSError, ...)."""
+"""The public exceptions of tenfold, and helpers. Other errors are Python's own (OSError, ...)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class _Fields:
 class Error(_Fields, Exception):
     """Base class of `CorruptFileError` and `UnsupportedError`.
 
-    Every exception of the engine, Python's own ones too, has the parts of its message
-    ``<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`` as attributes, each a str, or
-    None where the message has no such part. They are pickled with the exception.
+    Exceptions that the C++ engine raises, such as its FileNotFoundErrors, have the parts of their
+    message ``<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`` as attributes, each a
+    str, or None where the message has no such part. They are pickled with the exception. In
+    exceptions that Python code of tenfold raises, they are None or missing.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.
@@ -56,7 +57,7 @@ class CorruptFileError(Error, ValueError):
 
 @set_module("tenfold")
 class UnsupportedError(Error, ValueError):
-    """Valid input that is not supported: a dtype, a version, a value that is not JSON."""
+    """Valid input that is not supported: a dtype, a version of a format, a class of objects."""
 
 
 @set_module("tenfold")
@@ -68,7 +69,7 @@ class KeyNotFoundError(_Fields, KeyError):
 
 
 def with_remedy(error: Raised, remedy: str) -> Raised:
-    """Returns the exception with `remedy` appended to its remedy."""
+    """Returns a copy of the exception, with `remedy` appended to its message and its `remedy`."""
     kind: type[Any] = type(error)
     if isinstance(error, OSError) and error.errno is not None:
         made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)
@@ -81,5 +82,5 @@ def with_remedy(error: Raised, remedy: str) -> Raised:
 
 
 def index_error(index: int, size: int) -> IndexError:
-    """The error for a missing row or position."""
+    """Returns the error for a row index that is out of range."""
     return IndexError(f"row {index}: expected an index in [{-size}, {size}), found {index}")

@@ -52,7 +52,7 @@ _ML_DTYPES = frozenset(
     ]
 )
 
-_torch: Any = False  # False: not tried yet
+_torch: Any = False  # False: import_torch was not called yet; None: no torch
 _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once it is imported
 
 
@@ -67,7 +67,7 @@ def on_torch(call: Callable[[Any], None]) -> None:
 def torch_or_none() -> Any:
     """The torch module, imported if necessary, or None if calls return numpy arrays.
 
-    Returns torch if `frameworks` selects it and it can be imported, else None.
+    Returns torch if `frameworks.decided` selects it and it can be imported, else None.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # avoids the call of the engine below, which dynamo cannot trace
@@ -96,7 +96,7 @@ def is_optimizer(value: Any) -> bool:
 
 
 def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Dotted names and tensors of nested containers."""
+    """Dotted names and arrays (of torch or numpy) in nested dicts, lists and tuples."""
     if isinstance(state, dict):
         for key, value in state.items():
             yield from tensors_in(value, (*path, str(key)))
@@ -132,7 +132,7 @@ def is_array(value: object) -> TypeGuard[Any]:
 
 
 def without_elements(tensor: Any) -> str:
-    """Names the kind of a tensor without readable elements, and the remedy; otherwise ""."""
+    """Describes a torch tensor without readable elements, with a remedy if any; otherwise ""."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return ""
@@ -146,7 +146,7 @@ def without_elements(tensor: Any) -> str:
 
 
 def bytes_of(value: Any) -> int:
-    """The approximate size in bytes of a value of a row: a tensor, str, list or dict of these."""
+    """Approximate size in bytes of a row's value: a tensor, number, str, list or dict of these."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
     if isinstance(value, (list, tuple)):
@@ -218,7 +218,7 @@ def numpy_dtype(name: str, where: str) -> Any:
 
 
 def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
-    """An array over `memory`, writable if the memory is."""
+    """An array over `memory` (a new one if it has no elements), writable if the memory is."""
     import numpy as np
 
     kind = numpy_dtype(dtype, where)
@@ -248,7 +248,7 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
     for dim in range(sizes.shape[1] - 2, -1, -1):
         strides[:, dim] = strides[:, dim + 1] * sizes[:, dim + 1]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's note that nested tensors are a prototype
+        warnings.simplefilter("ignore")  # torch warns that nested tensors are a prototype
         return torch._nested_view_from_buffer(
             values, sizes, strides, torch.cumsum(lengths, 0) - lengths
         )
@@ -257,7 +257,7 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
 def tied_to(
     first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
 ) -> Any:
-    """`first`, or a view of its memory with that dtype and shape; None if the view would not fit.
+    """`first`, or a view of its memory with that dtype and shape; None if there is no such view.
 
     A torch view begins at byte `begin` of `first`. A numpy view has all bytes of `first`; it does
     not use `strides` and `begin`.
@@ -329,7 +329,7 @@ def make_array(value: Any) -> Any:
 
 
 def batch_shape(lengths: tuple[int, ...]) -> Any:
-    """`lengths` as torch.Size if the program uses torch, else as a tuple; both compare equal."""
+    """`lengths` as torch.Size if torch is imported, else as a tuple; both compare equal."""
     torch = sys.modules.get("torch")
     return lengths if torch is None else torch.Size(lengths)
 

@@ -70,7 +70,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
 
     Raises:
         ValueError: For an unknown framework, or for numpy if torch is needed.
-        ImportError: If torch is requested and not installed.
+        ImportError: If `framework` is torch, and torch is not installed.
     """
     name = checked(framework)
     if name == "numpy" and needs_torch:

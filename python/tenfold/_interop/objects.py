@@ -1,8 +1,8 @@
 """Describes objects that the engine's binding (python/src/tree_in.hpp) does not convert itself.
 
-The binding converts dicts, lists, tuples, JSON values and plain torch tensors. It passes other
-objects to this module, with `where`, the prefix of messages (`path: key "a.b"`), and `memo`, a dict
-that exists during one conversion.
+The binding converts dict, OrderedDict, list, tuple, JSON values (no subclasses of these) and plain
+torch tensors. It passes other objects to this module, with `where`, the prefix of messages
+(`path: key "a.b"`), and `memo`, a dict that exists during one conversion.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
     for base in bases:
         if isinstance(obj, base):
             return ("again", base(obj))
-    if isinstance(obj, tuple):  # torch.Size, named tuples
+    if isinstance(obj, tuple):  # a named tuple
         return ("again", tuple(obj))
     if isinstance(obj, dict):
         from collections import OrderedDict
@@ -242,8 +242,8 @@ _OF_CLASS = {
 def special(name: str, text: Any, items: list[Any]) -> Any:
     """Creates an extended scalar (`tenfold::Value::Special`).
 
-    If `torch_or_none` returns None, a torch.Size becomes a tuple, and a value of another torch type
-    its `text`.
+    If `torch_or_none` returns None, a torch.Size becomes a tuple. A dtype, device, layout or
+    qscheme becomes its `text` in that case, and if this version of torch lacks it.
     """
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
@@ -273,14 +273,19 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
 class Opaque:
     """A placeholder for an object that a pickle creates by an unsupported call.
 
-    `tenfold.load(path, allow_opaque=True)` returns it. Nothing was imported or called to create it.
+    `tenfold.load(path, allow_opaque=True)` returns it, also for pickled values that cannot be read,
+    and for files of unknown format in a trainer's folder. Nothing was imported or called to create
+    it.
 
     Attributes:
-        name: The class or function: ``"module.Class"``.
-        args: The arguments, a tuple; None for a class or function that is only named.
+        name: The class or function, ``"module.Class"``; if there is none, a description such as
+            ``"persistent id"`` or ``"refused entry"``.
+        args: The arguments of the call, usually a tuple; None if there are none, as for a class
+            that is only named.
         state: The argument of the object's ``__setstate__``, or its ``__dict__``, or None.
         parts: The pickled content: ``args``, ``state``, ``kwargs``, ``items`` (appended items),
-            ``entries`` (alternating keys and values), ``callable`` (a callable without a name).
+            ``entries`` (alternating keys and values), ``callable`` (a callable without a name). For
+            a file of unknown format: its ``bytes``, a uint8 tensor.
 
     Example:
         >>> tenfold.load("run.pt", allow_opaque=True)["config"]
@@ -335,7 +340,7 @@ def _meta_tensor(parts: dict[str, Any]) -> Any:
 
 
 def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:
-    """Creates a torch tensor from these components, which torch checks.
+    """Creates a sparse or jagged torch tensor from its components. torch checks the sparse ones.
 
     Returns `parts` if `torch_or_none` returns None.
     """
@@ -374,7 +379,10 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
 
 
 def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any]]:
-    """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch."""
+    """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch.
+
+    The shape of a jagged tensor has -1 for the ragged dimension.
+    """
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "jagged":
         # The ragged length in its shape is a symbolic integer, not a number.

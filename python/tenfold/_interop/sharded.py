@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 
 class Shards(NamedTuple):
-    """The local parts of a sharded tensor.
+    """The parts of a sharded tensor on this rank.
 
     Attributes:
-        parts: Views of the local tensor; at least one, which may be empty.
+        parts: The local tensors, without copies; a single empty tensor if the rank has none.
         offsets: Index of the first element of each part in the whole tensor.
         shape: Shape of the whole tensor.
         mesh: For a DTensor: the shape of the device mesh, its ranks, and for each dimension of the
-            tensor the mesh dimensions that shard it, or -1. None for a ShardedTensor.
+            tensor a tuple of the mesh dimensions that shard it, or ``(-1,)``. None for a
+            ShardedTensor.
     """
 
     parts: list[Any]
@@ -35,7 +36,7 @@ class Shards(NamedTuple):
 
 
 def has_classes() -> bool:
-    """False if the program has not imported the classes, so that it cannot have such tensors."""
+    """False if neither class is imported, so that the program cannot have such tensors."""
     return any(name in sys.modules for name in (_DTENSOR, _SHARDED_TENSOR))
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
-    """Returns groups of two or more names whose tensors overlap in memory."""
+    """Returns groups of two or more names of tensors whose address ranges overlap."""
     spans: dict[tuple[Any, int, int], list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
         storage = None if tensor.is_meta else tensor.untyped_storage()
@@ -43,11 +43,11 @@ def is_whole_storage(tensor: Any) -> bool:
 def duplicate_names(
     tensors: Mapping[str, Any], preferred: Iterable[str] = ()
 ) -> dict[str, list[str]]:
-    """Returns the name to keep of each group that shares memory, and the names to drop.
+    """Returns ``{name to keep: names to drop}``, an item for each group that shares memory.
 
     Args:
         tensors: The state dict of a module.
-        preferred: Names to keep if several are possible; otherwise the first in alphabetical order.
+        preferred: Names to keep rather than others. Of several, the alphabetically first is kept.
 
     Raises:
         RuntimeError: If no tensor of a group covers its whole storage.

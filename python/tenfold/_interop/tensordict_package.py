@@ -53,7 +53,7 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
         stack_dim_name = names[stack_dim] if names else None
         batch_size, names = (), []
     device = "" if node.device is None else str(node.device)
-    # schema, metadata and the others: objects of tensordict have none
+    # The fields `schema`, `metadata` and `more` of NodeInfo: objects of tensordict have none.
     root_fields: tuple[None, dict[str, str], None] = (None, {}, None)
     dims = (stack_dim, stack_dim_name)
     return (kind, False, batch_size, names, class_name, *dims, device, *root_fields)
@@ -65,11 +65,11 @@ def _plain_lists(value: Any) -> Any:
 
 
 def package() -> Any:
-    """The tensordict package. Raises ImportError if it is not installed."""
+    """The tensordict package. Raises ImportError if it cannot be imported."""
     try:
         import tensordict
     except ImportError as error:
         raise ImportError(
-            "to_tensordict: expected the package tensordict, which cannot be imported"
+            "TensorDict: expected the package tensordict, which cannot be imported"
         ) from error
     return tensordict

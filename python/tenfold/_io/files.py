@@ -45,8 +45,9 @@ def save(
 ) -> Path:
     """Saves a tree of tensors and replaces `path` atomically.
 
-    A crash leaves the old version or the new one, never a partial file. Tensors that share storage
-    are stored once and share it again after loading. Nothing is pickled.
+    A crash leaves the old version or the new one, never a partial file. Tensors over the same
+    memory, such as tied weights, are stored once and share memory again after loading; a ``.npz``
+    file cannot store them. Nothing is pickled.
 
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
@@ -55,18 +56,20 @@ def save(
             bool, None or tuples of these. Also a single tensor, array or value, which `load`
             returns: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and arrays also
             in ``.npy`` and ``.npz`` files.
-        path: Target path. An existing one is replaced, unless it is a folder with files that its
-            metadata does not name, which is an error.
+        path: Target path. A file replaces an existing file, a folder an existing folder. A folder
+            with files that its metadata does not name is an error.
         format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it; without
-            a suffix, or with an unknown one, it is a folder of memory-mapped files. A suffix that
-            resembles a known one (``.safetensor``) causes a warning.
+            a suffix, or with an unknown one, it is a folder of memory-mapped files. ``.pkl`` is an
+            error. A suffix that resembles a known one (``.safetensor``), or of a format that is
+            not written (``.csv``), causes a warning.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` compares. Must be true for a `Dataset`.
         num_threads: Greatest number of threads, at most 256. None or 0: ``TENFOLD_NUM_THREADS``, or
-            the number of cores, at most 8.
+            the number of cores, at most 8. No effect for a `Dataset`.
         overwrite: If false, an existing `path` is an error.
-        progress: None (a bar on a terminal, if it takes over a second), False, or
-            ``callable(done_bytes, total_bytes, what)``; an exception from it stops the work.
+        progress: None (a bar if standard error is a terminal), True (a bar), False, or
+            ``callable(done_bytes, total_bytes, what)``; an exception from it stops the work. A bar
+            appears after a second.
 
     Returns:
         Path: `path`.
@@ -75,9 +78,11 @@ def save(
         UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
             has been written. A ``.npy`` file stores one array and no names.
         ValueError: If a key has another type, two keys of a dict have the same ``str()``, a
-            container contains itself, or `checksums` is false for a `Dataset`.
+            container contains itself, `format` is unknown, `path` is a folder with other files,
+            or `checksums` is false for a `Dataset`.
         FileExistsError: If `path` exists and `overwrite` is false.
-        OSError: If a system call failed. The old version is unchanged.
+        OSError: If a system call failed, or `path` is a folder where a file is to be written, or
+            the reverse. The old version is unchanged, unless the last fsync failed.
 
     Example:
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
@@ -138,17 +143,18 @@ def load(
 ) -> Any:
     """Loads a saved tree with the same nesting, key types and containers, over mapped files.
 
-    Every leaf is mapped and the size of its file checked. The bytes are read from the disk on
-    access, so loading is fast and takes little memory, independent of the size. Files stay mapped
-    until the last tensor over them is released.
+    Every leaf is mapped and the size of its file checked. The bytes are read from the disk later:
+    on access, or ahead of it by background threads. So loading is fast and takes little memory,
+    independent of the size. Tensors that are compressed or misaligned in the file are copied. Files
+    stay mapped until the last tensor over them is released.
 
     All slots of a circular buffer (``create(..., capacity=n)``) are loaded, including those that
     another process is overwriting; `Dataset` returns complete rows only.
 
     Args:
         path: A file or folder in any format that `probe` recognises.
-        keys: Only these leaves: dotted names, globs over dotted names (``"model.encoder.*"``), or
-            tuples of keys. None: all; an empty list: nothing.
+        keys: Only these entries and all below them: dotted names, globs over dotted names
+            (``"model.encoder.*"``), or tuples of keys. None: all; an empty list: nothing.
         exclude: Entries to omit, named like `keys`.
         map_location: Device for the tensors, as in ``Tensor.to``.
         mode: ``"r"``: the file never changes; torch tensors are private (copy on write), numpy
@@ -156,9 +162,9 @@ def load(
             mapping, writes reach the file.
         format: The name of the format; None: by content, never by suffix.
         verify: Compare checksums first: those of metadata, headers and the loaded tensors.
-        aliases: Restore shared storage.
+        aliases: Restore shared storage; if false, each tensor has its own memory.
         allow_opaque: Return objects of unsupported classes, and unreadable values, as `Opaque`
-            with their pickled content. If false, they raise an error that names them. Nothing is
+            with their pickled content. If false, an error names the first of them. Nothing is
             imported or called either way.
         progress: As for `save`.
         framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device other
@@ -175,11 +181,14 @@ def load(
         FileNotFoundError: If `path` does not exist.
         KeyError: If one of `keys` or `exclude` matches nothing, or if one of them is given for a
             file of a single tensor or value.
-        ValueError: If `map_location` and `device` are both given, or the given one is no device.
+        ValueError: If `map_location` and `device` are both given, the given one is no device,
+            `mode`, `format` or `framework` is unknown, `aliases` is false with mode ``"r+"``, or
+            `framework` is numpy with a device other than the CPU.
         ImportError: If torch is requested, or a device other than the CPU, and torch is missing.
         CorruptFileError: If the bytes violate the format.
-        UnsupportedError: If the format is unknown, a selected entry cannot be read, or torch finds
-            no CUDA device.
+        UnsupportedError: If the format is unknown or does not support `mode`, a selected entry
+            cannot be read, or torch finds no CUDA device.
+        OSError: If a system call failed.
 
     Example:
         >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
@@ -197,8 +206,8 @@ def load(
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
     excluded = key_paths(exclude)
-    # A pickle must contain the tensors: opening the file again would not repeat the selection or
-    # the copy to a device.
+    # A pickle of a loaded TensorDict must contain the tensors: opening the file again would not
+    # repeat the selection or the copy to a device.
     opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(
@@ -250,6 +259,8 @@ def open(
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
+        ValueError: If `mode`, `format` or `framework` is unknown.
+        ImportError: If `framework` is torch, and torch is not installed.
 
     Example:
         >>> tenfold.open("run/ckpt")["model", "encoder.weight"].shape
@@ -289,7 +300,7 @@ def scan(path: PathLike) -> ScanReport:
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles or nested archives
             (``.npz`` too), a ``.npy`` file of objects or a file of torch.distributed.checkpoint;
-            or a folder, whose files are all scanned.
+            or a folder, whose files at any depth are scanned, except behind links to folders.
 
     Returns:
         ScanReport: Nothing was imported, called or executed. Content that was not scanned
@@ -327,6 +338,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     Raises:
         FileNotFoundError: If `path` does not exist.
         UnsupportedError: If the format is unknown, such as a plain pickle.
+        OSError: If a system call failed.
 
     Example:
         >>> report = tenfold.verify("run/ckpt")
@@ -359,15 +371,16 @@ def convert(
 
     Args:
         src: A file or folder in any format that `probe` recognises.
-        dst: Target path. A ``.npy`` file stores the only tensor, without its name.
+        dst: Target path. A ``.npy`` file stores a tensor that is the only entry, without its name.
         format: The format of `dst`; None: by its suffix, as for `save`.
-        keys: Only these leaves, as for `load`.
-        exclude: Leaves to omit.
+        keys: Only these entries, as for `load`.
+        exclude: Entries to omit.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
             or a callable from dotted name to dotted name. Names in a dict must exist;
             patterns may match nothing. The name of a single tensor or value is ``"value"``;
             another name makes it a dict.
-        dtype: Casts floating-point tensors: a torch or numpy dtype, or its name.
+        dtype: Casts floating-point tensors to this floating-point dtype of torch or numpy, or the
+            dtype with this name.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             shard with more than one tensor. None: 5 GB.
         durable: fsync before returning.
@@ -379,8 +392,9 @@ def convert(
     Raises:
         UnsupportedError: If the format of `dst` cannot store an entry; nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
-        ValueError: If `dst` is inside the folder `src`, or `shard_size` is given and the format of
-            `dst` has no shards.
+        ValueError: If `dst` is inside the folder `src`, `shard_size` is given and the format of
+            `dst` has no shards, `dtype` is no floating-point dtype, or two entries get one name.
+        FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
     Example:
         >>> tenfold.convert("model.safetensors", "model", rename=[("^bert[.]", "")])
@@ -506,8 +520,8 @@ def diff(
     OrderedDict, are ignored.
 
     Args:
-        a: A path, or an argument of `save`: containers of tensors, a TensorDict, a module, a
-            tensor.
+        a: A path, or an argument of `save` other than a `Dataset`: containers of tensors, a
+            TensorDict, a module, a tensor.
         b: The other tree, in the same forms.
         rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. If `rtol`
             and `atol` are 0, the comparison is exact, also for 64-bit integers. Dtypes, shapes,
@@ -520,6 +534,7 @@ def diff(
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.
+            An object in memory raises the errors of `save`.
         ValueError: If a tolerance is negative or NaN.
 
     Example:

@@ -40,13 +40,14 @@ def load_into(
     views and tied parameters that refer to them have the new values.
 
     Args:
-        target: A module, an optimizer, a TensorDict, or a dict of allocated tensors. For a file of
-            a single tensor, whose name is ``"value"``, it may be a tensor.
+        target: A module, an optimizer, a TensorDict, a dict of allocated tensors, or an object
+            whose ``state_dict()`` has tensors only. For a file of a single tensor, whose name is
+            ``"value"``, it may be a tensor.
         source: A path, an opened TensorDict or a node of one, a dict of tensors, or a tensor.
         strict: Raise if any name, dtype or shape differs, before anything changes.
         rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
             the names of its parameters. Names in a dict must exist.
-        keys: Only these leaves of `source`, as for `load`; an empty list: nothing. Not for
+        keys: Only these entries of `source`, as for `load`; an empty list: nothing. Not for
             optimizers.
         cast: Convert dtypes.
 
@@ -59,18 +60,23 @@ def load_into(
     torch's choice of dtype and device; group options are loaded. A group whose set of names matches
     no saved group keeps its options, and a warning names it. With ``strict=False`` the state of a
     parameter is loaded completely or not at all. If an optimizer overrides `load_state_dict` or has
-    a pre-hook for it, that method is called with copies of all tensors.
+    a pre-hook for it, that method is called with copies of all tensors, and `strict` and `cast`
+    have no effect.
 
     Returns:
         LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.
 
     Raises:
-        ValueError: If `strict` and there are differences; the message lists all of them. Nothing
-            has changed.
+        ValueError: If `strict` and there are differences; the message lists up to 20 of each kind.
+            Nothing has changed. Also if `target` has another type, or a read-only or expanded
+            tensor; and for an optimizer, if `source` is no state of one, or `keys` or `rename` does
+            not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, on the meta device, not initialised yet, or created anew by each
-            `state_dict()`; or a numpy array of foreign byte order or negative strides.
+            quantized, on the meta device, not initialised yet, or (if `strict`) created anew by
+            each `state_dict()`; or a numpy array of foreign byte order or negative strides. Also
+            if a ``state_dict()`` other than that of a module has other values than tensors.
+        FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
         >>> tenfold.load_into(model, tenfold.open("run/ckpt")["model"]).ok
@@ -205,14 +211,14 @@ def _is_lazy(torch: Any, tensor: Any) -> bool:
 
 
 def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
-    """Dotted names of values that are not tensors."""
+    """Dotted names of values that are not tensors, and of empty containers."""
     if isinstance(node, (dict, list, tuple)) and node:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         return [name for key, value in items for name in _others(value, (*path, str(key)))]
     return [] if arrays.is_array(node) else [".".join(path)]
 
 
-# Maximum size in bytes of the host memory through which tensors of other devices are loaded.
+# Maximum size in bytes of a group of host buffers, unless it is for a single larger tensor.
 _GROUP_BYTES = 64 << 20
 
 
@@ -237,7 +243,7 @@ def _is_direct(name: str, tensor: Any) -> bool:
         raise _cannot_write(
             name,
             'a tensor on the meta device; module.to_empty(device="cpu") gives it memory, '
-            "module.load_state_dict(tenfold.load(path), assign=True) the mapped file",
+            "module.load_state_dict(tenfold.load(path), assign=True) maps the file instead",
         )
     if tensor.is_nested and tensor.layout is torch.strided and tensor.is_contiguous():
         return bool(tensor.device.type == "cpu")
@@ -268,7 +274,7 @@ def _outline(tensor: Any) -> Any:
 def read_through_host(
     jobs: Iterable[tuple[Source, Any, Any]], read: Callable[[list[tuple[Source, Any]]], object]
 ) -> None:
-    """Fills tensors from buffers in host memory, in groups of at most `_GROUP_BYTES`.
+    """Fills tensors from buffers in host memory, in groups of up to `_GROUP_BYTES` bytes.
 
     Args:
         jobs: What to read, the tensor, and its buffer, which is the tensor itself if the engine can

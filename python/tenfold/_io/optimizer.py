@@ -165,7 +165,7 @@ class _Plan:
         self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
 
     def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
-        """The new options of a group of the target, with keys in the order of the source."""
+        """The new options of a group of the target: those of the source first, in its order."""
         target = self._targets[position]
         names = target.names
         options: dict[str, Any] = {}
@@ -189,7 +189,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Options that older files lack; torch sets a default for them."""
+        """Options that an older file lacks and the optimizer's `__setstate__` sets to a default."""
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -226,7 +226,7 @@ class _Plan:
             self._new_state[position] = new
 
     def _plan_again(self, position: int, first: int) -> None:
-        """Checks a second name for the state of a parameter, which must be the same parameter."""
+        """Plans a second position for a saved state; both must have the same parameter."""
         if self._params[position] is not self._params[first]:
             name = f"state.{position}"
             self.mismatched.append(Mismatch(name, "state of its own", f"that of state.{first}"))
@@ -370,7 +370,8 @@ class ParameterState:
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
         """The tensor of the target, or a new one, with the dtype and device that torch chooses.
 
-        None if the shapes differ, or the dtypes differ and a cast is impossible or not allowed.
+        None if the shapes differ, or the dtypes differ and a cast is impossible (complex to real)
+        or not allowed. Tensors without dimensions are cast in any case.
         """
         name = ".".join((self._name, *path))
         dtype, device = self._dtype_and_device(saved, key)

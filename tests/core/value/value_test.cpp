@@ -227,7 +227,7 @@ TEST(Value, ConvertsToTheRequestedType) {
   EXPECT_NE(refusal_of([] { Value(Value::List{{1, "a"}}).as<std::vector<int>>(); }), "none");
   EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }), "value: expected a str, found null");
   EXPECT_EQ(refusal_of([] { Value(3).as<Value::BigInt>(); }),
-            "value: expected an int beyond 64 bits, found int 3");
+            "value: expected an int outside the range of int64, found int 3");
 }
 
 TEST(Value, PrintsAsJson) {

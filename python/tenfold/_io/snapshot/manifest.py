@@ -25,9 +25,9 @@ class SnapshotMetadata:
     """The index of a snapshot.
 
     Attributes:
-        version: Version of torchsnapshot that wrote it.
+        version: Version of torchsnapshot that wrote it; ``"0.1.0"`` if tenfold did.
         world_size: The number of processes that wrote it.
-        manifest: Path to entry, as returned by `Snapshot.get_manifest`.
+        manifest: A dict from path to entry, as returned by `Snapshot.get_manifest`.
     """
 
     def __init__(self, version: str, world_size: int, manifest: dict[str, SnapshotEntry]) -> None:
@@ -84,7 +84,7 @@ SHARDED = ("ShardedTensor", "DTensor")
 
 
 def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
-    """The fields of an entry for a rank: its own entry, a replicated or a sharded one."""
+    """The fields of an entry for a rank: its own, a replicated or a sharded one, or None."""
     own = manifest.get(path)
     if own is not None:
         return own
@@ -118,7 +118,7 @@ def key_of(node: Any, piece: str) -> str:
 
 
 def within(value: Any, pieces: list[str]) -> Any:
-    """The entry inside a JSON value."""
+    """The part of a JSON value at `pieces`, which are keys as `escape` encodes them."""
     for piece in pieces:
         if isinstance(value, dict):
             value = next(below for key, below in value.items() if escape(key) == piece)

@@ -31,9 +31,9 @@ class Groups(NamedTuple):
     """The ranks of a process group, with separate groups for the program and for threads.
 
     Attributes:
-        calls: For `take` and `restore`.
+        calls: For calls of the program: `take`, `restore`, and `async_take` until it returns.
         background: For the background work of `async_take`.
-        threads: The last thread that uses `background`; the next one waits for it.
+        threads: Empty, or the last thread that uses `background`; the next one waits for it.
     """
 
     calls: Ranks
