@@ -125,8 +125,8 @@ def check(path: Path) -> bool:
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        CorruptFileError: If files are missing or damaged (the message lists all), or the manifest
-            is.
+        CorruptFileError: If the manifest is damaged, or files are missing or damaged; the message
+            lists all such files.
         UnsupportedError: If the manifest has another version.
     """
     _put_back(path)
