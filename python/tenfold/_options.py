@@ -1,4 +1,4 @@
-"""Checks the types of options; the engine checks their values."""
+"""Checks the types of options, and ranges of integers; the engine checks other values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
 
     Args:
         where: Prefix of messages: ``"batch loader: seed"``.
-        value: An int, or an object with ``__index__``, such as numpy integers and tensors of one
-            element.
+        value: An int, or an object with ``__index__``, such as a numpy integer or an integer tensor
+            of one element.
         at_least: The minimum. None: -(2**63 - 1); the engine checks the range.
         at_most: The maximum, if `at_least` is given; otherwise 2**63 - 1.
 
     Raises:
-        TypeError: For a value of another type.
+        TypeError: For a bool, and for a value of another type.
         ValueError: For an int out of range.
     """
     try:
@@ -57,7 +57,7 @@ def boolean(where: str, value: Any) -> bool:
 
 
 def text(where: str, value: Any) -> str:
-    """Checks that a value is a str. The engine checks its content.
+    """Checks that a value is a str that UTF-8 can encode. The engine checks its content.
 
     Raises:
         TypeError: For a value of another type.
@@ -80,7 +80,8 @@ def column_names(
     `called` is what the error calls them.
 
     Raises:
-        TypeError: For a single str, and for a name that is not a str or tuple of str.
+        TypeError: If `columns` is a single str, bytes or not iterable, and for a name that is not a
+            str or tuple of str.
         ValueError: For a name with an unpaired surrogate.
     """
     if columns is None:

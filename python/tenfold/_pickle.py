@@ -1,8 +1,8 @@
 """The functions that pickles of this package call to recreate their objects.
 
 A pickle names functions by module and name, and may be kept for years. So these functions keep
-their module and parameters, although the modules that they call may change. Everything else
-that a pickle of tenfold names is a public class (`tenfold._public.set_module`).
+their module and parameters, although the modules that they call may change. Other names in a
+pickle that may be kept are public classes (`tenfold._public.set_module`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
 
 
 def lazy_stack(members: list[Any], stack_dim: int, name: str | None, locked: bool) -> Any:
-    """A LazyStackedTensorDict of these members; `name` is that of its dimension."""
+    """A LazyStackedTensorDict of these members; `name` is that of the stack dimension."""
     from tenfold.tensordict._lazy import rebuilt
 
     return rebuilt(members, stack_dim, name, locked)
@@ -48,10 +48,11 @@ def opened_tree(
     keys: tuple[str, ...],
     framework: Any = None,
 ) -> Any:
-    """The node at `keys` of an opened file, with tensors of `framework`.
+    """The node at `keys` of a file or folder, with tensors of `framework`.
 
     Raises:
-        OSError: ESTALE, if the path holds another file than `identity` (device, inode).
+        OSError: ESTALE, if the path has another file or folder than `identity` (device and inode of
+            the file, or of the folder's meta.json).
     """
     from tenfold.tensordict._dense import reopen
 
@@ -73,7 +74,7 @@ def memmap_tree(
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The result of `function(*arguments)`: a tree whose mapped tensors were pickled separately."""
+    """The tree that `function(*arguments)` returns, marked as `is_memmap`."""
     from tenfold.tensordict._files.folder import lock
 
     made = function(*arguments)
@@ -86,7 +87,8 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
 
     Args:
         skeleton: The tree, with positions in `storage` instead of tensors: ``(dtype, shape, start,
-            stop)``, or three of these and the ragged dimension for a jagged tensor.
+            stop)``. For a jagged tensor, those of its values, lengths (or None) and offsets, and
+            its ragged dimension.
         storage: One uint8 tensor of all bytes.
         locked: Whether it is locked.
     """
@@ -98,7 +100,15 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
 def non_tensor_stack(
     values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
 ) -> Any:
-    """A NonTensorStack whose row i is ``values[positions[i]]``; `stacked`: how it was built."""
+    """A NonTensorStack whose row i is ``values[positions[i]]``.
+
+    Args:
+        values: The distinct values.
+        positions: For each row, in row-major order, the index of its value.
+        batch_size: Shape of the rows.
+        stacked: The dimensions along which values were stacked, the last stacked one first.
+        device: Its device, or None.
+    """
     from tenfold.tensordict._values import restored
 
     return restored(values, positions, batch_size, stacked, device)
@@ -110,7 +120,7 @@ def non_tensor_stack(
 def mapped_tensor(
     path: str, mode: str, identity: Any, offset: int, dtype: str, shape: Any, strides: Any
 ) -> Any:
-    """A MemoryMappedTensor of a file, unless the file was replaced."""
+    """A MemoryMappedTensor of a file. Raises OSError (ESTALE) if the file was replaced."""
     from tenfold.tensordict._files.mapped_tensor import rebuilt
 
     return rebuilt(path, None, mode, identity, offset, dtype, shape, strides)
@@ -148,13 +158,14 @@ def dataset(
         path: Path of its folder or file.
         mode: As for `Dataset`.
         identity: Boot ID of the host, device, inode and creation time of the opened file or folder.
-        rows: Number of rows when the first view was created.
+        rows: Number of rows of the data set when its first view was created; None if it has none.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.
-        framework: The type of its tensors.
+        framework: The framework of its tensors.
 
     Raises:
-        OSError: ESTALE, if the path has another file or folder now.
+        OSError: ESTALE, if the path has another file or folder now, or fewer than `rows` rows.
+            After a reboot and on another host, the identity is not compared.
     """
     from tenfold.dataset._dataset import reopened
 

@@ -82,7 +82,7 @@ class _Bar:
         )
         line = _fitting(what, part, figures, _columns())
         # Leave the cursor at the start of the line. If the window becomes narrower, the line
-        # wraps, but all of it is after the cursor, and is erased before the next line is written.
+        # wraps, but all of it is after the cursor, and the next update overwrites or erases it.
         sys.stderr.write(f"\r{line}\x1b[J\r")
         sys.stderr.flush()
 

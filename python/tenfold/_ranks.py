@@ -195,7 +195,10 @@ def distributed_module() -> Any:
 
 
 def rank_of(group: Any) -> int:
-    """This process's rank in a process group (None: the default one); 0 without one."""
+    """This process's rank in a process group (None: the default one); 0 without one.
+
+    -1 for a group that does not contain this process.
+    """
     distributed = distributed_module()
     return 0 if distributed is None else int(distributed.get_rank(group))
 

@@ -31,9 +31,9 @@ class Problem:
     """One problem that `verify` found.
 
     Attributes:
-        path: The file.
-        part: The part of the file, as error messages name it; may be empty.
-        what: The fault: expected, found, remedy.
+        path: The file or folder.
+        part: The part of it, as error messages name it; may be empty.
+        what: The fault, with what was expected and found and a remedy, if there are any.
         expected: The expected part of `what`, or None.
         found: The found part of `what`, or None.
         remedy: The remedy of `what`, or None.
@@ -112,13 +112,13 @@ def verify_report(
 @set_module("tenfold")
 @dataclass(frozen=True)
 class ScanFinding:
-    """A global that a pickle names.
+    """A global that a pickle names, or content that was not scanned.
 
     Attributes:
-        name: ``"os.system"``; a description if it is not a global.
+        name: ``"os.system"``; for other content a description.
         risk: ``"safe"``: checkpoints of tensors need it. ``"suspicious"``: unknown.
             ``"dangerous"``: it runs code, reads or writes files, or gives access to such functions.
-        where: The record and byte offset of its first use.
+        where: The record and byte offset of its first use; in a folder, preceded by the file.
     """
 
     name: str
@@ -132,7 +132,7 @@ class ScanReport(_Report):
     """The result of `scan`. It has no truth value: use `safe`.
 
     Attributes:
-        findings: Each global of each pickle, once.
+        findings: Each global of each pickle, once, and content that was not scanned.
         num_pickles: Number of pickles that were read; 0 for a file without any.
     """
 
@@ -156,12 +156,12 @@ class ScanReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Mismatch:
-    """A tensor whose dtype or shape differs from that of the target.
+    """A tensor or value that does not fit the target, such as one of another dtype or shape.
 
     Attributes:
         name: Its dotted name in the target.
-        expected: The target's dtype and shape: ``"float32 [3, 4]"``.
-        found: The source's dtype and shape.
+        expected: What the target has: ``"float32 [3, 4]"``.
+        found: What the source has.
     """
 
     name: str
@@ -174,11 +174,13 @@ class Mismatch:
 class LoadReport(_Report):
     """The result of `load_into`, by dotted name. It has no truth value: use `ok`.
 
+    `RestoreResult.report` is one too, also with the names of entries that are not tensors.
+
     Attributes:
-        loaded: Tensors that were copied.
+        loaded: Tensors that were loaded.
         missing: In the target, but not in the source.
         unexpected: In the source, but not in the target.
-        mismatched: In both, with another dtype or shape.
+        mismatched: In both, but not loaded, because shape or dtype does not fit.
     """
 
     loaded: tuple[str, ...]
@@ -190,7 +192,7 @@ class LoadReport(_Report):
 
     @property
     def ok(self) -> bool:
-        """True if target and source have the same names, dtypes and shapes."""
+        """True if nothing is missing, unexpected or mismatched."""
         return not (self.missing or self.unexpected or self.mismatched)
 
     def _repr_html_(self) -> str:
@@ -260,14 +262,15 @@ class IngestReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Change:
-    """An entry that is in both trees, with different contents.
+    """An entry or node that differs between the trees.
 
     Attributes:
         key: Its dotted name; ``""`` for the root.
         kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
-            batch size, class), ``"type"`` (a tensor in one, a value in the other).
-        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one of two values is
-            NaN, or if infinite values differ. This attribute and the next two are NaN if they were
+            batch size, class, ..., or in one tree only, with entries that both trees have),
+            ``"type"`` (a tensor in one, a value in the other).
+        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if one of two values is NaN
+            or infinite, and the other differs. This attribute and the next two are NaN if they were
             not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
         cosine: Cosine of the angle between all values of `a` and all of `b`.

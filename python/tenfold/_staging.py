@@ -1,8 +1,8 @@
 """Folders that other libraries fill: each is created, replaced and removed atomically.
 
 A folder is filled under a temporary name next to the final one, checked, listed in a manifest with
-the CRC-32 of every file, synced and renamed. A crash leaves the old version unchanged; the next
-save in the same directory removes the leftovers.
+the CRC-32 of every new file, synced and renamed. A crash leaves the old version or the new one; the
+next save in the same directory removes the leftovers.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Staging:
 
     Args:
         path: Final path of the folder. Missing parent folders are created; links are followed.
-        token: A result of `new_token`, if several processes write into one folder, whose name
-            `staging_folder` returns for the same path and token. None: this process alone writes.
+        token: A result of `new_token`, if several processes write into the folder. The others get
+            its path from `staging_folder`, by path and token. None: this process alone writes.
 
     Attributes:
         path: Final path.
@@ -65,7 +65,7 @@ class Staging:
         self._outer = self.folder.parent
         self.path = path = Path(os.path.realpath(path))
         if exists(path) and not path.is_dir():
-            raise FileExistsError(errno.EEXIST, "Expected a folder or nothing, found", str(path))
+            raise FileExistsError(errno.EEXIST, "It exists and is not a folder", str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
         _put_back(path)
@@ -82,11 +82,13 @@ class Staging:
     def publish(self) -> None:
         """Checks the staged folder and renames it to `path`.
 
-        The old folder is removed. Files that its manifest does not list are kept in the new one.
+        The old folder is removed. Files that its manifest does not list are kept in the new one,
+        unless it has files of the same names.
 
         Raises:
             CorruptFileError: If a file violates its format.
-            OSError: If a system call failed; the old version at `path` is unchanged.
+            OSError: If a system call failed; the old version at `path` is unchanged, unless the
+                last fsync failed.
         """
         _write_manifest(self.folder)
         _keep_unlisted(self.path, self.folder)
@@ -109,7 +111,7 @@ def new_token() -> str:
 
 
 def staging_folder(path: Path, token: str) -> Path:
-    """The folder in which a `Staging` of this path and token is written."""
+    """Returns the `folder` of the `Staging` with this path and token."""
     path = Path(os.path.realpath(path))
     return _hidden_sibling(path, token) / path.name
 
@@ -123,7 +125,8 @@ def check(path: Path) -> bool:
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        CorruptFileError: If files are missing or damaged; the message lists all.
+        CorruptFileError: If the manifest is damaged, or files are missing or damaged; the message
+            lists all such files.
         UnsupportedError: If the manifest has another version.
     """
     _put_back(path)
@@ -228,7 +231,7 @@ def _exchange(folder: Path, path: Path) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """All files in a folder and those below it, by relative path."""
+    """Sorted relative paths of all files in a folder and below it, except the manifest."""
     found = []
     for parent, _, names in os.walk(folder):
         found += [os.path.relpath(os.path.join(parent, name), folder) for name in names]
@@ -267,13 +270,13 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _keep_unlisted(old: Path, new: Path) -> None:
-    """Links or copies files that do not belong to the old checkpoint into the new folder."""
+    """Links or copies files that the old manifest does not list into the new folder."""
     if not old.is_dir():
         return
     try:
         listed = set(json.loads((old / MANIFEST).read_bytes())["files"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        listed = set()  # the manifest is damaged, or of another program
+        listed = set()  # the manifest is missing, damaged or of another program
     for name in _files(old):
         if name not in listed and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ def read_unreplaced(path: str, read: Callable[[], Result]) -> Result:
 
     Raises:
         OSError: ESTALE, if the entry is replaced during each of 100 calls.
-        Exception: What the last call raised.
+        Exception: What `read` raised while the entry was not replaced, or in the last call.
     """
     for num_reads in range(1, _core.MAX_READS + 1):
         entry = _core.NamedEntry(path)

@@ -58,14 +58,14 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     """Saves what `Accelerator.save_state` saves, atomically, with checksums and without pickle.
 
     The folder has a safetensors file for each object: ``model``, ``optimizer``, ``scheduler``,
-    ``sampler`` (the epoch of a loader), ``dl_state_dict`` (of a stateful loader), ``scaler``,
+    ``sampler`` (epoch and seed of a loader), ``dl_state_dict`` (of a stateful loader), ``scaler``,
     ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``. A second
     model is ``model_1``, and so on. ``model.safetensors`` has the parameter names of the unwrapped
     model, as `from_pretrained` requires. All processes must call this function; they need a shared
     file system, or ``save_on_each_node``.
 
     Args:
-        accelerator: The accelerator for which the objects to save were prepared or registered.
+        accelerator: The accelerator that prepared the objects to save, or registered them.
         output_dir: A folder for this checkpoint only. An existing checkpoint is replaced
             atomically. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next
             one in ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are
@@ -76,11 +76,14 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
     Raises:
         UnsupportedError: If an entry cannot be stored (the message names its key), or the training
-            is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). Nothing has been written.
-        FileExistsError: If `output_dir` exists and is not a checkpoint.
+            is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). An existing checkpoint is unchanged.
+        CorruptFileError: If a file that was written violates its format. An existing checkpoint is
+            unchanged.
+        FileExistsError: If `output_dir` is a file, or has files and is not a checkpoint.
         ValueError: If `output_dir` is None without automatic naming, or the next automatic name
             exists.
-        OSError: If a system call failed. An existing checkpoint is unchanged.
+        OSError: If a system call failed. An existing checkpoint is unchanged, unless the last fsync
+            failed.
 
     Example:
         >>> model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
@@ -104,20 +107,23 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
     """Loads what `save_state`, or `Accelerator.save_state`, saved.
 
-    Checksums are compared, and all files opened, before the first object changes. No pickle is
-    run.
+    The main process compares the checksums of `save_state`, and each process opens all files,
+    before its first object changes. No pickle is executed.
 
     Args:
         accelerator: The same objects must have been prepared and registered, in the same order.
-        input_dir: The folder. None: with ``automatic_checkpoint_naming`` the newest one.
+        input_dir: The folder. None: with ``automatic_checkpoint_naming``, the checkpoint with the
+            highest number.
         strict: As for `tenfold.load_into`, with which each model is loaded.
 
     Returns:
         Path: The folder.
 
     Raises:
-        FileNotFoundError: If there is no folder, or no file for a prepared or registered object.
-        CorruptFileError: If a file is damaged or missing; the message lists all.
+        FileNotFoundError: If there is no folder, or no file for a model, optimizer, scheduler,
+            scaler or registered object.
+        CorruptFileError: If a file of `save_state` is damaged or missing (the message lists all),
+            or a file of Accelerate violates its format.
         UnsupportedError: If a file of Accelerate contains objects that only running code could
             create, or the training is sharded.
         ValueError: If `strict` and tensors of a model are missing, unexpected or of another dtype
@@ -245,7 +251,7 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
 
 
 def _numbered(directory: Path) -> list[Path]:
-    """The checkpoints with automatic names, oldest first."""
+    """The checkpoints with automatic names, by ascending number."""
     found = []
     for path in directory.glob("checkpoint_*"):
         number = re.fullmatch(r"checkpoint_(\d+)", path.name)
@@ -269,7 +275,7 @@ def _name(stem: str, number: int) -> str:
 
 
 def _write(accelerator: Any, folder: Path, writes: bool) -> None:
-    # Save random states first, because collecting the state of other objects may draw numbers.
+    # Get random states first, because collecting the state of other objects may draw numbers.
     rng = RngState()
     numbers = rng.state_dict()
 
@@ -311,7 +317,7 @@ def _stateful(accelerator: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _loader_state(loader: Any) -> dict[str, int] | None:
-    """The epoch and the seed, which determine the order of a shuffled epoch."""
+    """Epoch and seed, which determine the order of an epoch; None for a loader without epochs."""
     if not hasattr(loader, "iteration"):
         return None
     state = {"iteration": int(loader.iteration)}
@@ -351,7 +357,7 @@ def _get(folder: Path, *stems: str) -> Any:
 
 
 def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
-    """Loads all entries, over mapped files."""
+    """Loads all entries, with tensors that are mapped from the files."""
     found: dict[str, Any] = {
         "model": [
             _get(folder, _name("model", number), _name("pytorch_model", number))

@@ -47,10 +47,14 @@ def is_stateful(value: Any) -> bool:
 
 
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
-    """The state of every entry. Random states are first, because other calls may draw numbers.
+    """The state of every entry; an entry without state_dict is its own state.
+
+    Random states are taken first, and restored at the end, because other calls may draw numbers.
 
     Raises:
-        UnsupportedError: For an object with state_dict and without load_state_dict.
+        TypeError, RuntimeError: As for `check_names`.
+        UnsupportedError: For an object with state_dict and without load_state_dict, and for a class
+            with state_dict.
     """
     check_names(app_state)
     for name, value in app_state.items():
@@ -71,7 +75,10 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Entries that may be unchanged since the last save: values, RngState and frozen modules."""
+    """Names of entries whose bytes need not change between saves; for others, a save warns.
+
+    These are values, random states and modules without trainable parameters.
+    """
     names = []
     for name, value in app_state.items():
         if (
@@ -99,28 +106,32 @@ def is_damage(error: Exception, folder: str = "") -> bool:
 class Restoring:
     """Loads entries of a step into the objects of a program.
 
-    The constructor compares everything; nothing changes until `apply`.
+    The constructor compares names, tensors of modules and groups of optimizers; nothing changes
+    until `apply`.
 
     Args:
         node: The engine's node of the step, or of the selected part of it.
         app_state: Names and objects.
         where: The step's folder, for messages.
-        strict: Raise for missing or unexpected tensors, and for other dtypes or shapes.
-        is_part: Only a part of the step was requested, so missing or unexpected entries are fine.
+        strict: Raise for missing or unexpected entries and tensors, and for other dtypes or shapes.
+        is_part: Only a part of the step was requested, so missing or unexpected entries and missing
+            tensors of modules are no errors.
         rename: Maps saved names of a module's tensors to its own names.
         rank: Rank of this process.
         lacking: Entries of single ranks that this rank did not save; `node` has those of rank 0.
         copy: Returns a node with the entry of that name in memory; with ``compares`` each block is
             compared with its checksum.
-        copied_first: Entries whose blocks `read` copies and compares; others were compared before.
-        compares_later: The blocks of each entry are compared when it is loaded, not before.
+        copied_first: Entries that `read` copies into memory, comparing their checksums.
+        compares_later: Compare the checksums of each entry when it is loaded, not before.
         place: By entry, for objects with DTensors: a function that converts the saved state to one
             with DTensors.
 
     Raises:
-        KeyError: If `strict` and entries are missing or unexpected.
-        ValueError: If `strict` and tensors of modules are missing, unexpected or of another dtype
-            or shape; the message lists all of them. Or if groups of an optimizer have other sizes.
+        KeyError: If `strict` and entries are missing or unexpected, or are `lacking` and not random
+            states.
+        ValueError: If `strict` and tensors of a module are missing, unexpected or of another dtype
+            or shape; the message lists up to 20 of each. Also if the entry of a module is not a
+            dict, or groups of an optimizer have other sizes.
     """
 
     def __init__(
@@ -249,7 +260,7 @@ class Restoring:
         state = self._renamed(state)
         self._module_states[name] = state
         if _has_load_hooks(module):
-            return  # The object's hooks may rename keys, so names cannot be compared.
+            return  # Hooks and overridden methods may rename keys, so names cannot be compared.
         own = module.state_dict()
         missing = [] if self._is_part else [key for key in own if key not in state]
         unexpected = [key for key in state if key not in own]

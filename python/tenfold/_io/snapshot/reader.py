@@ -55,9 +55,10 @@ def _is_contiguous(tensor: Any) -> bool:
 
 
 class StateReader:
-    """Rebuilds the state below one node, and reads into the tensors of `target` if they fit.
+    """Rebuilds the state of entries, in tensors of the caller's state (`target`) if they fit.
 
-    While the containers are built, tensors are only collected; `read` fills them afterwards.
+    While the containers are built, dense tensors are only collected; `read` fills them afterwards.
+    TensorDicts and sparse tensors are copied at once.
     """
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
@@ -101,7 +102,7 @@ class StateReader:
             child = _child(target, own)
             below_path = f"{path}/{escape(key)}"
             if child is None and self._is_of_others(below_path):
-                continue  # another rank's part of a tensor, which is not requested
+                continue  # a sharded tensor of other ranks, which `target` does not have
             below = self.entry(node, key, below_path, child)
             made.append((own, below))
         if kind == "list":
@@ -111,7 +112,7 @@ class StateReader:
         return _ordered(made, node) if kind == "ordered_dict" else dict(made)
 
     def _is_of_others(self, path: str) -> bool:
-        """True for a sharded tensor of which this rank had no part."""
+        """True for a sharded tensor of which the rank in `path` had no part."""
         return path not in self._manifest and path.partition("/")[2] in self._sharded
 
     def tensor(self, item: Any, path: str, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
@@ -136,7 +137,10 @@ class StateReader:
         return into
 
     def read(self) -> None:
-        """Fills the collected tensors, without a second copy of a tensor in main memory."""
+        """Fills the collected tensors.
+
+        Those that the engine cannot write into are filled through host memory, in groups.
+        """
         read_through_host(
             (
                 (item, tensor, tensor if _is_direct("tensor", tensor) else host_like(tensor))
@@ -160,19 +164,19 @@ def _box_job(
 
 
 def _read_boxes(boxes: list[tuple[tuple[Any, tuple[int, ...]], Any]]) -> None:
-    """Reads boxes of the engine's items, by item and offsets, into tensors of their shapes."""
+    """Reads from each item the box that begins at the offsets and has the shape of the tensor."""
     target = _core.tree({str(i): _bare(into) for i, (_, into) in enumerate(boxes)})
     _core.read_boxes([box[0] for box, _ in boxes], [box[1] for box, _ in boxes], target)
 
 
 def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
-    """Reads each of the engine's items into its tensor, on all threads."""
+    """Reads each of the engine's items into its tensor, in parallel; `cast` converts dtypes."""
     target = _core.tree({str(i): _bare(tensor) for i, (_, tensor) in enumerate(jobs)})
     _core.fill_tensors([item for item, _ in jobs], target, cast, None)
 
 
 def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
-    """Fills a tensor through a buffer of `budget_bytes`, or of one element if that is larger."""
+    """Fills a tensor through buffers of at most `budget_bytes`, and of at least one element."""
     target = _bare(tensor)
     num_left = max(1, budget_bytes // empty(dtype, ()).itemsize)
     steps = []
@@ -182,7 +186,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
     pairs = list(zip(tensor.shape, reversed(steps), strict=True))
     for offsets in itertools.product(*(range(0, length, step) for length, step in pairs)):
         rows = [slice(at, at + step) for at, (_, step) in zip(offsets, pairs, strict=True)]
-        index = (*rows, ...)  # of a tensor without dimensions, too
+        index = (*rows, ...)  # without `...`, a 0-d numpy array would return a scalar, not a view
         part = target[index]
         buffer = empty(dtype, tuple(part.shape))
         _read_boxes([((item, offsets), buffer)])
@@ -190,7 +194,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def empty(dtype: str, shape: tuple[int, ...]) -> Any:
-    """A new torch tensor, or a numpy array if torch is not installed."""
+    """A new array of the default framework: a torch tensor or a numpy array."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
@@ -200,7 +204,7 @@ def empty(dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
-    """An OrderedDict with ``_metadata``, the layer versions that ``load_state_dict`` uses."""
+    """An OrderedDict, with ``_metadata`` (layer versions for ``load_state_dict``) if saved."""
     state = OrderedDict(made)
     *_, more = node.info()
     if more is not None and more[3] is not None:
@@ -209,7 +213,7 @@ def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
 
 
 def _tensordict(node: Any) -> Any:
-    """Copies the TensorDict or tensorclass of a node into memory."""
+    """Copies the TensorDict, tensorclass or lazy stack of a node into memory."""
     from tenfold.tensordict import TensorDict
 
     made: Any = TensorDict._from_native(node, None)
@@ -218,7 +222,7 @@ def _tensordict(node: Any) -> Any:
 
 
 def _sparse(node: Any) -> Any:
-    """A copy of a sparse tensor; without torch, a dict of its mapped component arrays."""
+    """A copy of a sparse tensor; for numpy, a dict of its mapped component arrays."""
     made = _contained(node)
     return made if isinstance(made, dict) else made.clone()
 
@@ -232,9 +236,8 @@ def _meta_tensor(node: Any, path: str) -> Any:
     made = _contained(node)
     if isinstance(made, Opaque):
         raise UnsupportedError(
-            f'snapshot: entry "{path}": it is no tensor, value or container of them: found an '
-            f'object of "{made.name}"; tenfold.load(path, allow_opaque=True) shows what it was '
-            "made of"
+            f'snapshot: entry "{path}": expected a tensor, a value or a container of them, found '
+            f'an object of "{made.name}"; tenfold.load(path, allow_opaque=True) shows its content'
         )
     return made
 

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 class Snapshot:
     """A snapshot on disk: the state of modules, optimizers and values in one folder.
 
-    In a process group all ranks take it together, and all restore it together, on any number of
-    ranks.
+    In a process group, all ranks take it together. Any number of ranks can restore it, again
+    together.
 
     Args:
         path: The folder.
-        pg: The process group whose rank this process restores as; None: the default one, or this
-            process alone if there is none.
+        pg: The process group whose ranks restore together. None: the default one, or this process
+            alone if there is none.
         storage_options: Accepted as None or ``{}``: folders have none.
 
     Example:
@@ -89,21 +89,24 @@ class Snapshot:
         """Saves the state of everything in `app_state`.
 
         At any moment, the folder contains the complete old snapshot or the complete new one.
-        Tensors are written from where they are; those that share their bytes are stored once.
+        Dense tensors on the CPU are written without a copy in memory. Tensors that share storage
+        are stored once.
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
         if one of them fails, all raise. Each rank has its own entries. Replicated entries are
-        written once, distributed over the ranks. Each rank writes its part of a DTensor or
-        ShardedTensor.
+        written once, distributed over the ranks. Each part of a DTensor or ShardedTensor is written
+        by one of the ranks that have it.
 
         Args:
             path: The folder. An existing snapshot is replaced. If the ranks pass different paths,
-                that of rank 0 is used, and the others warn.
+                that of rank 0 is used, and ranks with another path warn.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
-            pg: The process group of all ranks that call this. None: the default one.
-            replicated: Globs over paths (``"model/**"``) of entries that are the same on all ranks,
-                which any number of ranks may restore. States of DistributedDataParallel,
-                and DTensors that no mesh dimension shards, need not be named.
+            pg: The process group of all ranks that call this. None: the default one, or this
+                process alone if there is none.
+            replicated: Globs over paths without the rank (``"model/**"``) of entries that are the
+                same on all ranks, which any number of ranks may restore. Parameters and buffers
+                that DistributedDataParallel replicates, and DTensors that no mesh dimension shards,
+                need not be named.
             storage_options: Accepted as None or ``{}``: folders have none.
             durable: fsync before returning.
             progress: As for `save`.
@@ -112,15 +115,18 @@ class Snapshot:
             Snapshot: The one at `path`.
 
         Raises:
-            TypeError: If `app_state` is not a dict with str keys, or an object in it has no
-                ``state_dict()`` or ``load_state_dict()``.
+            TypeError: If `app_state` is not a dict with str keys, an object in it has no
+                ``state_dict()`` or ``load_state_dict()``, or `replicated` is not a list of str.
             RuntimeError: If there is more than one `RNGState`, or a rank has ended or does not
                 answer.
-            ValueError: If a replicated entry has another dtype, shape or value on some ranks, or
-                shards overlap or omit elements.
-            UnsupportedError: If an entry cannot be stored; the message names its key. Nothing has
-                been written.
-            OSError: If a system call failed. The previous version is unchanged.
+            ValueError: If the folder has files that do not belong to a snapshot; if a replicated
+                entry has another dtype, shape or value on some ranks; or if shards overlap or omit
+                elements.
+            UnsupportedError: If an entry cannot be stored (the message names its key), `path` is an
+                address such as ``"s3://..."``, or there are storage options. Nothing has been
+                written.
+            OSError: If a system call failed. The previous version is unchanged, unless the last
+                fsync failed.
 
         Example:
             >>> Snapshot.take("run/snapshot", {"model": model, "optimizer": optimizer})
@@ -145,8 +151,8 @@ class Snapshot:
     ) -> PendingSnapshot:
         """Takes a snapshot in the background, from a copy of the state.
 
-        Copies the state before it returns, so later changes of the tensors are not in the
-        snapshot. The copy takes as much memory as the state.
+        Copies the state to main memory before it returns, so later changes of the tensors are not
+        in the snapshot. The copy takes as much memory as the state.
 
         Args:
             path: As for `take`.
@@ -160,8 +166,8 @@ class Snapshot:
             PendingSnapshot: ``wait()`` returns the snapshot, or raises the exception of the save.
 
         Raises:
-            TypeError, RuntimeError, UnsupportedError: As for `take`, if the error occurs before the
-                state is copied.
+            TypeError, RuntimeError, UnsupportedError: As for `take`, if the error occurs before or
+                during the copy. ``wait()`` raises later errors.
 
         Example:
             >>> pending = Snapshot.async_take("run/snapshot", {"model": model})
@@ -188,8 +194,10 @@ class Snapshot:
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
         """Restores the state of every object in `app_state`.
 
-        Tensors of equal dtype and shape are filled in place, directly from the files, without
-        temporary memory in proportion to their size.
+        Dense tensors of equal dtype and shape in dicts, lists and tuples are filled in place: on
+        the CPU directly from the files, on other devices through host memory, in groups of at most
+        64 MiB or a single larger tensor. The local parts of a DTensor or ShardedTensor are filled
+        in place too. Other tensors are created anew.
 
         Args:
             app_state: As for `take`; it may have fewer entries than the snapshot.
@@ -199,6 +207,9 @@ class Snapshot:
             TypeError, RuntimeError: As for `take`.
             KeyError: If the snapshot lacks one of the names, or an entry belongs to other ranks
                 only, because it is neither replicated nor sharded. Nothing has changed.
+            ValueError: If a DTensor or ShardedTensor has another shape than the saved tensor.
+            UnsupportedError: If an entry is not supported, such as an object of an unknown class,
+                or a tensor cannot be filled in place.
             CorruptFileError: If the bytes violate the format.
 
         Example:
@@ -246,16 +257,23 @@ class Snapshot:
         """Reads one entry.
 
         Args:
-            path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first.
-            obj_out: A tensor that is filled; None: a new one.
-            memory_budget_bytes: Maximum size of temporary memory for `obj_out`. None: 64 MiB.
+            path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first. For
+                replicated and sharded entries, any rank.
+            obj_out: A tensor to fill; for a container, one with tensors to fill, as in `restore`.
+                None: new tensors.
+            memory_budget_bytes: Maximum size of temporary memory for filling a tensor. None:
+                64 MiB. Ignored for containers, and if `obj_out` is a DTensor or ShardedTensor.
 
         Returns:
             `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
 
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
-            ValueError: If `obj_out` has another shape, or a dtype that cannot hold the values.
+            ValueError: If `obj_out` has another shape or is read-only. Without
+                `memory_budget_bytes` also if the entry is complex, and `obj_out` is real.
+            UnsupportedError: If the entry is not supported, such as an object of an unknown class,
+                or `obj_out` cannot be filled in place.
+            CorruptFileError: If the bytes violate the format.
 
         Example:
             >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
@@ -299,16 +317,19 @@ class Snapshot:
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
-        """Reads the state that `app_state` had under a key, into new tensors.
+        """Reads the state that `app_state` of this rank had under a key, into new tensors.
 
         Args:
             key: A key of `app_state`.
 
         Returns:
-            The state dict: containers and values as they were saved.
+            The state dict: containers and values as they were saved, a DTensor or ShardedTensor as
+            one plain tensor.
 
         Raises:
-            KeyError: If the snapshot has no such key; it is a RuntimeError, too.
+            KeyError: If the snapshot has no such key for this rank (it is a RuntimeError, too), or
+                an entry belongs to other ranks only.
+            UnsupportedError: If an entry is not supported, such as an object of an unknown class.
             CorruptFileError: If the bytes violate the format.
 
         Example:
@@ -326,8 +347,6 @@ class Snapshot:
         """Version, world size and manifest."""
         document = self._metadata()
         return SnapshotMetadata(document["version"], document["world_size"], self.get_manifest())
-
-    # --- options ---
 
     def _metadata(self) -> dict[str, Any]:
         if self._document is None:
@@ -400,7 +419,7 @@ class PendingSnapshot:
         """Waits until the snapshot is written, and returns it.
 
         Raises:
-            Exception: The exception of `Snapshot.take`; then there is no new snapshot.
+            Exception: The exception that writing the snapshot raised, as for `Snapshot.take`.
         """
         self._thread.join()
         if self._error is not None:
@@ -408,7 +427,7 @@ class PendingSnapshot:
         return Snapshot(self.path, self.pg)
 
     def done(self) -> bool:
-        """True if `wait` would return immediately."""
+        """True if `wait` would return or raise immediately."""
         return not self._thread.is_alive()
 
 
@@ -438,7 +457,7 @@ def _request(
     replicated: Sequence[str] | None,
     storage_options: dict[str, Any] | None,
 ) -> tuple[str, list[str], Separated]:
-    """Checks the arguments: returns the path of rank 0, globs and the states of this rank."""
+    """Checks the arguments. Returns the path of rank 0, and globs and states of this rank."""
     ranks = groups.calls
 
     def begin() -> tuple[str, list[str]]:
@@ -476,13 +495,13 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
 
 
 def _require_shared(node: Any, key: str) -> None:
-    """Raises KeyError for an entry that belongs to a single rank."""
+    """Raises KeyNotFoundError if an entry, or one below it, belongs to a single rank."""
     try:
         kind, *said = node.describe(key)
     except KeyNotFoundError:
         raise
     except (UnsupportedError, CorruptFileError):
-        return  # raised when the entry is read
+        return  # reading the entry raises the error again
     if kind == "node":
         keys: list[str] = said[0].keys()
         for below in keys:

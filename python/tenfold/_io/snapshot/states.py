@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class StateDict(UserDict[Any, Any]):
-    """A dict that is its own state, for plain values in an `app_state`.
+    """A dict that is its own state, for tensors and plain values in an `app_state`.
 
     Example:
         >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
@@ -32,7 +32,7 @@ class StateDict(UserDict[Any, Any]):
     """
 
     def state_dict(self) -> dict[Any, Any]:
-        """The dict itself, not a copy."""
+        """The underlying dict (``data``), not a copy."""
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
@@ -52,7 +52,7 @@ class StateDict(UserDict[Any, Any]):
 
 @set_module("tenfold")
 class RNGState:
-    """The state of torch's random numbers on the CPU.
+    """The state of torch's random number generator of the CPU.
 
     In an `app_state` it is taken before and restored after everything else, so that a
     restored program draws the same numbers as the program that was saved.
@@ -92,7 +92,7 @@ def check(app_state: Any) -> None:
             if not callable(getattr(value, method, None)):
                 raise TypeError(
                     f"Expected Stateful in app_state for key {key}, got {type(value)}: it has no "
-                    f"{method}(); tenfold.StateDict holds plain values"
+                    f"{method}(); tenfold.StateDict holds tensors and plain values"
                 )
     random = [key for key, value in app_state.items() if isinstance(value, RNGState)]
     if len(random) > 1:
@@ -100,7 +100,9 @@ def check(app_state: Any) -> None:
 
 
 def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> dict[str, Any]:
-    """The state of everything, with torch's random numbers from before the call.
+    """Collects the state of each object.
+
+    That of an `RNGState` is from before the call, and its generators have it again after the call.
 
     Args:
         ranks: The ranks. State dicts may be collective, so all ranks make them in the same order.
@@ -123,7 +125,7 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 
 
 def _plain(state: Any) -> Any:
-    """The state with tensordict's member "__device" as a str, which tensordict converts back."""
+    """The state with the entry "__device" of older versions of tensordict as a str."""
     if type(state) not in (dict, OrderedDict):
         return state
     made = type(state)(
@@ -137,7 +139,10 @@ def _plain(state: Any) -> Any:
 
 
 def _is_json(metadata: Any) -> bool:
-    """False for members that tensordict adds to a state; `restore` takes them from the target."""
+    """True for metadata that JSON represents, such as a module's.
+
+    False for that of tensordict, which `restore` takes from the state of its target.
+    """
     import json
 
     try:
