@@ -24,7 +24,12 @@ def whole(where: str, value: int | None) -> int | None:
 
 
 def number_of(where: str, value: Any) -> float:
-    """Converts a real number, of Python or numpy, or a tensor of one element."""
+    """Converts a real number, of Python or numpy, or a tensor of one element to a float.
+
+    Raises:
+        TypeError: For another value, also a bool of Python.
+        ValueError: For an int that is too large for a float.
+    """
     if not isinstance(value, (bool, str, bytes)) and (
         hasattr(value, "__float__") or hasattr(value, "__index__")
     ):
@@ -40,7 +45,12 @@ def number_of(where: str, value: Any) -> float:
 
 
 def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    """Converts metrics to floats. Raises TypeError for a value that is not a number."""
+    """Converts metrics to floats; None to an empty dict.
+
+    Raises:
+        TypeError: If `metrics` is not a mapping, a name is not a str or a value is not a number.
+        ValueError: If a float cannot hold a value, or a name has an unpaired surrogate.
+    """
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
@@ -76,10 +86,11 @@ def check_name(verify: Any) -> str:
 
 
 def more_of(extra: Any) -> Any:
-    """An engine node with `extra` and the versions of Python, torch and numpy.
+    """An engine node with `extra` and the versions of Python and, if imported, torch and numpy.
 
     Raises:
-        UnsupportedError: If `extra` is not a JSON value.
+        UnsupportedError: If ``json.dumps`` cannot write `extra`. What it would change, such as
+            tuples and int keys, is an error of the save.
     """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):

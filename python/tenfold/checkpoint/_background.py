@@ -1,4 +1,4 @@
-"""Saves in the background, one at a time; the next call raises the exception of a failed one."""
+"""Runs saves in the calling thread or in a background thread, one at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class SaveHandle(Future[Path]):
     Attributes:
         step: The number of the step.
         path: The path of the step, which exists once ``result()`` has returned.
-        staged: A Future that is done when the tensors are copied and may change.
+        staged: A Future that is done when the tensors may change, because they have been copied or
+            written. If the save fails before that, it has the same exception.
     """
 
     def __init__(self, step: int, path: Path) -> None:
@@ -89,7 +90,7 @@ class Writer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the running save. Raises its exception, or that of the previous save."""
+        """Waits for the thread. With ``"raise"``, raises the exception of its save, once."""
         thread = self._thread
         if thread is not None:
             thread.join()

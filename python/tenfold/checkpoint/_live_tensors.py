@@ -39,7 +39,7 @@ class LiveTensors:
                 self.states[name] = _copied(state)
 
     def parts_of(self, app_state: dict[str, Any], sharded: ShardedEntries) -> dict[str, Any]:
-        """Returns the parts of sharded entries; those that may change are copied."""
+        """Returns the parts of sharded entries; as in `states`, some of them are copies."""
         parts: dict[str, Any] = {}
         for name, tensors in sharded.parts.items():
             target = app_state[name]
@@ -56,7 +56,7 @@ class LiveTensors:
         return parts
 
     def require_unchanged(self, step: int) -> None:
-        """Raises RuntimeError if a tensor was written to since this object was created."""
+        """Raises RuntimeError if an operation changed a tensor that is not a copy."""
         for name, tensor, version in self._versions:
             if tensor._version != version:
                 raise RuntimeError(

@@ -59,9 +59,9 @@ _POLL_SECONDS = 1.0
 class CheckpointManager:
     """The checkpoints of a training: a directory with one folder per step.
 
-    A step exists completely or not at all, even if the process is killed. `restore` restores the
-    newest step whose checksums match. The directory is the only state, so another process, or a C++
-    program, can use the same steps.
+    A step exists completely or not at all, even if the process is killed. By default, `restore`
+    restores the newest step whose checksums match. A step needs no files outside of the directory,
+    so another process, or a C++ program, can use the same steps.
 
     Args:
         directory: The directory of the steps; the first save creates it.
@@ -74,28 +74,30 @@ class CheckpointManager:
         every_steps: For `should_save`: a save is due at each multiple of this number.
         every_seconds: For `should_save`: seconds between saves.
         format: ``"safetensors"``, ``"memmap"``, ``"tdz"``, ``"pt"`` or ``"npz"``; or a dict from
-            names or globs of entries to these: ``{"model": "safetensors", "*": "memmap"}``. Values
-            without tensors are JSON files.
+            names or globs of entries to these: ``{"model": "safetensors", "*": "memmap"}``. Entries
+            that JSON can represent are JSON files.
         async_save: True: `save` returns when the tensors are copied, and a thread writes them.
             ``"overlap"``: parameters and optimizer tensors are copied in the background, too; the
             optimizer must step within `lock`.
-        share_unchanged: Create hard links to files of the last step that have equal checksums: per
-            leaf for memmap entries, per file for others. Equal memmap and safetensors files are not
-            written.
+        share_unchanged: Create hard links to files of the newest step of the lineage that have
+            equal checksums: per leaf for memmap entries, per file for others. Equal memmap and
+            safetensors files are not written. JSON files and entries that several ranks write
+            together are not linked.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
         verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
-            ``"structure"``: files and sizes. False: nothing. ``"auto"``: as ``"full"`` for steps
-            below 8 GB and objects with DTensors; for others files and sizes first, and the checksum
-            of each block as it is copied.
+            ``"structure"``: files, sizes and metadata. False: nothing. ``"auto"``: as ``"full"``
+            for steps below 8 GB and objects with DTensors; for others as ``"structure"`` first, and
+            the checksum of each block as it is copied for an object.
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
-            next `save`, `restore`, `wait` or `close` raises it. ``"warn"``: a failed save is a
-            warning, and the training continues.
+            next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
+            ``"warn"``: an error while a step is written is a warning, and the training continues;
+            `save` still raises errors of its arguments.
         retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save is done.
 
     Raises:
-        ValueError, TypeError: If an option is invalid.
+        ValueError, TypeError: If an argument is invalid, or an option differs between the ranks.
         NotADirectoryError: If `directory` is a file.
         RuntimeError: If a rank of the process group does not take part.
 
@@ -219,14 +221,15 @@ class CheckpointManager:
     def should_save(self, step: int) -> bool:
         """True if a save is due by `every_steps` or `every_seconds`.
 
-        A save is due if a multiple of `every_steps` was reached or skipped since the last save, or
-        if `every_seconds` have passed since then.
+        A save is due if a multiple of `every_steps` was reached or skipped since the last save or
+        restore, or if `every_seconds` have passed since then. With `every_seconds`, all ranks of a
+        process group must call this equally often, and get the same result.
 
         Args:
             step: The number of the step that the training has just finished.
 
         Returns:
-            bool: True at each step if neither option is set.
+            bool: Whether a save is due; always True if neither option is set.
 
         Raises:
             TypeError, ValueError: If `step` is not an int of 0 or more.
@@ -260,19 +263,22 @@ class CheckpointManager:
             metrics: Numbers by name; `best` names the one by which the best steps are chosen.
             extra: A JSON value that `metadata` returns.
             force: No warning if the step exists.
-            block: Return when the step is written, even if `async_save` is set.
+            block: True: return when the step is written, even if `async_save` is set.
 
         Returns:
-            SaveHandle: A Future of the step's path. It is done, unless `async_save` is set.
+            SaveHandle: A Future of the step's path. It is done, unless the save continues in the
+                background.
 
         Raises:
             UnsupportedError: If an entry cannot be stored (the message names its key), or `extra`
-                is not JSON. Nothing has been written.
-            TypeError: If `app_state` is not a dict with str keys, or a metric is not a number.
-                Nothing has been written.
-            ValueError: If the ranks of a process group differ in step, names, dtypes or shapes.
-            OSError: If a system call failed, the disk is too full, or another process writes into
-                the directory.
+                is not JSON. No step has been written.
+            TypeError: If an argument has another type: `app_state` is not a dict with str keys, or
+                a metric is not a number. No step has been written.
+            ValueError: If `step` is negative, or the ranks of a process group differ in step,
+                names, dtypes or shapes.
+            RuntimeError: If there is more than one `RngState`, or a rank does not take part.
+            OSError: If a system call failed, the disk is too full, or another process or manager
+                writes into the directory.
 
         Example:
             >>> handle = manager.save(501, state, metrics={"loss": 0.25})
@@ -330,6 +336,7 @@ class CheckpointManager:
         Raises:
             KeyError: If there is no such step.
             TypeError: If a metric is not a number.
+            OSError: If a system call failed, or another process sets metrics of the step for 10 s.
 
         Example:
             >>> manager.set_metrics(500, {"accuracy": 0.93})
@@ -364,7 +371,8 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, a save holds the lock while it copies tensors.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors. Do not call
+        `save` in the ``with`` block: it would wait for the lock forever.
 
         Example:
             >>> with manager.lock():
@@ -373,14 +381,14 @@ class CheckpointManager:
         return self._lock
 
     def preemption(self, signals: Iterable[int] | None = None) -> Preemption:
-        """Records the signals with which a scheduler announces the end of the job.
+        """Returns a flag that becomes true when a scheduler announces the end of the job.
 
         Args:
             signals: Numbers of signals. None: SIGTERM and SIGUSR1.
 
         Returns:
             Preemption: A context manager, for the main thread only. Its truth value becomes true
-                when a signal arrives.
+                when a signal arrives in the ``with`` block.
 
         Raises:
             ValueError: If the context manager is entered in another thread than the main one.
@@ -415,14 +423,14 @@ class CheckpointManager:
         discard_later: bool = False,
         missing_ok: bool = False,
     ) -> RestoreResult:
-        """Loads a step; later saves continue its lineage.
+        """Loads a step; later saves continue its lineage, unless it is from another `path`.
 
         Names, dtypes and shapes of the tensors of modules are compared before the first object
         changes; checksums as `verify` selects.
 
         Args:
-            app_state: As for `save`. Objects are restored by ``load_state_dict()``; plain values
-                are replaced in the dict. None: `RestoreResult.state` has all entries.
+            app_state: As for `save`. Objects are restored by ``load_state_dict()``; tensors and
+                plain values are replaced in the dict. None: `RestoreResult.state` has the entries.
             step: The step to restore. None: the newest undamaged step of the lineage; a warning
                 names each skipped one.
             path: The directory, or the folder of a step, of another run.
@@ -430,9 +438,10 @@ class CheckpointManager:
             exclude: Restore all entries and tensors but these.
             rename: Maps saved names of a module's tensors to its own names, as for `convert`.
             strict: Raise for missing or unexpected entries and tensors, and for other dtypes or
-                shapes.
+                shapes. With `keys` or `exclude`, other entries and missing tensors are no errors.
             verify: As for the manager. None: the option of the manager.
-            discard_later: Remove all steps after the restored one. Not with `path`.
+            discard_later: Remove all steps with higher numbers, except those that a process holds.
+                Not with `path`.
             missing_ok: A directory without steps is not an error, unless `step` is given. If all
                 steps are damaged, an error is raised anyway.
 
@@ -441,12 +450,15 @@ class CheckpointManager:
 
         Raises:
             FileNotFoundError: If there is no step.
-            KeyError: If there is no such step; if `strict` and entries are missing or unexpected.
+            KeyError: If there is no such step; if one of `keys` or `exclude` matches nothing; if
+                `strict` and entries are missing or unexpected.
             ValueError: If `strict` and tensors of modules are missing, unexpected or of another
                 dtype or shape; if the groups of an optimizer have other sizes; for `discard_later`
                 with `path`.
-            CorruptFileError: If the step, or every step, is damaged; the message names the files.
+            CorruptFileError: If the step, or every step, is damaged; the message names files.
             UnsupportedError: If the requested step, or every step, is of a newer version.
+            OSError: If a system call failed; for `discard_later`, if another process writes into
+                the directory.
             RuntimeError: If an object raises an error after others were loaded; the message names
                 these.
 
@@ -485,7 +497,7 @@ class CheckpointManager:
         changed: list[str],
         may_differ: bool,
     ) -> RestoreResult | None:
-        """Restores one of the steps that `begin` lists; None if another process removed it.
+        """Restores one of the steps that `begin` lists; None if one was removed or replaced.
 
         With `may_differ`, also None if the ranks list different steps, as while another job saves.
         """
@@ -611,6 +623,8 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
+            FileNotFoundError, CorruptFileError, UnsupportedError: If its `checkpoint.json` is
+                missing, cannot be parsed or is of a newer version.
 
         Example:
             >>> manager.verify(500).ok
@@ -632,7 +646,7 @@ class CheckpointManager:
             int: The numbers, in the order of the saves.
 
         Raises:
-            TypeError, ValueError: If an argument is invalid.
+            TypeError, ValueError: If an argument is invalid; raised when the iteration starts.
 
         Example:
             >>> for step in manager.follow(timeout=600):
@@ -664,7 +678,7 @@ class CheckpointManager:
 
     @contextlib.contextmanager
     def hold(self, step: int) -> Iterator[Path]:
-        """Keeps a step from being pruned, also by other processes and hosts.
+        """Keeps a step from being pruned or deleted, also by other processes and hosts.
 
         Args:
             step: An existing step.
@@ -674,6 +688,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
+            OSError: If a system call failed, or the step has 1,024 holds.
 
         Example:
             >>> with manager.hold(500) as folder:
@@ -753,7 +768,8 @@ class CheckpointManager:
 
         Args:
             path: A checkpoint in any format: its top-level keys become entries. A checkpoint with
-                tensors at the top level (a ``state_dict``) becomes the entry ``"model"``.
+                tensors at the top level (a ``state_dict``) becomes the entry ``"model"``, unless it
+                is a step of a manager.
             step: Number of the new step.
 
         Returns:
@@ -777,7 +793,8 @@ class CheckpointManager:
         """Waits for the save in flight and for removals.
 
         Raises:
-            Exception: The exception of a save in the background; raised once.
+            Exception: The exception of a save in the background, unless failures are warnings;
+                raised once.
         """
         self._writer.wait()
         self._native.wait()
@@ -801,8 +818,8 @@ class CheckpointManager:
         if not self._warned_of_memory:
             self._warned_of_memory = True
             warnings.warn(
-                f"{self.directory}: not enough memory for a copy of the state: saves block until "
-                "they are written",
+                f"{self.directory}: not enough memory for a copy of the state: the training "
+                "waits until it is written",
                 stacklevel=3,
             )
 
@@ -821,7 +838,8 @@ class CheckpointManager:
         force = boolean("save: force", force)
         check_names(app_state)
         self._writer.wait()
-        self._native.begin_save(number)  # now: the next should_save may precede the thread
+        # Here, because the program may call should_save() before a thread starts the save.
+        self._native.begin_save(number)
         more = more_of(extra)
         states = states_of(app_state)
         path = self._path_of(number)

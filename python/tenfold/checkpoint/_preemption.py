@@ -20,13 +20,15 @@ class Preemption:
     """A flag that becomes true when a signal arrives; `CheckpointManager.preemption` returns it.
 
     The first signal is recorded, and passed to the previous handler if the program had set one.
-    Later signals go to the previous handler only, so that a second SIGTERM terminates the process.
+    Later signals go to the previous handler only, so that by default a second SIGTERM terminates
+    the process.
 
-    In a process group the flag becomes true on all ranks when one of them receives a signal.
-    ``bool()`` is a small all-reduce then, so all ranks must call it equally often.
+    In a process group the flag becomes true on all ranks when one of them receives a signal. There
+    ``bool()`` is an all-reduce of one number until it is true, so all ranks must call it equally
+    often.
 
     Attributes:
-        signal: The number of the signal that this process received, or None.
+        signal: The number of the first signal that this process received, or None.
     """
 
     def __init__(self, signals: Iterable[int], ranks: Ranks | None = None) -> None:

@@ -106,7 +106,8 @@ class Comparison:
             warns: This rank emits the warnings.
 
         Raises:
-            ValueError: If the ranks differ; the message names the entry and the ranks.
+            ValueError: If steps, names, dtypes, shapes or positions of a BatchLoader differ; the
+                message names the ranks. Other differences of values are warnings.
         """
         self.is_first = False
         require_equal("save: step", [message["step"] for message in messages])
@@ -127,8 +128,8 @@ class Comparison:
             if ranks and name in first["loaders"]:
                 raise ValueError(
                     f'entry "{name}": expected a BatchLoader at the same position on all ranks, '
-                    f"found another state on {ranks_text(ranks)} than on rank 0; all ranks make "
-                    "the same number of steps"
+                    f"found another state on {ranks_text(ranks)} than on rank 0; all ranks must "
+                    "make the same number of steps"
                 )
             if ranks and warns:
                 self._warn(where, name, "values", ranks)
@@ -160,7 +161,10 @@ def _is_loader(value: Any) -> bool:
 
 
 def _shape_of(state: Any) -> Any:
-    """The same containers, in which shapes replace tensors on devices, to avoid copying these."""
+    """The same containers; placeholders without data replace tensors outside of CPU memory.
+
+    The engine would copy these tensors to the CPU.
+    """
     if isinstance(state, dict):
         return {key: _shape_of(value) for key, value in state.items()}
     if type(state) in (list, tuple):
@@ -172,7 +176,10 @@ def _shape_of(state: Any) -> Any:
 
 
 def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dict[str, str]:
-    """Digests of the parameters of each module. Buffers may differ (unsynchronized batch norm)."""
+    """A digest of the parameters of each module, without DTensors.
+
+    Buffers are not included, because they may differ (unsynchronized batch norm).
+    """
     chosen: dict[str, Any] = {}
     for name, state in states.items():
         module = app_state[name]

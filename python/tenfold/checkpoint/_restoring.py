@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from tenfold._ranks import Ranks
 
 # Size in bytes. With verify="auto", every checksum of a smaller step is compared before an object
-# changes. That would take too much memory for a larger step, whose blocks are compared while each
-# object is loaded.
+# changes; to read entries that are not modules only once, copies of them stay in memory until they
+# are loaded. That would take too much memory for a larger step, whose blocks are compared while
+# each object is loaded.
 FULL_CHECK_BYTES = 8_000_000_000
 
 
@@ -36,12 +37,13 @@ class RestorePlan:
         place: Another run's directory or step, or None.
         keys: The argument of `restore`.
         exclude: The argument of `restore`.
-        rename: A function, or None.
-        strict: Raise for missing or unexpected entries.
+        rename: The argument of `restore` as a function of names, or None.
+        strict: The argument of `restore`.
         check: The checks before a step is restored: "auto", "full", "structure" or "none".
         discard_later: Remove the steps after the restored one.
         templates: The result of `templates_of`.
-        warning: What the compared step lacks because another number of ranks saved it, or None.
+        warning: Which entries of ranks are not restored as they were saved, because another number
+            of ranks saved the compared step; or None.
     """
 
     steps: Any
@@ -122,15 +124,15 @@ class RestorePlan:
         """Compares a step with the objects without changing them, and copies entries into memory.
 
         Returns:
-            A `Restoring` that loads the state into the objects; without objects, the state; the
-            text of ``checkpoint.json``; and a description of the damage, if any. The first two are
-            None otherwise.
+            A `Restoring` that loads the state into the objects (None without objects); the state
+            (None with objects); the text of ``checkpoint.json``; and None. If the step is damaged:
+            None, None, "" and a description of the damage.
         """
         try:
             document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
             return *self._compared(found, num_bytes, app_state, ranks, patterns), document, None
         except (CorruptFileError, OSError) as error:
-            if not is_damage(error, found.path):  # such as one of a user's state_dict()
+            if not is_damage(error, found.path):  # such as the error of an object's state_dict()
                 raise
             return None, None, "", str(error)
 
@@ -177,8 +179,8 @@ class RestorePlan:
 def _other_size(found: Any, own: set[str], ranks: Ranks) -> str:
     saved, now = found.world_size, ranks.size
     what = (
-        f"random numbers of {ranks_text(range(saved, now))} restart, with a seed that is "
-        "derived from those of rank 0"
+        f"found none of {ranks_text(range(saved, now))}, where an RngState restarts with a seed "
+        "that is derived from that of rank 0"
         if saved < now
         else f"entries of {ranks_text(range(now, saved))} are not restored"
     )

@@ -21,11 +21,11 @@ class RestoreResult:
 
     Attributes:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
-        path: Its folder.
+        path: Its folder, or None.
         report: What was loaded, missing, unexpected or mismatched: dotted names of tensors of
-            modules, and names of other entries.
+            modules, and names of other or missing entries. Empty without an `app_state`.
         skipped: Damaged steps that were skipped, newest first, with the problem.
-        metadata: As returned by `CheckpointManager.metadata`.
+        metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.
         state: The entries, mapped from their files, if no `app_state` was given.
     """
 
@@ -48,7 +48,8 @@ class Estimate:
     """The disk space that a save needs.
 
     Attributes:
-        entries: Bytes of the tensors and values of each entry; shared tensors count once.
+        entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry that
+            share storage count once.
         num_bytes: Their sum.
         free_bytes: Free space of the file system; 0 if unknown.
         prunable_bytes: Size of the steps that no rule keeps now.

@@ -1,4 +1,4 @@
-"""The state of the random numbers of a whole program."""
+"""The state of the global random number generators of a program."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class RngState(RNGState):
     """The random states of Python, NumPy, torch and each CUDA device, as an entry of a state.
 
-    It is saved before all other entries and restored after them, so that a restore
-    continues the same random sequence. Libraries that are not imported have no state; generators
-    that a program creates itself (``numpy.random.default_rng()``) are not saved.
+    It is read before all other entries and restored after them, so that a restore continues the
+    same random sequence. Libraries that are not imported, and CUDA before its initialization, have
+    no state; generators that a program creates itself (``numpy.random.default_rng()``) are not
+    saved.
 
     Example:
         >>> manager.save(500, {"model": model, "rng": tenfold.RngState()})
@@ -145,10 +146,13 @@ def _set_torch(saved: dict[str, Any]) -> None:
     devices = saved.get("cuda", [])
     present = torch.cuda.device_count() if devices and torch.cuda.is_available() else 0
     if len(devices) > present:
-        _warn("cuda", f"{len(devices)} devices were saved, {present} are available")
+        _warn(
+            f"cuda from device {present}",
+            f"{len(devices)} devices were saved, {present} are available",
+        )
     for device, state in list(enumerate(devices))[:present]:
         torch.cuda.set_rng_state(state, device)
 
 
 def _warn(part: str, why: str) -> None:
-    warnings.warn(f"RngState: {part}: its random numbers are not restored: {why}", stacklevel=2)
+    warnings.warn(f"RngState: {part}: random numbers are not restored: {why}", stacklevel=2)

@@ -61,7 +61,8 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
 
     Args:
         native: The engine's manager.
-        ranks: The ranks. The call is collective: if one fails, no step is published, and all raise.
+        ranks: The ranks. The call is collective: if one fails to write, no step is published, and
+            all raise.
         request: The save.
         stage: Returns the trees that are written.
 

@@ -36,7 +36,7 @@ def has_dtensors(state: Any) -> bool:
 
 
 def whole_states(states: dict[str, Any]) -> dict[str, Any]:
-    """The states of a single process, whose parts are the whole tensors.
+    """Replaces each DTensor by its local part, which in a single process is the whole tensor.
 
     Raises:
         UnsupportedError: For a DTensor of which this process has only a part; the message names it.
@@ -62,7 +62,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """The states; in those with DTensors, placeholders without data replace all tensors."""
+    """The states; in those with DTensors, placeholders without data replace the tensors."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()
@@ -78,10 +78,10 @@ class ShardedEntries:
         where: The step's folder.
 
     Attributes:
-        outlines: The states, with placeholders without data in place of tensors.
-        parts: By entry: tensors by names, in the order of `boxes`.
-        boxes: By entry: the box of each part.
-        live: By entry and name: the tensors of the training that the parts are of.
+        outlines: By sharded entry: the state, with placeholders without data in place of tensors.
+        parts: By sharded entry: tensors by names, in the order of `boxes`.
+        boxes: By sharded entry: the box of each part.
+        live: By sharded entry and name: the training's tensor that the part belongs to.
 
     Raises:
         UnsupportedError: If several processes cannot write an entry; the message names it.
@@ -157,12 +157,12 @@ def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def sharded_like(state: Any, template: Any) -> Any:
-    """Loads a saved state; where `template` has DTensors, only their local parts.
+    """Copies a saved state. Where `template` has a DTensor, the copy is a DTensor.
 
     Args:
-        state: Nested containers; tensors are mapped from the file. Only the parts of this rank are
-            read.
-        template: An entry of `templates_of`.
+        state: Nested containers; tensors are mapped from the file. For a DTensor of the same shape,
+            only the local part is read.
+        template: An entry of `templates_of`, or a part of one.
     """
     if is_optimizer(template):
         template = _optimizer_template(template, state)
@@ -249,7 +249,7 @@ def _outline(tensor: Any, found: list[Any] | None = None) -> Any:
 
 
 def _mapped(state: Any, replace: Callable[[Any], Any]) -> Any:
-    """The same containers with other tensors."""
+    """The same containers, with ``replace(tensor)`` in place of each tensor."""
     if isinstance(state, dict):
         items = ((key, _mapped(value, replace)) for key, value in state.items())
         return OrderedDict(items) if isinstance(state, OrderedDict) else dict(items)

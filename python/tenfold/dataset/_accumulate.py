@@ -59,8 +59,8 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     """Groups the batches of a loader into windows, one for each optimizer step.
 
     The weight of a batch is its number of rows divided by that of its window. So the summed
-    gradients of mean losses equal the gradient of the window's rows as one batch, also for the
-    last, shorter batch and the last, shorter window.
+    gradients of the weighted mean losses equal the gradient of the mean loss of the window's rows,
+    also for the last, shorter batch and the last, shorter window.
 
     >>> for window in tenfold.accumulate(loader, steps=4):
     ...     for batch, weight in window:
@@ -69,15 +69,16 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     ...     optimizer.zero_grad()
 
     Under ``torch.distributed`` gradients are averaged over the ranks, so the weight is the batch's
-    rows times the world size divided by the window's rows of all ranks. A rank without rows in a
+    rows times the world size divided by the window's rows of all ranks. Each window takes one
+    all-reduce, so all ranks need the same number of windows. A rank without rows in a
     batch gets weight 0: use ``loss = criterion(...) * weight if weight else
     sum(p.sum() for p in model.parameters()) * 0`` (under DistributedDataParallel, whose forward
     must run: ``model(batch["x"]).sum() * 0``), or a loader with ``drop_last=True``.
 
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
-            rows of a batch is dimension 0 of its first tensor, or the length of its first list of
-            strings.
+            rows of a batch is dimension 0 of its first tensor of one or more dimensions, or the
+            length of its first list of strings, whichever comes first.
         steps: Number of batches per window; the last window may have fewer.
 
     Yields:
@@ -135,14 +136,14 @@ def _first_length(value: Any) -> int | None:
 
 
 def _is_text(value: Any) -> bool:
-    """True for a str, and for a list of str, the value of one row."""
+    """True for a str or bytes, and for a list of these, the value of one row."""
     if isinstance(value, list):
         return all(map(_is_text, value))
     return isinstance(value, (str, bytes))
 
 
 def _rows_of_all_ranks(rows: int) -> float:
-    """The rows of all ranks / number of ranks, by which the rows of a batch are divided."""
+    """The mean number of rows of a rank, by which the rows of a batch are divided."""
     import sys
 
     torch = sys.modules.get("torch")

@@ -33,13 +33,16 @@ if TYPE_CHECKING:
     Stored = tuple[int, Any, Any, Any]
 
 
-# Maximum rows, and approximate bytes, that `extend` commits at once, because it copies them.
+# Maximum rows, and approximate bytes, that `extend` collects for one commit, which copies them.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
 
 
 class Growing(Closing):
-    """The writing methods of `Dataset`. They require mode ``"r+"``, and raise on views."""
+    """The methods of `Dataset` that write rows, or include rows that other processes append.
+
+    The methods that change rows, and `flush`, require mode ``"r+"`` and raise on views.
+    """
 
     _native: Any
     _path: str | None
@@ -54,7 +57,7 @@ class Growing(Closing):
         raise NotImplementedError
 
     def append(self, rows: Any) -> int:
-        """Appends rows; in a circular buffer, overwrites the oldest ones.
+        """Appends rows; in a full circular buffer, overwrites the oldest ones.
 
         The rows are one commit: readers that open or refresh the data set afterwards see all of
         them. The rows survive a crash of this process, and after `flush` or `close` also a power
@@ -77,9 +80,10 @@ class Growing(Closing):
         Raises:
             TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
             ValueError: For a column that is missing, unknown or does not fit; nothing is appended.
-            UnsupportedError: On a view, a read-only data set, or one that is not a folder of
-                `create` or `ingest`.
-            OSError: If another process is appending (the message names it), or the disk is full.
+            UnsupportedError: On a view, a read-only or closed data set, or one whose format or
+                tensors do not support appending.
+            OSError: If another process or object is appending (the message names the process), or a
+                system call failed, such as on a full disk.
         """
         self._require_writer("append")
         if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
@@ -87,7 +91,7 @@ class Growing(Closing):
         return self._append(rows, 0)
 
     def _append(self, rows: Any, first_row: int) -> int:
-        """Appends rows; errors count them from `first_row`."""
+        """Appends rows; errors number the rows of a list from `first_row`."""
         with self._named():
             size, columns, _ = self._columns().take(rows)
             return int(self._native.append(size, columns, first_row))
@@ -183,12 +187,12 @@ class Growing(Closing):
             rows: As for `append`; the dicts of a list have the same columns.
 
         Raises:
-            IndexError: For an index out of range.
+            IndexError: For an index out of range, a mask of another length, or a tuple.
             TypeError: For an index or rows of another type.
             ValueError: For values that do not fit, another number of rows, or a column that only
                 some dicts of a list have.
-            UnsupportedError: For string and ragged columns; on a view, a read-only data set, or a
-                data set of parts.
+            UnsupportedError: For string and ragged columns; on a view, a read-only or closed data
+                set, or a data set of parts.
         """
         self._require_writer("rows in place")
         positions = positions_of(index, len(self))
@@ -214,7 +218,8 @@ class Growing(Closing):
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
 
-        tensordict, which reads meta.json only, reads the rows of the last flush.
+        The package tensordict, which reads only meta.json, reads the rows up to the last `flush` or
+        `close`.
         """
         self._require_writer("flush")
         self._native.flush()
@@ -222,23 +227,25 @@ class Growing(Closing):
     def close(self) -> None:
         """Calls `flush` and lets another process append. The data set can still be read.
 
-        Without `close`, appended rows exist but may not be durable. Idempotent; does nothing on a
-        view or a read-only data set.
+        Without `flush` or `close`, appended rows exist but may not be durable. Idempotent; does
+        nothing on a view or a read-only data set.
 
         Raises:
-            OSError: ESTALE if the folder was moved. The lock is released, and the appended rows are
-                in the moved folder; its meta.json does not count them yet.
+            OSError: If a system call failed; ESTALE if the folder was moved: then the lock is
+                released, and the appended rows are in the moved folder, but its meta.json does not
+                count them yet.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes the rows that other processes have appended, and returns `self`.
+        """Includes the rows that other processes or objects have appended, and returns `self`.
 
-        Batches and columns returned before do not change.
+        This does not change batches and columns that were returned before.
 
         Raises:
-            UnsupportedError: On a view; refresh its data set instead.
+            UnsupportedError: On a view (refresh its data set instead), and on a data set that was
+                not opened from a path.
         """
         self._require_whole("refresh")
         self._native.refresh()
@@ -246,12 +253,12 @@ class Growing(Closing):
 
     @property
     def capacity(self) -> int | None:
-        """Capacity of a circular buffer in rows; None for other data sets."""
+        """Capacity of a circular buffer in rows; None for other data sets and for views."""
         return int(self._native.capacity()) or None
 
     @property
     def cursor(self) -> int:
-        """The slot of the next row in a circular buffer; otherwise ``len(self)``."""
+        """The slot of the next row in a circular buffer; ``len(self)`` otherwise and on views."""
         return int(self._native.cursor())
 
     def _columns(self) -> Columns:
@@ -288,7 +295,7 @@ class Columns:
         self.leaves = dict(_leaves(schema, ()))
         self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
-        # Keys in rows, which may also be a dotted name -> keys here.
+        # Maps the keys of a value in a row, or its dotted name, to those of a column or validity.
         self._known = {keys: keys for keys in self.leaves}
         for column in self.leaves:
             for keys in (column, _validity(column)):
@@ -308,8 +315,9 @@ class Columns:
 
         Raises:
             TypeError: For another type of `rows`.
-            ValueError: For a column that is unknown, whose value is neither a row nor a batch, or,
-                with `some`, that only some mappings of a list have; the message names it.
+            ValueError: For a column that is unknown, has two values, is neither a row nor a batch,
+                or has another number of rows. With `some`, also for a column that only some
+                mappings of a list have. Without it, the engine checks most lists later.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -323,11 +331,11 @@ class Columns:
         return len(rows), list(rows), False
 
     def batch_size(self, rows: Any) -> int | None:
-        """The number of rows of a batch or list; None for a single row.
+        """The number of rows of a batch or list; None for a single row; 0 for another type.
 
         Raises:
-            ValueError: If a column is neither one row nor a batch, or if the columns differ in that
-                or in the number of rows.
+            ValueError: If a column of a mapping is unknown, has two values or is neither one row
+                nor a batch, or if the columns differ in that or in the number of rows.
         """
         if not _is_mapping(rows):
             return len(rows) if isinstance(rows, (list, tuple)) else 0
@@ -363,7 +371,7 @@ class Columns:
         stored: list[Stored] = []
         for index, (keys, column) in enumerate(self.leaves.items()):
             value, flags = values.get(keys), _validity(keys)
-            # A column of that name is an ordinary column.
+            # If there is a column with the name of the validity, the value is that column's.
             valid = None if flags in self.leaves else values.get(flags)
             if value is None:
                 if keys in values or not some:
@@ -398,7 +406,7 @@ class Columns:
                 continue
             values = [row.get(keys) for row in flat]
             valid = None
-            # A column of that name is an ordinary column.
+            # If there is a column with the name of the validity, the value is that column's.
             if flags not in self.leaves and any(flags in row for row in flat):
                 valid = [
                     value is not None and bool(row.get(flags, not _is_nan(value)))
@@ -467,7 +475,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _has_flags(row: Any) -> bool:
-    """True if a row has a key of validity."""
+    """True if a row, or a record in it, has a key that ends with ".valid"."""
     return any(
         (isinstance(key, str) and key.endswith(".valid"))
         or (_is_mapping(row[key]) and _has_flags(row[key]))
@@ -480,7 +488,7 @@ def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """Converts a masked numpy array, a value or a batch, to values with None where masked."""
+    """Converts a masked numpy array, of a row or a batch, as `unmasked_row` does."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -516,7 +524,7 @@ def _one(value: Any) -> Any:
 
 
 def _split(value: Any, column: Column) -> tuple[Any, Any]:
-    """The values of a batch, and the offsets of ragged rows that are stored as one array."""
+    """The values of a batch, and the offsets if they are ragged rows in one array, else None."""
     if getattr(value, "is_nested", False):
         if value.lengths() is not None or getattr(value, "_ragged_idx", 1) != 1:
             return list(value.unbind()), None

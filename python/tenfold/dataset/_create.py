@@ -50,8 +50,9 @@ def create(
         schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
             ``(dtype, shape of a row)``, `Column`, or a dict of its members, as `Column.to_dict`
             returns it; a dict of such is a nested record. A dtype is torch's, numpy's, its name in
-            either, ``"string"`` or ``"bytes"``. A str is always a dtype. A dict or TensorDict of
-            values without any str may also be an example row.
+            either, a type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in a
+            dict is always a dtype. A dict of values without any str, or a TensorDict, is an example
+            row.
         num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
             system supports it, so that writing them does not raise SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
@@ -64,8 +65,10 @@ def create(
 
     Raises:
         FileExistsError: If `path` exists.
-        OSError: If there is no space for `num_rows`.
-        ValueError: For an invalid schema or dtype; if both `num_rows` and `capacity` are given; if
+        OSError: If a system call failed, or there is no space for `num_rows`.
+        TypeError: If `num_rows` or `capacity` is not an int.
+        ValueError: For an invalid schema or dtype; if `num_rows` is negative or `capacity` below 1;
+            if both `num_rows` and `capacity` are given; if
             both or neither of `schema` and `example` are given.
         UnsupportedError: For a circular buffer with string or ragged columns.
     """

@@ -567,6 +567,6 @@ def test_torch_rng_state_saved_by_cpp_is_restored(tmp_path):
     state = torch.get_rng_state()
     manager.save(1, {"rng": {"torch": state}})
     torch.rand(3)
-    with pytest.warns(UserWarning, match="python: its random numbers are not restored"):
+    with pytest.warns(UserWarning, match="python: random numbers are not restored"):
         manager.restore({"rng": tenfold.RngState()})
     assert torch.equal(torch.get_rng_state(), state)
