@@ -301,7 +301,7 @@ class Dataset(Growing):
 
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
-        """Dotted names of the stored ragged columns of numbers; functions of `map` may add others."""
+        """Dotted names of the stored ragged columns of numbers. `map` may add others."""
         leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
