@@ -77,8 +77,8 @@ class _Joined(NamedTuple):
 class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any supported format.
 
-    No row is read before it is accessed: a data set may be larger than memory. Only archives with
-    deflated entries are decompressed into memory when they are opened.
+    No row is read before it is accessed: a data set may be larger than memory. Tensors that cannot
+    be mapped, such as deflated entries of archives, are read into memory by this call.
 
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
