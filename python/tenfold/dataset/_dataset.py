@@ -67,7 +67,7 @@ class _Map:
 
 
 class _Joined(NamedTuple):
-    """The arguments of `concat` (without weights) or `mix`, to repeat it in other processes."""
+    """The arguments of `concat` (`weights` is None) or `mix`, to repeat the call elsewhere."""
 
     datasets: tuple[Dataset, ...]
     weights: tuple[float, ...] | None
@@ -77,7 +77,8 @@ class _Joined(NamedTuple):
 class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any supported format.
 
-    No row is read before it is accessed: a data set may be larger than memory.
+    No row is read before it is accessed: a data set may be larger than memory. Tensors that cannot
+    be mapped, such as deflated entries of archives, are read into memory by this call.
 
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
@@ -87,30 +88,34 @@ class Dataset(Growing):
     >>> train, test = ds.split([0.9, 0.1], seed=0)
 
     Rows contain tensors ``[*shape]`` for numbers (0-d for a single number) and str or bytes for
-    strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column gives a tensor
-    ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch. A missing number
-    is NaN in float columns that are not ragged; other nullable columns add a bool
+    strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column of numbers gives a
+    tensor ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch (with
+    numpy, a list of arrays); one of strings gives a list in a row and a list of lists in a batch. A
+    missing number is NaN in float columns that are not ragged; other nullable columns add a bool
     ``"<column>.valid"``, and ``ds["<column>.valid"]`` exists for every nullable column. Nested
     records are nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
-    `map`) copy nothing and can be combined.
-    A Dataset pickles as its path, and works in forked and spawned workers. If the path was replaced
-    in the meantime, unpickling raises OSError (ESTALE).
+    `map`) copy no rows and can be combined.
+    A Dataset of a path pickles as the path, and works in forked and spawned workers; one in memory
+    cannot be pickled. If the path was replaced in the meantime, unpickling raises OSError (ESTALE);
+    on another host, or after a restart, only if the new data set has fewer rows than a view needs.
 
     Args:
         source: A path, a TensorDict, or a dict of tensors.
-        mode: For a path. ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows can be appended
-            (`append`) and overwritten in place (``ds[i] = row``); columns ``ds["x"]`` are shared
-            mappings.
+        mode: For a path. ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows of a folder can
+            be appended (`append`) and overwritten in place (``ds[i] = row``); mapped columns
+            ``ds["x"]`` are shared mappings.
         transform: The same as ``.map(transform)``.
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; views and
             pickles keep it.
 
     Raises:
-        ValueError: If the tree is not a table: its batch_size is ``[]``, or its tensors differ in
-            their first dimension.
-        CorruptFileError: If its columns contradict each other.
+        FileNotFoundError: If the path does not exist.
+        ValueError: If the tree is not a table: for example, its batch_size is ``[]``, it has no
+            tensors, or they differ in their first dimension.
+        CorruptFileError: If the file is damaged, or the tensors do not match the schema.
+        UnsupportedError: If the format of the file is unknown.
     """
 
     # The report of `ingest`; None for an opened data set.
@@ -161,7 +166,10 @@ class Dataset(Growing):
 
     @property
     def schema(self) -> Schema:
-        """The columns: name -> dtype, shape of a row, ragged, nullable."""
+        """The stored columns: name -> dtype, shape of a row, ragged, nullable, unit.
+
+        Functions of `map` do not change it.
+        """
         return Schema.from_json(self._native.schema_json())
 
     @property
@@ -210,6 +218,7 @@ class Dataset(Growing):
             IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
             TypeError: For an index of another type.
+            UnsupportedError: For indices of several dimensions, if there is a column of strings.
         """
         if isinstance(index, str):
             return self._column(column_name("column", index))
@@ -221,7 +230,7 @@ class Dataset(Growing):
         return self._batch(positions)
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Rows for a stock ``DataLoader``, gathered in one call; see `tenfold.collate`."""
+        """Rows for a standard ``DataLoader``, gathered in one call; see `tenfold.collate`."""
         with using(self._framework):
             batch = self._native.rows(list(indices), {}, jagged)
         if any(not step.batched for step in self._maps):
@@ -237,7 +246,7 @@ class Dataset(Growing):
             yield from self._samples(self._range(begin, begin + size), size)
 
     def _samples(self, batch: Any, size: int) -> Iterator[Any]:
-        """Splits a batch into rows, and applies all functions of `map` to them."""
+        """Applies all functions of `map` to a batch; returns an iterator over the rows."""
         rows: Iterator[Any] | None = None
         for step in self._maps if size else ():
             if step.batched:
@@ -292,7 +301,7 @@ class Dataset(Growing):
 
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
-        """The ragged columns of numbers of the stored rows; functions of `map` may add others."""
+        """Dotted names of the stored ragged columns of numbers. `map` may add others."""
         leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
@@ -377,6 +386,7 @@ class Dataset(Growing):
         Raises:
             KeyError: For a column that is not there.
             TypeError: For a str instead of a list, or names of another type.
+            ValueError: For a column that is selected twice.
 
         Example:
             >>> ds.select(["price"]).columns
@@ -396,11 +406,11 @@ class Dataset(Growing):
                 ``[len(self)]``.
 
         Returns:
-            Dataset: A view of n rows.
+            Dataset: A view of the selected rows.
 
         Raises:
-            IndexError: For a row that is not there, a mask of another length, or indices of several
-                dimensions.
+            IndexError: For a row that is not there, a mask of another length, a tuple, or indices
+                of several dimensions.
             TypeError: For an int, or indices of another type.
 
         Example:
@@ -422,8 +432,8 @@ class Dataset(Growing):
         """Returns the rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict. The
-                function is called for batches of consecutive rows.
+            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict.
+                `filter` calls the function for batches of consecutive rows before it returns.
 
         Returns:
             Dataset: A view.
@@ -449,15 +459,16 @@ class Dataset(Growing):
         """Splits the rows into disjoint parts.
 
         Args:
-            sizes: Fractions that sum to 1, or numbers of rows that sum to ``len(self)``.
-            seed: Seed of the shuffle; None: contiguous rows.
+            sizes: Fractions that sum to 1, or, if all are ints, numbers of rows that sum to
+                ``len(self)``.
+            seed: Seed of the shuffle, 0 to 2**64 - 1; None: contiguous rows.
 
         Returns:
             list[Dataset]: A view for each size.
 
         Raises:
-            TypeError: If `sizes` are not numbers.
-            ValueError: If `sizes` have another sum, or one is negative.
+            TypeError: If `sizes` is not a list of numbers, or `seed` not an int.
+            ValueError: If `sizes` have another sum, one is negative, or `seed` is out of range.
 
         Example:
             >>> train, test = ds.split([0.9, 0.1], seed=7)
@@ -490,9 +501,10 @@ class Dataset(Growing):
 
         Raises:
             KeyError: If there is no column or record of an old name.
-            TypeError: If `names` is not a dict.
-            ValueError: If two columns would have the same name, a new name is empty or not a str,
-                or the rows are mapped: call `rename` before `map`.
+            TypeError: If `names` is not a mapping, or a name is neither a str nor a tuple of str.
+            ValueError: If two columns, or a column and a record, would have the same name, a new
+                name is empty or has a key that is not a str, or the rows are mapped: call `rename`
+                before `map`.
 
         Example:
             >>> ds.rename({"price": "cost"}).columns
@@ -560,6 +572,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
+            TypeError: If an argument is not an int.
             ValueError: If `rank` or `world_size` is out of range.
 
         Example:
@@ -579,6 +592,7 @@ class Dataset(Growing):
             Dataset: A view. ``len`` and other views, except `filter` by a function, do not call it.
 
         Raises:
+            TypeError: If `function` is not callable.
             ValueError: On access, if a batched function returns another number of rows, or a
                 function returns rows with different keys for one batch.
 
@@ -606,12 +620,13 @@ class Dataset(Growing):
     ) -> Path:
         """Writes the rows as a new data set, atomically, as `tenfold.ingest` does.
 
-        Functions of `map` are applied. Columns keep their types and units.
+        Columns keep their types and units. If there are functions of `map`, they are applied, and
+        the types of their results are inferred as by `ingest`.
 
         Args:
             path: Target path. It may be the path that this data set was opened from.
-            format: As for `tenfold.save`. None: the suffix of `path` selects it; without one, a
-                folder. Other formats need a temporary folder next to `path`.
+            format: As for `tenfold.save`. None: the suffix of `path` selects it; without a known
+                one, a folder. Other formats need a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
             num_threads: Accepted as by `tenfold.save`, but has no effect.
@@ -647,11 +662,11 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray call it to read a data set,
-        in batches of up to 65,536 rows. If the rows of a column are contiguous, the arrays point
-        into the mapped file and keep it mapped; otherwise rows are copied, batch by batch. Bools,
-        validity and offsets are always copied. Strings are large_string, bytes large_binary, ragged
-        rows large_list, rows of a fixed shape fixed_size_list, nested records structs; missing
-        values are nulls.
+        in batches of up to 65,536 rows. If the rows are contiguous in one folder or file, and not
+        in a circular buffer, the arrays point into the mapped file and keep it mapped; otherwise
+        rows are copied, batch by batch. Bools, validity and offsets are always copied. Strings are
+        large_string, bytes large_binary, ragged rows large_list, rows of a fixed shape
+        fixed_size_list, nested records structs; missing values are nulls.
 
         Args:
             requested_schema: Ignored, as the interface allows.
@@ -730,9 +745,13 @@ def reopened(
     maps: _pickle.Maps,
     framework: Name | None = None,
 ) -> Dataset:
-    """Opens a pickled data set or view; raises OSError (ESTALE) if the path was replaced.
+    """Opens a pickled data set or view.
 
     A view does not include rows that were appended after it was created.
+
+    Raises:
+        OSError: ESTALE, if the path was replaced. On another host, or after a restart, only if it
+            has fewer rows than the view needs.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
@@ -786,8 +805,8 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 
     Raises:
         TypeError: For arguments other than data sets.
-        ValueError: If there is no data set, a column differs between the data sets (the message
-            names it), or they are mapped by different functions.
+        ValueError: If there is no data set, a column differs between the data sets or some lack it
+            (the message names it), or they are mapped by different functions.
 
     Example:
         >>> len(tenfold.concat([ds, ds.head(10)]))
@@ -803,7 +822,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     """Interleaves the rows of several data sets, each in its own order.
 
     In every prefix of the result, the number of rows of each source differs by at most one from its
-    share. The result ends when the first source is exhausted.
+    share. Shares without a common denominator up to 65,536 are rounded to multiples of 1/65,536.
+    The result ends when the first source is exhausted.
 
     Args:
         datasets: Data sets of the same columns; views too.
@@ -814,9 +834,9 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
         Dataset: A view of the interleaved rows.
 
     Raises:
-        TypeError: For arguments other than data sets, and for weights that are not numbers.
-        ValueError: If a column differs between the data sets, they are mapped by different
-            functions, or the weights are invalid.
+        TypeError: For arguments other than data sets, and for weights that float() refuses.
+        ValueError: If there is no data set, a column differs between the data sets or some lack it,
+            they are mapped by different functions, or the weights are invalid.
 
     Example:
         >>> mixed = tenfold.mix([ds.range(0, 500), ds.range(500, 1000)], [0.8, 0.2])
@@ -916,8 +936,8 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
         return {key: _reshaped(item, shape) for key, item in value.items()}
     if not hasattr(value, "reshape"):
         raise UnsupportedError(
-            f"data set: text in a batch of shape {shape}: expected indices of one dimension, found "
-            f"{len(shape)}"
+            f"data set: strings or ragged rows in a batch of shape {shape}: expected indices of "
+            f"one dimension, found {len(shape)}"
         )
     return value.reshape(*shape, *value.shape[1:])
 

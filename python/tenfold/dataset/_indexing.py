@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Indices:
-    """Rows by number.
+    """Row indices.
 
     Attributes:
         values: A list of ints, or int64 of one dimension (torch, or any object with the buffer
@@ -116,7 +116,7 @@ def positions_where(mask: Any, size: int) -> Indices:
 
 
 def _plain(index: Any) -> Any:
-    """Converts a Series or an Index of pandas to its array; returns tensors and arrays."""
+    """Converts a Series or Index to its array; returns tensors and arrays unchanged."""
     return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 

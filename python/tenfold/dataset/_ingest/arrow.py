@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.options import IngestOptions
 
     class Stream(NamedTuple):
-        """An object with ``__arrow_c_stream__``, and an estimate of its size in bytes.
+        """An object with ``__arrow_c_stream__``.
 
-        ``num_rows`` is a lower bound of the number of its rows; 0 if unknown.
+        ``total_bytes`` is an estimate of its size, and ``num_rows`` a lower bound of the number of
+        its rows; each is 0 if unknown.
         """
 
         batches: Any
@@ -93,9 +94,9 @@ def kind_of(file: str) -> str:
     suffix = os.path.splitext(file)[1].lower()
     if suffix not in _SUFFIXES:
         raise UnsupportedError(
-            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found a file whose "
-            f'beginning and suffix {suffix!r} are none of them; format="jsonl", for instance, '
-            "selects one"
+            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found a file of "
+            f'another format, by its first bytes and its suffix {suffix!r}; format="jsonl", for '
+            "instance, selects one"
         )
     return _SUFFIXES[suffix]
 
@@ -202,9 +203,12 @@ def streams_of_files(
 ) -> list[Stream]:
     """One stream of record batches per group of columns; each reads all files, in sequence.
 
+    Errors of the other files are raised while the streams are read; among them is a ValueError for
+    a file whose columns differ from those of the first.
+
     Raises:
-        ValueError: For a file whose columns differ from those of the first.
-        CorruptFileError: For a file that pyarrow cannot read.
+        CorruptFileError: If pyarrow cannot read the first file.
+        UnsupportedError: If pyarrow is not installed, or does not support a type in the file.
     """
     pa = pyarrow(files[0])
     if kind == "arrow":
@@ -295,7 +299,7 @@ def run_files(
     """Passes the record batches of files to the engine.
 
     If columns are decoded in groups, the rows to omit are known only when all groups have been
-    read. Then all of them are read again.
+    read. If there are any, all groups are read again.
     """
     streams = streams_of_files(files, kind, options, num_threads)
     again = []
@@ -309,7 +313,7 @@ def run(
 ) -> dict[str, Any]:
     """Passes streams to the engine; row i of the data set consists of row i of each stream.
 
-    Raises the exceptions of the source's iterators unchanged.
+    If the iterator of a ``pyarrow.RecordBatchReader`` raises an exception, raises the same one.
 
     Args:
         streams: Streams, each with some of the columns.
@@ -343,7 +347,10 @@ def run(
 
 
 def _watched(batches: Any, raised: list[BaseException]) -> Any:
-    """Iterates over `batches`; stores an exception of its Python code in `raised`."""
+    """Wraps a ``pyarrow.RecordBatchReader`` to store an exception of its iterator in `raised`.
+
+    Returns other objects unchanged.
+    """
     pa = sys.modules.get("pyarrow")
     if pa is None or not isinstance(batches, pa.RecordBatchReader):
         return batches

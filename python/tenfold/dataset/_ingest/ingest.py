@@ -51,62 +51,76 @@ def ingest(
 ) -> Dataset:
     """Writes rows as a data set, in bounded memory, and replaces `path` atomically.
 
-    Types are inferred from the whole source: the first of bool, int64, uint64, float64, string that
-    holds all values of a column without loss, and float64 for nulls only. Lists of equal length
-    become rows of a fixed shape, others ragged rows; nested objects become nested records; a
-    missing value makes a column nullable.
+    Tensors, arrays, Arrow numbers and data sets keep their dtypes. Types of text files and Python
+    values are inferred from the whole source: the first of bool, int64, uint64, float64, string
+    that holds all values of a column without loss, and float64 for nulls only. Lists of numbers
+    become rows of a fixed shape if all have the same length, other lists ragged rows; lists of
+    objects, and lists of lists of strings or without a common shape, become JSON strings. Nested
+    objects become nested records; a missing value makes a column nullable.
 
     Args:
-        source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
-            ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst``,
-            ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow, npy and npz files. Or an iterable of
-            dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a
-            tensor or array (the column ``"value"``) or a tuple of them (the columns ``"0"``,
-            ``"1"``, ...), a TensorDict, a table of pandas, polars or pyarrow, or a Hugging Face
-            data set. A bool tensor ``"<column>.valid"`` is the validity of a column.
+        source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``,
+            ``.jsonlines``, ``.ndjson``; ``.json``: lines or one array), CSV (``.csv``), TSV
+            (``.tsv``, ``.tab``), each also as ``.gz``, ``.zst``, ``.bz2``, ``.xz`` or in a
+            ``.zip``; Parquet, Arrow, npy and npz files (an npz file is read into memory). Or an
+            iterable of dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict
+            of columns or of npy files, a tensor or array (the column ``"value"``) or a tuple of
+            them (the columns ``"0"``, ``"1"``, ...), a TensorDict, a table of pandas, polars or
+            pyarrow, or a Hugging Face data set. A bool tensor ``"<column>.valid"`` is the validity
+            of a column.
         path: Target folder. An existing saved tree is replaced when the new data set is complete.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict from
-            column to ``dtype``, ``(dtype, shape)`` or ``{"dtype", "shape", "ragged", "nullable"}``.
-            Other columns of the data are omitted and listed in the report.
+            column to ``dtype``, ``(dtype, shape)``, ``{"dtype", "shape", "ragged", "nullable",
+            "unit"}`` or, for a nested record, a dict of columns. Other columns of the data are
+            omitted and listed in the report.
         columns: Only these, in this order, by (dotted) names; the name of a record selects all of
             its columns.
-        format: The format of all files, regardless of their names: ``"jsonl"``, ``"json"``,
-            ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: the name
-            of each file determines it.
+        format: The format of all files, regardless of their names: ``"jsonl"`` (or ``"ndjson"``),
+            ``"json"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``.
+            None: that of each file, by the suffix for text files, by the first bytes or the suffix
+            for others.
         na_values: For CSV and TSV: unquoted fields equal to one of these strings are missing
             values, like empty fields: ``["NA", "-"]``.
         separator: For CSV and TSV: the character between fields, such as ``";"``. None: the
-            character that a first line ``sep=;`` names, otherwise a comma, for TSV a tab. With
-            None, a header with more semicolons, tabs, ``|`` or commas than separators is an error.
+            character that a first line ``sep=;`` names, otherwise a comma, for TSV a tab. If
+            neither this argument nor such a line names it, a header with more semicolons, tabs,
+            ``|`` or commas than separators is an error.
         on_error: Handling of rows that are malformed or do not fit: ``"raise"`` an error;
             ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. With the last
-            two, a Python row is bad if it conflicts with the types of the rows before it.
-        batch_rows: Greatest number of rows in memory per thread. None: some MiB of rows.
-        num_threads: Threads that parse text files; the number as for `tenfold.save`. For Parquet
-            files, 1 turns off pyarrow's threads. Other sources ignore it.
+            two, a Python row is bad if it conflicts with the types of the rows before it. If all
+            columns are tensors or arrays, or files of them, a value that does not fit always
+            raises.
+        batch_rows: Greatest number of rows that each thread converts at a time. None: some MiB of
+            rows.
+        num_threads: Threads that parse text files; the number as for `tenfold.save`. With 1,
+            Parquet files are decoded without further threads. Other sources ignore it.
         progress: As for `tenfold.save`.
         overwrite: If false, an existing `path` is an error.
         durable: fsync before returning. If false, a power failure soon afterwards may lose the data
             set and the previous one.
         part: ``(index, count)``: this call is one of `count` calls, on any hosts or processes,
-            which write a data set together. `source` must be the same list of files or globs in all
-            calls. The files are sorted by name and divided into `count` ranges; this call reads
-            range `index`, from 0. A `schema` is required. `tenfold.commit_parts` then creates the
-            data set from the parts.
+            which write a data set together. `source` must be the same files or globs in all calls.
+            The files are sorted by path and divided into `count` ranges; this call reads range
+            `index`, from 0. A `schema` is required. `tenfold.commit_parts` then creates the data
+            set from the parts.
 
     Returns:
         Dataset: The new data set, or with `part` the new part, with `report` and `bad_rows`.
 
     Raises:
-        CorruptFileError: For a malformed row; the message names file, line, row and column.
+        CorruptFileError: For a damaged file or, with ``on_error="raise"``, a malformed row; the
+            message names file, line, row and, if known, column.
         ValueError: For a value that does not fit, a header with duplicates, a header that
-            seems to have another separator, a column of the schema that no row has, or rows without
-            any key.
-        KeyError: For one of `columns` that the data does not have.
+            seems to have another separator, a column of the schema that no row has, no key in any
+            row, or an option that is invalid or not for this source.
+        TypeError: For an option of another type, or with `part` a source other than files.
+        KeyError: For one of `columns` that the data or the schema does not have.
         FileNotFoundError: For a missing source, or a glob without a match.
+        IsADirectoryError: For a source that is a folder.
         FileExistsError: If `path` exists and `overwrite` is false, if it is a file or a folder with
             files that are not part of a saved tree, or if the data set has this part already.
-        UnsupportedError: For sources of another kind.
+        UnsupportedError: For sources of another kind, types that a data set cannot store, and
+            sources that need pyarrow if it is not installed.
 
     Example:
         >>> ds = tenfold.ingest("flights-*.jsonl.gz", "flights")
@@ -194,9 +208,12 @@ def infer_schema(
         Schema: The columns; `ingest` takes it as ``schema``.
 
     Raises:
-        ValueError: For an iterator, for `na_values` and `separator` if no file is CSV or TSV, or
-            for a header that seems to have another separator.
+        ValueError: For an iterator, for `na_values` and `separator` if no file is CSV or TSV, for a
+            header with duplicates or one that seems to have another separator, or for values that
+            do not fit one column.
+        CorruptFileError: For a damaged file. Malformed rows of text files are ignored.
         FileNotFoundError: For a missing source.
+        IsADirectoryError, UnsupportedError: As for `ingest`.
 
     Example:
         >>> print(tenfold.infer_schema("flights.csv"))
@@ -221,13 +238,13 @@ def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator
     for name, value in (("na_values", na_values), ("separator", separator)):
         if value:
             raise ValueError(
-                f"{where}: {name}: expected it with CSV or TSV files only, found "
-                f"{type(source).__name__}"
+                f"{where}: {name}: expected it with CSV or TSV files only, found a source of "
+                f"type {type(source).__name__}"
             )
 
 
 def _opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
-    """The written data set with its report, after warnings about bad rows."""
+    """The written data set with its report. Warns of the rows that were skipped."""
     num_bad_rows = report["num_bad_rows"]
     if num_bad_rows and on_error == "skip":
         rows = "1 row" if num_bad_rows == 1 else f"{num_bad_rows} rows"

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._ingest.options import IngestOptions
 
-# Memory in bytes for decoding one column whose pages have the usual size, and maximum for all
-# columns that are decoded together.
+# Memory in bytes for decoding one column whose pages have the usual size, and maximum for a group
+# of several columns.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Buffers in bytes for reading from the file: maximum for all columns, and minimum for each.
+# Buffers in bytes for reading from the file: for all columns together, and minimum for each.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
 # Maximum rows, and approximate bytes, of a record batch.
@@ -80,7 +80,7 @@ class ParquetFooter:
         self._sizes = _sizes(self._metadata)
 
     def groups(self, options: IngestOptions) -> list[list[str] | None]:
-        """Groups of columns to decode together; [None] if columns cannot be selected by name.
+        """Groups of columns to decode together; [None], all of them, if names cannot select them.
 
         Requested columns come first, then the others, each in the order of the file. No group has
         both, so that the others are not decoded.

@@ -44,17 +44,17 @@ def ingest_source(
     """Writes the rows of `source` as a data set at `path`, atomically.
 
     Args:
-        source: An iterable of dicts; a dict of columns of equal length; a tensor or array, or a
-            tuple of them; a TensorDict; a table, record batch reader or data set with
-            ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB, Hugging Face); Parquet, Arrow,
-            npy or npz files (a path, a glob, a list).
+        source: A `Dataset`; an iterable of dicts; a dict of columns of equal length, or of npy
+            files; a tensor or array, or a tuple of them; a TensorDict; a table, record batch reader
+            or data set of pyarrow, polars, pandas, DuckDB or Hugging Face; Parquet, Arrow, npy or
+            npz files (a path, a glob, a list).
         path: Target folder. An existing saved tree is replaced.
         schema: A `Schema`: the requested columns and their types. None: inferred.
         columns: Names of columns or records; only these.
         format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content,
             else by suffix.
         on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
-        batch_rows: Maximum number of rows in memory.
+        batch_rows: Maximum number of rows that are converted at a time.
         num_threads: 1: Parquet files are decoded without further threads. Other values: with
             pyarrow's threads.
         progress: As for `tenfold.save`.
@@ -62,14 +62,19 @@ def ingest_source(
         durable: fsync before returning.
 
     Returns:
-        The engine's report: promoted columns, ignored names and the number of omitted rows.
+        The engine's report: ``"num_rows"``, ``"num_bad_rows"``, ``"promotions"``, ``"ignored"``,
+        ``"schema"``, ...
 
     Raises:
-        ValueError: For a row that does not fit, or columns of different lengths.
+        ValueError: For a row that does not fit, columns of different lengths, files of several
+            kinds, or a `format` for a source other than files.
         CorruptFileError: For damaged files.
-        UnsupportedError: For a source, or a type in it, that a data set cannot store.
+        UnsupportedError: For a source, or a type in it, that a data set cannot store, and for a
+            source that needs pyarrow if it is not installed.
         KeyError: For one of `columns` that the source does not have.
         FileNotFoundError: For a missing file.
+        IsADirectoryError: For a source that is a folder.
+        FileExistsError: As for `tenfold.ingest`.
     """
     target = os.path.abspath(os.fspath(path))
     with Shown(progress) as callback:
@@ -154,7 +159,8 @@ def _run(
     if stream is not None:
         return arrow.run([stream], options)
     if isinstance(source, tuple) and source and any(is_array(item) for item in source):
-        # The columns "0", "1", ... of torch's TensorDataset, as tensordict's from_tuple names them.
+        # A tuple such as TensorDataset.tensors: columns "0", "1", ..., as TensorDict.from_tuple
+        # names them.
         columns = {str(number): item for number, item in enumerate(source)}
         return tables.run_columns(columns, None, options)
     if values.is_tensordict(source):
@@ -174,7 +180,7 @@ def _run(
 def _refusal(source: object) -> UnsupportedError:
     cls = type(source)
     return UnsupportedError(
-        "ingest: expected files, an iterable of dicts, a dict of columns, a tensor, an array or a "
+        "source: expected files, an iterable of dicts, a dict of columns, a tensor, an array or a "
         "tuple of these, a TensorDict, or an object with __arrow_c_stream__, found "
         f"{cls.__module__}.{cls.__qualname__}"
     )

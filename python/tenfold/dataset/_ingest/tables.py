@@ -1,4 +1,4 @@
-"""Converts Python rows and columns for the engine: dicts, lists, tensors, arrays, npy."""
+"""Converts Python rows and columns for the engine: dicts, lists, tensors, arrays, npy, npz."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
 
 
 def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
-    """Ingests a `Dataset`; columns keep their types, unless functions of `map` change them."""
+    """Ingests a `Dataset`. Columns keep their types; after `map`, types are inferred."""
     if source._maps:
         return run_rows(source, options)
     leaves = dict(source.schema._leaves())

@@ -1,4 +1,4 @@
-"""Rows of JSON lines and CSV files, without ingest."""
+"""Rows of JSON, CSV and TSV files, without ingest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
 
     Args:
         source: Anything.
-        format: Format of all files, one of `TEXT_FORMATS`; None: by their names.
+        format: Format of all files, as for `ingest`; None: by their names.
     """
     files = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(files, (list, tuple)) or not files:
@@ -120,7 +120,7 @@ class TextStream:
         self.bad_rows: list[dict[str, Any]] = []
 
     def state(self) -> dict[str, Any]:
-        """The arguments from which another process creates the same object."""
+        """The attributes from which `from_state` creates an equal object in another process."""
         return dict(self.__dict__)
 
     @classmethod
@@ -133,9 +133,21 @@ class TextStream:
     def rows(
         self, numbers: Iterator[int], shuffle: bool, buffer: int, seed: int, epoch: int
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the records with the given ascending numbers, as ``(place, row)``.
+        """Yields the records with the given numbers, as ``(place, row)``.
 
         The place is the position in the requested numbers, from 1, including those of bad rows.
+
+        Args:
+            numbers: Ascending; must continue beyond the last record.
+            shuffle: Read the files in shuffled order.
+            buffer: If greater than 1, shuffle the records of each `buffer` consecutive ones; then
+                the numbers are positions in the shuffled order.
+            seed: Seed of both shuffles.
+            epoch: Epoch of both shuffles.
+
+        Raises:
+            CorruptFileError: For a malformed record, with ``on_error="raise"``, or a damaged file.
+            ValueError: For a record that does not fit the schema, with ``on_error="raise"``.
         """
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
         files = [self._files[i] for i in order]

@@ -31,7 +31,7 @@ def simple(value: Any) -> object:
     """`value` converted to a list, dict, str, ...; unchanged if there is no conversion.
 
     Raises:
-        ValueError: For a tensor whose elements are not in memory, and for NumPy's long double.
+        ValueError: For a meta, sparse or quantized tensor, and for NumPy's long double.
     """
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
@@ -198,7 +198,7 @@ def is_tensordict(value: object) -> bool:
 
 
 def is_tensor_node(value: object) -> bool:
-    """True for the same nodes, except values that are nodes: NonTensorData and stacks of it."""
+    """True for the nodes of `is_tensordict`, except NonTensorData and stacks of it."""
     names = {base.__name__ for base in type(value).__mro__}
     return is_tensordict(value) and not names & {
         "NonTensorData",
@@ -212,6 +212,7 @@ def json_text(value: object) -> str:
 
     Raises:
         TypeError: For a type that JSON lacks.
+        ValueError: For a list or dict that contains itself.
     """
     return json.dumps(value, default=_json_value)
 
