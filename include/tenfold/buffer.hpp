@@ -6,7 +6,7 @@
 
 #include <tenfold/export.hpp>
 
-/// Marks functions that return references into their object, for clang's warning.
+/// Marks member functions whose result must not outlive the object: clang warns if it does.
 #if defined(__clang__)
 #define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
 #else
@@ -16,7 +16,7 @@
 namespace tenfold {
 
 /// A run of bytes and its owner: a file mapping, a heap block, or an object of another library.
-/// Copying a Buffer copies neither bytes nor mapping; destroying the last copy releases the owner.
+/// Copies and slices share bytes and owner. Destroying the last of them releases the owner.
 ///
 ///     std::vector<std::byte> memory(4096);
 ///     tenfold::Buffer buffer(memory, nullptr);           // the vector outlives it

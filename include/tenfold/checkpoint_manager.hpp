@@ -18,7 +18,7 @@ namespace detail {
 struct CheckpointInternals;
 }  // namespace detail
 
-/// One entry of a step: a file or folder next to its `checkpoint.json`.
+/// One entry of a step: a file or folder in the step's folder.
 struct CheckpointEntry {
   std::string name;  ///< key in the saved state: "model"
   std::string path;  ///< within the step's folder: "model.safetensors"
@@ -31,7 +31,8 @@ struct CheckpointEntry {
   std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
 };
 
-/// A run (one start of a training) in the lineage of a step.
+/// A run in the lineage of a step: the saves that follow one start, restore() or return to an
+/// earlier step.
 struct CheckpointRun {
   std::string run_id;          ///< identifies the run
   std::int64_t last_step = 0;  ///< the last step of the run that belongs to the lineage
@@ -47,11 +48,11 @@ struct CheckpointInfo {
   std::string time;                       ///< UTC, ISO 8601
   std::map<std::string, double> metrics;  ///< by name
   Value extra;                            ///< the caller's data; null if there is none
-  Value versions;                         ///< an object: "tenfold", "python", "torch"
+  Value versions;                         ///< an object: "tenfold", and those of the saving program
   std::int64_t world_size = 1;            ///< number of processes that saved the step together
   std::vector<CheckpointEntry> entries;   ///< the entries of the saved state
   /// The time of the save, in nanoseconds since 1970 by the clock of the file system. Set only if
-  /// metrics were set later; otherwise it is the modification time of `checkpoint.json`.
+  /// metrics were set later; otherwise the modification time of `checkpoint.json` is that time.
   std::optional<std::int64_t> saved_ns{};
 };
 
@@ -64,8 +65,8 @@ enum class BestMode : std::uint8_t {
 /// The checks before a step is restored.
 enum class CheckpointCheck : std::uint8_t {
   full,       ///< every checksum
-  structure,  ///< files, sizes, metadata
-  none,
+  structure,  ///< files, sizes, metadata; all bytes of entries other than safetensors and memmap
+  none,       ///< no check
 };
 
 /// Options of CheckpointManager.
@@ -80,10 +81,11 @@ struct CheckpointManagerOptions {
   std::optional<std::int64_t> every_steps{};  ///< for should_save()
   std::optional<double> every_seconds{};      ///< for should_save()
   /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
-  /// precedence over globs, which are tried in this order.
+  /// precedence over globs, which are tried in this order. An entry that none matches is stored as
+  /// safetensors, a JSON value always as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Creates hard links to equal files of the newest step of the line: per leaf for memmap entries,
-  /// per file for others.
+  /// Creates hard links to equal files of the highest step of the line: per leaf for memmap
+  /// entries, per file for others; none for JSON.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -101,7 +103,7 @@ struct CheckpointSaveOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Options of CheckpointManager::restore() and find().
+/// Options of CheckpointManager::restore(), find() and continue_from().
 struct CheckpointRestoreOptions {
   std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the line
   Path path{};                         ///< the directory, or a step's folder, of another run
@@ -111,7 +113,7 @@ struct CheckpointRestoreOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// A step that restore() skipped.
+/// A damaged step that restore() or find() skipped.
 struct SkippedCheckpoint {
   std::int64_t step = 0;  ///< the step's number
   std::string problem;    ///< description of the damage
@@ -124,7 +126,7 @@ struct RestoredCheckpoint {
   /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
   /// other than 0 are omitted.
   TensorDict state;
-  std::vector<SkippedCheckpoint> skipped;  ///< newer steps that are damaged
+  std::vector<SkippedCheckpoint> skipped;  ///< newer steps of the line, which are damaged
 };
 
 /// A step, and the rules that keep it.
@@ -144,8 +146,8 @@ struct CheckpointEstimate {
   std::uint64_t prunable_bytes = 0;  ///< bytes of steps that no rule keeps now
 };
 
-/// Protects a step from being pruned, also by other processes and hosts, until the last copy of
-/// this handle is destroyed.
+/// Protects a step from being pruned or removed, also by other processes and hosts, until the last
+/// copy of this handle is destroyed.
 class TENFOLD_API CheckpointHold {
  public:
   /// Releases this handle, as its destructor does.
@@ -175,20 +177,26 @@ class TENFOLD_API CheckpointHold {
 /// later steps stay in the directory but no longer belong to the current line. The current line is
 /// the line of the newest save.
 ///
-/// One process writes into a directory; readers need no lock. Steps that the Python package saved
-/// from several processes are read, verified and pruned; restore() returns the entries of rank 0.
+/// One manager at a time may save, prune and remove; readers need no lock. Steps that the Python
+/// package saved from several processes are read, verified and pruned. Of the entries of single
+/// ranks, restore() returns those of rank 0.
+///
+/// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
+/// throw the reason, such as Error(corrupt), instead of Error(key_not_found).
+///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
  public:
-  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for invalid options,
-  /// Error(io) (ENOTDIR) if it is a file.
+  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for invalid options or
+  /// an empty path, Error(io) (ENOTDIR) if `directory` is a file.
   explicit CheckpointManager(const Path& directory, CheckpointManagerOptions options = {});
 
   /// The absolute path of the directory.
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// True if a multiple of `every_steps` was reached or skipped since the last save, if
-  /// `every_seconds` have passed since then, or if neither is set.
+  /// True if a multiple of `every_steps` was reached or skipped since the last save or restore, if
+  /// `every_seconds` have passed since then, or if neither is set. Initially counts from step 0 and
+  /// the construction of the manager.
   bool should_save(std::int64_t step) const;
   /// Makes should_save() count from this step. save() calls it first; call it before a save on
   /// another thread.
@@ -196,36 +204,36 @@ class TENFOLD_API CheckpointManager {
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
-  /// Throws before writing anything: Error(invalid_argument) for a negative step;
-  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for an `extra`
-  /// that JSON cannot represent, such as NaN; Error(io) with ENOSPC, or with EBUSY if another
-  /// process or manager writes to the directory.
+  /// Throws before writing any entry: Error(invalid_argument) for a negative step;
+  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for `extra` or
+  /// `versions` that JSON cannot represent, such as NaN; Error(io) with ENOSPC, with EBUSY if
+  /// another process or manager writes to the directory, or with ESTALE if the directory was moved.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and
-  /// Error(io) (EBUSY) if another process keeps setting metrics of the step for 10 s.
+  /// Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
   /// step of the line, and warns of each newer step that it skips. Throws Error(file_not_found) if
   /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
   /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
-  /// Error(unsupported) if the requested step, or every step, is of a newer version, and
+  /// Error(unsupported) if the requested step, or every step, is of a newer version. Throws
   /// Error(invalid_argument) for `discard_later` with `path`.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
   /// Continues the line of a step that find() returned for the same options; after a `path`, the
-  /// next save begins a new line. With `discard_later`, removes the later steps, and throws as
-  /// prune() does.
+  /// next save begins a new line. With `discard_later`, removes the later steps, warns of those
+  /// that are held, and throws as prune() does.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
 
   /// The highest step of the current line, or nullopt.
   std::optional<std::int64_t> latest_step() const;
   /// Steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// The best step of all lines by the metric `best` of the options, or nullopt. Throws
-  /// Error(invalid_argument) if the options name no metric.
+  /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
+  /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;
   /// Every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;
@@ -239,25 +247,26 @@ class TENFOLD_API CheckpointManager {
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
   /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if
-  /// another process or manager writes to the directory.
+  /// another process or manager writes to the directory, (ESTALE) if the directory was moved.
   std::vector<std::int64_t> prune();
   /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if the step is held, or as
   /// prune() does.
   void remove(std::int64_t step);
-  /// Protects a step from being pruned. Throws Error(key_not_found), Error(io) (EBUSY) if the step
-  /// has 1,024 holds already.
+  /// Protects a step from being pruned or removed. Throws Error(key_not_found), and Error(io)
+  /// (EBUSY) if the step has 1,024 holds already.
   CheckpointHold hold(std::int64_t step);
 
-  /// Converts (a part of) a step. If the keys name parts of one entry only, `target` holds that
-  /// entry's tree: {"model"} gives a file of weights with their own names. Throws
+  /// Converts (a part of) a step. If the keys select parts of one entry only and it is a node,
+  /// `target` holds that node: {"model"} gives a file of weights with their own names. Throws
   /// Error(key_not_found), and as convert().
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;
   /// Saves a file or folder of any format as a step. Its top-level keys become entries; a tree with
-  /// tensors at the top becomes the entry "model". Throws what open() and save() throw.
+  /// tensors at the top becomes the entry "model". The folder of a step keeps its entries, after
+  /// all its checksums were compared. Throws what open(), restore() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
-  /// Estimates the disk space for a save of `state`.
+  /// Estimates the disk space for a save of `state`. Throws Error(unsupported) as save() does.
   CheckpointEstimate estimate(const TensorDict& state) const;
 
   /// Waits until pruned steps have been deleted.

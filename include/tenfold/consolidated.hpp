@@ -16,10 +16,10 @@ struct ConsolidateOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Writes what tensordict's `consolidate(filename)` writes, byte for byte, and replaces `path`
-/// atomically. There are two differences. A gap of 8 bytes precedes a complex128 that tensordict
-/// would place where it cannot view it. A lazy stack of one tensorclass is stored as a stack of
-/// that class, which tensordict can read. Throws Error(unsupported), naming the key, for entries
+/// Writes what tensordict's `consolidate(filename)` writes, byte for byte, with two exceptions, and
+/// replaces `path` atomically. A gap of 8 bytes precedes a complex128 that tensordict would place
+/// where it cannot view it. A lazy stack of tensorclass nodes is stored as a stack that tensordict
+/// can read, unlike the one that it writes. Throws Error(unsupported), naming the key, for entries
 /// that tensordict could not read back, before anything is written.
 TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
                              const ConsolidateOptions& options = {});

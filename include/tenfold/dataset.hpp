@@ -25,16 +25,17 @@ class Growth;
 
 /// How rows are assembled into a batch.
 struct BatchOptions {
-  /// Ragged columns to be padded, by dotted name, and the value that fills each.
+  /// Ragged columns of numbers to be padded, by dotted name, and the value that fills each.
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
-  /// Greatest number of threads that copy rows. 0: TENFOLD_NUM_THREADS, or min(8, cores). 1: only
-  /// the calling thread, because most batches take less time than waking another one.
+  /// Greatest number of threads that copy rows. 0: TENFOLD_NUM_THREADS, or min(8, cores). The
+  /// default is 1, the calling thread, because most batches take less time than waking another.
   int num_threads = 1;
 };
 
-/// The rows of a tree on disk whose tensors have the same first dimension, in any format that
-/// open() reads. Nothing is read until rows are accessed.
+/// The rows of a tree whose tensors have the same first dimension: on disk, in any format that
+/// open() reads, or in memory. Opening maps the tensors (it reads small and compressed ones); rows
+/// are read when they are accessed.
 ///
 ///     tenfold::Dataset ds("flights");
 ///     tenfold::Batch batch = ds.rows({5, 2, 900'000'000});
@@ -42,7 +43,7 @@ struct BatchOptions {
 ///
 /// A Dataset is a handle; views (range, select, take, ...) copy no rows and can be combined.
 ///
-/// Opened with Mode::write_through, rows can be added and changed, while others read:
+/// A data set that is opened with Mode::write_through can be changed while others read it:
 ///
 ///     tenfold::Dataset ds = tenfold::create("buffer", schema, {.capacity = 1'000'000});
 ///     ds.append(batch);   // atomic for readers that open or refresh it afterwards
@@ -51,11 +52,10 @@ struct BatchOptions {
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
  public:
-  /// Opens a path. Throws what open() throws, Error(invalid_argument) if the tree is not a table,
-  /// Error(corrupt) if its columns contradict each other.
+  /// Opens a path. Throws what open() and Schema::of() throw, and Error(io) (EBUSY) for
+  /// Mode::write_through while a save replaces the path.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
-  /// The rows of a tree that is in memory or was opened. Throws Error(invalid_argument) and
-  /// Error(corrupt) as above.
+  /// The rows of a tree that is in memory or was opened. Throws what Schema::of() throws.
   explicit Dataset(TensorDict tree);
 
   /// The number of rows.
@@ -63,8 +63,9 @@ class TENFOLD_API Dataset {
   /// The columns.
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// The rows at these positions, in the given order, repetitions included.
-  /// Throws Error(invalid_argument) for a position outside [0, size()).
+  /// The rows at these positions, in the given order, repetitions included. Throws
+  /// Error(invalid_argument) for a position outside [0, size()), or a padding value that a column's
+  /// dtype cannot represent; Error(corrupt) for invalid end offsets.
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
   /// rows({5, 2, 900'000'000}).
   Batch rows(std::initializer_list<std::int64_t> positions,
@@ -75,9 +76,10 @@ class TENFOLD_API Dataset {
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
   /// The whole column of that (dotted) name: a view of the mapping if the rows are contiguous in
-  /// one part and not in a circular buffer, otherwise a copy. Throws Error(key_not_found), and
-  /// Error(invalid_argument) for records and for ragged, string and bytes columns: read those by
-  /// rows().
+  /// one part and not in a circular buffer, otherwise a copy. With Mode::write_through, the caller
+  /// may write to a view, so checksums no longer cover the tensors. Throws Error(key_not_found),
+  /// and Error(invalid_argument) for a record of several columns and for ragged, string and bytes
+  /// columns: read those by rows().
   Tensor column(std::string_view name) const;
 
   /// The rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
@@ -86,11 +88,11 @@ class TENFOLD_API Dataset {
   /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
   /// The columns under other names, in the same order. Each pair is a name and the new path. The
-  /// name of a record renames all of its columns. Throws Error(key_not_found), and
-  /// Error(invalid_argument) if two columns would have one name.
+  /// name of a record renames all of its columns. Throws Error(key_not_found), also for an empty
+  /// path, and Error(invalid_argument) if two columns would have one name.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
-  /// Throws Error(invalid_argument) for a position outside [0, size()).
+  /// Throws Error(invalid_argument) for another dtype or shape, or a position outside [0, size()).
   Dataset take(Tensor positions) const;
   /// The rows where `mask`, bool [size()], is true. Throws Error(invalid_argument) for another
   /// dtype or shape.
@@ -104,22 +106,28 @@ class TENFOLD_API Dataset {
   /// Error(invalid_argument) unless 0 <= rank < world_size.
   Dataset shard(std::int64_t rank, std::int64_t world_size) const;
 
-  /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs.
+  /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs, or if
+  /// there are none.
   static Dataset concat(std::span<const Dataset> parts);
   /// Interleaves data sets. In every prefix, the number of rows of each source differs from its
-  /// weight's share by at most one. Ends when the first source is exhausted.
+  /// weight's share by at most one. Shares without a common denominator up to 65,536 are rounded to
+  /// multiples of 1/65,536. The result ends where a source has no row left. Throws
+  /// Error(invalid_argument) like concat(), or unless there is a weight of at least 0 for each
+  /// source, with a positive sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
   // append(), update() and flush() need a handle of a folder that was opened with
-  // Mode::write_through; other handles throw Error(unsupported).
+  // Mode::write_through and not closed; other handles throw Error(unsupported).
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set afterwards see all of them or none. The rows survive a crash of this process,
   /// and, once flush() has returned, a power failure. Returns the new size(). Throws
   /// Error(invalid_argument) naming a column that does not fit, Error(io) if another process adds
-  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended.
+  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended; if writing to a circular
+  /// buffer failed, the rows in the slots to overwrite are lost.
   std::int64_t append(const Batch& rows);
-  /// Appends a tree of rows with batch_size [B] and the schema of this data set.
+  /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
+  /// Dataset(TensorDict) and append(Batch) throw.
   std::int64_t append(const TensorDict& rows);
   /// Overwrites columns of some rows in place; readers may see a row half written. Checksums no
   /// longer cover the data set's tensors afterwards. Throws Error(invalid_argument) for a position
@@ -134,9 +142,9 @@ class TENFOLD_API Dataset {
   /// Includes the rows that other handles have added since this handle was opened. A view, or a
   /// data set of a tree, throws Error(unsupported).
   void refresh();
-  /// Capacity of a circular buffer in rows; 0 for other data sets.
+  /// Capacity of a circular buffer in rows; 0 for other data sets and for views.
   std::int64_t capacity() const;
-  /// The slot of the next row in a circular buffer, else size().
+  /// The slot of the next row in a circular buffer; size() for other data sets and for views.
   std::int64_t cursor() const;
 
   /// The tree whose rows these are; for concat() and mix(), that of the first data set.
@@ -151,13 +159,13 @@ class TENFOLD_API Dataset {
   detail::Growth& growth(const char* what) const;
 
   std::shared_ptr<const detail::DatasetState> state_;  ///< when it was opened
-  std::shared_ptr<detail::Growth> growth_;             ///< if opened from a path; null for views
+  std::shared_ptr<detail::Growth> growth_;             ///< null unless opened from a path
 };
 
 /// Options of create().
 struct CreateOptions {
-  /// Initial rows of zeros, for processes that overwrite disjoint rows in place. Disk space is
-  /// reserved if the file system supports it.
+  /// Number of initial rows of zeros, for processes that overwrite disjoint rows in place. Disk
+  /// space is reserved if the file system supports it.
   std::int64_t num_rows = 0;
   /// Not 0: a circular buffer of that many rows, initially empty. Its columns must be numbers of
   /// fixed shape.
@@ -166,9 +174,9 @@ struct CreateOptions {
 
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
-/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns
-/// and for options that exclude each other, Error(unsupported) for a circular buffer with ragged,
-/// string or bytes columns.
+/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns,
+/// negative options, or both `num_rows` and `capacity`. Throws Error(unsupported) for a circular
+/// buffer with ragged, string or bytes columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

@@ -30,16 +30,17 @@ struct Change {
 
   std::string key;                       ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;  ///< what differs
-  std::string a;  ///< the entry of the first tree: "float32 [3, 4]", "dict", JSON
+  /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", at most 200 bytes of JSON.
+  std::string a;
   std::string b;  ///< the entry of the second tree
 
   // Figures, computed for tensors of the same shape only. They exclude pairs in which both values
   // are NaN or the same infinity. A NaN or infinity against another value counts as an infinite
   // difference; then there is no cosine. A float4_e2m1fn_x2 has two values per element, and is not
   // compared with another dtype.
-  double max_abs = kNone;           ///< greatest |a - b|
-  double rel_l2 = kNone;            ///< |a - b| / |a|, Euclidean norms of all values
-  double cosine = kNone;            ///< of the angle between all values of a and all of b
+  double max_abs = kNone;  ///< greatest |a - b|
+  double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
+  double cosine = kNone;   ///< of the angle between all values of a and all of b; kNone if one is 0
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
@@ -56,7 +57,7 @@ struct DiffReport {
 };
 
 /// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. With
-/// zeros, the default, the comparison is exact, also for 64-bit integers.
+/// zeros, the default, the comparison is exact, also for 64-bit integers of one dtype.
 struct DiffOptions {
   double rtol = 0;             ///< relative tolerance
   double atol = 0;             ///< absolute tolerance
@@ -67,9 +68,10 @@ struct DiffOptions {
 /// Compares two trees, in parallel and in bounded memory. Tensors and JSON values are matched by
 /// path, then by dotted name, so that a file of flat names matches a nested tree. The order of
 /// keys, dict against OrderedDict, strides and shared storage are ignored. JSON values are compared
-/// exactly, whatever the tolerance. Opaque nodes are compared by class and arguments; a node whose
-/// bytes are not read (a quantized tensor) differs from every other node. Throws
-/// Error(invalid_argument) for a negative or NaN tolerance, and what open() and Leaf::read throw.
+/// exactly, whatever the tolerance. Opaque nodes are compared by class and arguments. A node whose
+/// bytes are not read (such as a storage of a .pt file that no tensor uses) counts as a difference
+/// even if both trees have it. Throws Error(invalid_argument) for a negative or NaN tolerance, and
+/// what open() and Leaf::read throw.
 TENFOLD_API DiffReport diff(const TensorDict& a, const TensorDict& b,
                             const DiffOptions& options = {});
 

@@ -15,8 +15,8 @@
 
 namespace tenfold {
 
-/// The element types of torch, by torch's names. `float4_e2m1fn_x2` is two 4-bit numbers in
-/// one byte, counted (as torch does) as one element.
+/// The supported element types of torch, by torch's names. `float4_e2m1fn_x2` is two 4-bit numbers
+/// in one byte, counted (as torch does) as one element.
 enum class DType : std::uint8_t {
   bool_,
   uint8,
@@ -80,12 +80,13 @@ constexpr bool is_floating_point(DType dtype) noexcept {
 namespace detail {
 /// The value of an element of a floating-point dtype narrower than 32 bits.
 TENFOLD_API float float_of_bits(DType dtype, std::uint16_t bits) noexcept;
-/// The bits of the element nearest to `value`.
+/// The bits of the element to which torch converts `value`.
 TENFOLD_API std::uint16_t bits_of_float(DType dtype, float value) noexcept;
 }  // namespace detail
 
 /// An element of a floating-point dtype narrower than 32 bits, as it is stored: its bits. It
-/// converts to float exactly, and from float as torch does: to nearest, ties to even.
+/// converts to float exactly, and from float as torch does: to nearest, ties to even. For
+/// float8_e8m0fnu, which has neither sign nor 0, the sign is ignored and ties round up.
 ///
 ///     std::span<const tenfold::Half> values = tensor.span<tenfold::Half>();
 ///     float first = values[0];
@@ -99,7 +100,7 @@ class SmallFloat {
 
   /// The element whose bits are all 0.
   constexpr SmallFloat() noexcept = default;
-  /// The element nearest to `value`.
+  /// Rounds `value` as stated above.
   explicit SmallFloat(float value) noexcept
       : bits_(static_cast<Bits>(detail::bits_of_float(kDType, value))) {}
   /// The element of these bits.
@@ -131,7 +132,8 @@ using Float8_e8m0fnu = SmallFloat<DType::float8_e8m0fnu>;    ///< float8_e8m0fnu
 template <class T>
 struct ElementType {};
 
-/// Integers of every name (`long`, `long long`, `size_t`, ...), by size and sign.
+/// Integers of every name (`long`, `long long`, `size_t`, ...), by size and sign. Of the character
+/// types, only `signed char` and `unsigned char` are integers.
 template <std::integral T>
   requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
            !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)

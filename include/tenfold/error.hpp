@@ -13,14 +13,14 @@
 
 namespace tenfold {
 
-/// The kinds of failure. Each maps to exactly one exception class in Python.
+/// The kinds of failure, and the exceptions that Python raises for them.
 enum class ErrorCode {
   file_not_found,    ///< the path does not exist (FileNotFoundError)
   key_not_found,     ///< no such key, row or step (KeyError)
   corrupt,           ///< the bytes violate the format (tenfold.CorruptFileError)
-  unsupported,       ///< valid, but refused or unknown (tenfold.UnsupportedError)
-  invalid_argument,  ///< the caller's value (ValueError)
-  io,                ///< a system call failed (OSError with errno and filename)
+  unsupported,       ///< valid, but not supported, or of unknown format (tenfold.UnsupportedError)
+  invalid_argument,  ///< an argument of the call is invalid (ValueError)
+  io,                ///< a system call failed, or a lock is held (OSError with errno)
 };
 
 /// The only exception that this library throws itself, except std::bad_alloc.
@@ -52,7 +52,7 @@ class TENFOLD_API Error : public std::runtime_error {
 
   /// The kind of failure.
   ErrorCode code() const noexcept { return code_; }
-  /// The errno of an io error; 0 otherwise.
+  /// The errno of the failed system call; 0 if there was none.
   int system_errno() const noexcept { return system_errno_; }
 
   /// The file or folder. An entry of an archive follows the archive: "run.tdz/meta.json".
@@ -71,9 +71,9 @@ class TENFOLD_API Error : public std::runtime_error {
   /// what() without the path and the part.
   std::string message() const;
 
-  // Each of the following setters joins its arguments, strings and integers, to one string. They
-  // are members of temporaries, so that an error is built by one expression, and a caught one is
-  // copied before it is changed:
+  // The setters that take several arguments, strings and integers, join them to one string. All
+  // setters need an rvalue, so that an error is built by one expression, and a caught one is copied
+  // before it is changed:
   //
   //   throw Error(ErrorCode::corrupt).path(file).expected("at least ", 8, " bytes").found(size);
   //   catch (const Error& error) { throw Error(error).within("shard ", i); }

@@ -15,8 +15,8 @@ namespace tenfold {
 /// Handling of rows that are malformed or do not fit.
 enum class OnError : std::uint8_t {
   raise,    ///< throw an Error for the first such row
-  skip,     ///< omit such rows; one warning states their number
-  collect,  ///< omit such rows, and list them in `bad_rows.jsonl` of the data set
+  skip,     ///< omit such rows, and count them in IngestReport::num_bad_rows
+  collect,  ///< as skip, and list them in `bad_rows.jsonl` of the data set
 };
 
 /// The format of source files.
@@ -53,7 +53,7 @@ struct IngestReport {
   std::uint64_t num_files = 0;        ///< number of files read
   std::uint64_t num_bytes = 0;        ///< size of the sources as stored, compressed or not
   std::vector<Promotion> promotions;  ///< columns whose type was widened
-  std::vector<std::string> ignored;   ///< names in the data that the schema does not have
+  std::vector<std::string> ignored;   ///< names in the data that a given schema does not have
 };
 
 /// Options of ingest().
@@ -66,9 +66,10 @@ struct IngestOptions {
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: the character between fields, as returned by separator_from(). '\0': the
-  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab; then
-  /// a header that has more of another separator (comma, semicolon, tab or |) outside of quotes is
-  /// an error. A value other than '\0' without any CSV or TSV file is Error(invalid_argument).
+  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab. If
+  /// the file names none, a header that has more of another separator (comma, semicolon, tab or |)
+  /// outside of quotes is Error(invalid_argument). A value other than '\0' without any CSV or TSV
+  /// file is Error(invalid_argument).
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   /// Without any such file, they are Error(invalid_argument).
@@ -89,13 +90,14 @@ struct IngestOptions {
 /// `sources` are files of JSON lines (.jsonl, .jsonlines, .ndjson; .json: lines or one array of
 /// objects), CSV (.csv) and TSV (.tsv, .tab), each also as .gz, .zst, .bz2, .xz or in a .zip, or
 /// globs of them ("**": folders of any depth), whose matches are read in the order of their paths.
-/// All are streamed in bounded memory. If no record has any key, ingest() throws
-/// Error(invalid_argument).
+/// All are streamed in bounded memory. If there are records, but none of them has a key, ingest()
+/// throws Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a missing source, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
-/// naming file, line, row and column. For a column that no row has, throws Error(key_not_found) if
-/// `columns` names it, Error(invalid_argument) if it is in `schema`.
+/// naming file, line and row, and the column if the fault is in one value. Throws
+/// Error(key_not_found) if `columns` names a column that `schema` lacks or, without a schema, that
+/// no row has. Throws Error(invalid_argument) for a column of `schema` that no row has.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
 /// ingest({"a.csv", "b.csv"}, "rows").
@@ -115,7 +117,8 @@ TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_thread
                                 const std::vector<std::string>& na_values = {},
                                 char separator = '\0');
 
-/// True if ingest() supports the suffix of the file name.
+/// True if ingest() supports the suffix of the file name. False for ".zip", although ingest() reads
+/// the files in such an archive.
 TENFOLD_API bool is_ingestible(const Path& source);
 
 }  // namespace tenfold

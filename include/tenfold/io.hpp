@@ -18,10 +18,10 @@ namespace tenfold {
 /// A path of the file system.
 using Path = std::filesystem::path;
 
-/// How mapped tensors behave, as in NumPy.
+/// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
-  read,           ///< "r": a private mapping; writes never reach the file
-  copy_on_write,  ///< "c": the same, for programs that write into their private copy
+  read,           ///< "r": a private mapping; tensors can be written, files never change
+  copy_on_write,  ///< "c": the same as read, for programs that write into their private copy
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
 
@@ -37,7 +37,8 @@ class TENFOLD_API Monitor {
   virtual bool stop() = 0;
 };
 
-// Members have initializers so that {.keys = ...} gives no warning about omitted ones.
+// The members of all options have initializers, so that {.keys = ...} gives no warning about
+// omitted ones.
 
 /// A selection of entries, as select() in inspect.hpp describes it: names ({"model.*"}), paths
 /// ({{"model", "encoder.weight"}}), or no selection, which is the default.
@@ -103,19 +104,21 @@ struct SaveOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Opens any format lazily: reads metadata only.
+/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of a
+/// folder's tensors, which writes would invalidate.
 /// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens a path and maps every leaf, which checks the size of its file; bytes are paged in on use.
-/// Throws what open() and select() throw, and Error(corrupt) for a file that is too short or
-/// invalid indices of a sparse tensor; with LoadOptions::verify, for any damage of the loaded
-/// entries. Throws Error(invalid_argument) for Mode::write_through without aliases.
+/// Opens a path and maps every leaf, which checks the size of its file. Bytes are paged in on use,
+/// or prefetched by other threads. Throws what open() and select() throw, and Error(corrupt) for a
+/// file that is too short or invalid indices of a sparse tensor; with LoadOptions::verify, for any
+/// damage of the loaded entries. Throws Error(invalid_argument) for Mode::write_through without
+/// aliases.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
-/// value of a file of torch.save without a container.
+/// Like load(), but returns the value if the tree is a bare root: the tensor of "x.npy", or the
+/// tensor or JSON value that save_value() or torch.save saved without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path` atomically: a crash leaves the old version or the new one.
@@ -166,10 +169,11 @@ struct VerifyOptions {
 
 /// Checks the whole structure and every checksum, in parallel, in bounded memory.
 /// Damage is reported, not thrown: `if (!verify(path).ok()) ...`. Throws Error(file_not_found),
-/// Error(io), and Error(unsupported) for a path of no known format.
+/// Error(io), Error(unsupported) for a path of no known format, and Error(invalid_argument) for an
+/// unknown format name.
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
-/// Returns the new dotted path of a leaf, or the same one to keep it.
+/// Returns the new dotted path of a tensor or JSON value, or the same one to keep it.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
 /// Options of convert().
@@ -181,11 +185,14 @@ struct ConvertOptions {
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
   /// change, dots create nodes. Two entries of one new name are Error(invalid_argument).
   RenameFunction rename{};
-  std::vector<std::string> renamed{};  ///< dotted names to rename: Error(key_not_found) if missing
-  std::optional<DType> dtype{};        ///< floating-point leaves are cast to this float dtype
-  bool durable = true;                 ///< fsynced when the call returns
-  bool checksums = true;               ///< store them with the data
-  int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
+  /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
+  std::vector<std::string> renamed{};
+  /// Floating-point leaves are cast to this floating-point dtype; Error(invalid_argument) for
+  /// others.
+  std::optional<DType> dtype{};
+  bool durable = true;    ///< fsynced when the call returns
+  bool checksums = true;  ///< store them with the data
+  int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// Greatest size of a shard, unless a single tensor is larger; 0: 5 GB.
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;  ///< observes the call
@@ -197,12 +204,12 @@ struct ConvertReport {
   std::uint64_t num_bytes = 0;   ///< bytes of these tensors
 };
 
-/// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
-/// save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare root whose key
-/// "value" is renamed becomes a dict. Before anything is written, throws an Error naming the key of
-/// an entry that the target cannot hold. Also throws for a target inside the source's folder, and
-/// for a shard size with a format without shards. Throws Error(corrupt) for sparse tensors with
-/// invalid indices, as load() does.
+/// Streams `source` into `target`, usually in another format, in bounded memory, and replaces
+/// `target` as save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare
+/// root whose key "value" is renamed becomes a dict. Before anything is written, throws an Error
+/// naming the key of an entry that the target cannot hold. Throws Error(invalid_argument) for a
+/// target inside the source's folder, and for a shard size with a format without shards. Throws
+/// Error(corrupt) for sparse tensors with invalid indices, as load() does.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 
@@ -234,18 +241,20 @@ struct LoadIntoOptions {
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
-  std::vector<std::string> renamed{};  ///< dotted names to rename: Error(key_not_found) if missing
-  Keys keys{};                         ///< entries of the source to load; default: all
-  int num_threads = 0;                 ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
-  Monitor* monitor = nullptr;          ///< observes the call
+  /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
+  std::vector<std::string> renamed{};
+  Keys keys{};                 ///< entries of the source to load; default: all
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Copies tensors from the file directly into the tensors of `target` (in memory, or mapped "r+"),
-/// matched by dotted name, without a second copy in memory. JSON values are not changed. With
-/// `keys`, a tensor of the target counts as missing only if the keys select it. If tensors of the
-/// target share storage (tied parameters), they get the values of the last of them, as in Python.
-/// Throws Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded
-/// tensor of the target, and for two tensors of one name.
+/// Copies tensors of `source` into the tensors of `target` (in memory, or mapped "r+"), matched by
+/// dotted name. Bytes on disk are read directly to their destination; casts and strided tensors
+/// need buffers of at most 2 MiB per thread. JSON values are not changed. With `keys`, a tensor of
+/// the target counts as missing only if the keys name it. If tensors of the target share storage
+/// (tied parameters), they get the values of the last of them, as in Python. Throws
+/// Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded tensor
+/// of the target, and for two tensors of one name.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).

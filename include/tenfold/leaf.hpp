@@ -47,13 +47,15 @@ class TENFOLD_API Leaf {
   /// Bytes of a contiguous copy. For a nested leaf on disk this reads its sizes.
   std::uint64_t nbytes() const;
 
-  /// The tensor. The first call maps a leaf on disk (or reads it, if small) and checks the size of
-  /// its file. Throws Error(corrupt) if the file is too short, Error(io) if it cannot be read or
-  /// was replaced since it was opened. For a nested leaf: all values in one dimension.
+  /// The tensor. The first call maps a leaf on disk (or reads it, if small or compressed) and
+  /// checks the size of its file. Throws Error(corrupt) if the file is too short, Error(io) if it
+  /// cannot be read or was replaced since it was opened. For a nested leaf: all values in one
+  /// dimension.
   Tensor tensor() const;
 
   /// True if the leaf holds its tensor: it was made from one, or load() has mapped it. False for a
-  /// leaf on disk that is known by its metadata only.
+  /// leaf on disk that is known by its metadata only, and for the leaves of load() in
+  /// Mode::write_through.
   bool in_memory() const noexcept { return tensor_.has_value(); }
   /// The tensor if in_memory(), without a copy of the handle; otherwise null.
   const Tensor* tensor_in_memory() const noexcept TENFOLD_LIFETIMEBOUND {
@@ -83,13 +85,14 @@ class TENFOLD_API Leaf {
   /// Sets is_unbatched().
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 
-  /// The autograd state recorded by a file of torch.save; no other format has it.
+  /// The autograd state of the torch tensor from which the leaf was made or that torch.save stored.
+  /// No other format stores it.
   Grad grad() const noexcept { return grad_; }
   /// Sets grad().
   void mark_grad(Grad grad) noexcept { grad_ = grad; }
 
-  /// True if the leaf is a view of a torch storage with other views: buffer() of tensor() is the
-  /// whole storage, so that torch tensors become views of one storage again.
+  /// True if the leaf is a view of a part of a storage in a file of torch.save: buffer() of
+  /// tensor() is the whole storage, so that torch tensors become views of one storage again.
   bool in_storage() const noexcept { return in_storage_; }
   /// Sets in_storage().
   void mark_in_storage(bool in_storage = true) noexcept { in_storage_ = in_storage; }

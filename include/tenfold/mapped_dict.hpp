@@ -31,7 +31,7 @@ enum class DictKeyType : std::uint8_t {
 /// "str", "bytes", "int": the Python type.
 TENFOLD_API std::string to_string(DictKeyType type);
 
-/// The form of the values, both when stored and when returned.
+/// The form of the values. Python returns them in this form, C++ as a Batch.
 enum class DictValueForm : std::uint8_t {
   tensor,   ///< one tensor: the column "value"
   scalar,   ///< one JSON scalar: the column "value"
@@ -45,8 +45,8 @@ enum class DuplicateKeys : std::uint8_t {
 };
 
 /// Keys as an argument: {"house", "garden"}, {5, 7}, a vector or span of strings, string views or
-/// int64. They are not copied: the argument must outlive this object. A dictionary with keys of
-/// another type contains none of them.
+/// int64. Only a list of integers is copied: other arguments must outlive this object. A lookup of
+/// integers in a dictionary of strings or bytes, or the reverse, finds nothing.
 class DictKeys {
  public:
   /// The keys as they are looked up.
@@ -112,8 +112,9 @@ struct DictValues {
 class TENFOLD_API MappedDict {
  public:
   /// Throws what Dataset() throws, Error(invalid_argument) if it is not a dictionary,
-  /// Error(corrupt) if its index is damaged. If the index does not have all rows, warns and
-  /// rebuilds it in memory.
+  /// Error(corrupt) if its index is damaged. If the index may lack rows (the system crashed while
+  /// it was open for writing, or rows were added as to a data set), warns and rebuilds it in
+  /// memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
   /// A dictionary inside a tree.
   explicit MappedDict(TensorDict tree);
@@ -135,7 +136,8 @@ class TENFOLD_API MappedDict {
   Batch at(std::string_view key) const;
   /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
-  /// Gathers the values of all keys; uses several threads for tens of thousands.
+  /// Gathers the values of all keys; uses a helper thread, and several threads for tens of
+  /// thousands of keys.
   DictValues get_many(const DictKeys& keys) const;
   /// The row indices of the keys in dataset(), -1 for missing keys. Valid until compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
@@ -156,7 +158,8 @@ class TENFOLD_API MappedDict {
   bool is_dense() const;
 
   // assign(), extend(), compact() and flush() throw Error(unsupported) unless the mode is
-  // Mode::write_through. One process writes at a time: Error(io) (EBUSY) names the other process.
+  // Mode::write_through, and after close(). One process writes at a time: Error(io) (EBUSY) names
+  // the other process.
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
@@ -168,8 +171,10 @@ class TENFOLD_API MappedDict {
   /// DuplicateKeys::last, it assigns duplicate and existing keys instead.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
-  /// Rewrites the dictionary without superseded rows, and replaces it atomically. No other process
-  /// may write until compact() returns: keys that it adds would be lost.
+  /// Rewrites the dictionary without superseded rows, and replaces it atomically. Throws Error(io)
+  /// (EBUSY) if another handle has it open for writing, or has added rows since the call began.
+  /// Where the file system has no locks, rows that another process adds at the end of the call are
+  /// lost.
   void compact(Monitor* monitor = nullptr);
   /// Makes all changes durable.
   void flush();
@@ -180,8 +185,8 @@ class TENFOLD_API MappedDict {
   /// and size() include them without refresh().
   void refresh();
 
-  /// Checks that every key is found at its row and that no slot names a missing row. Reads all
-  /// keys.
+  /// Checks that every key is found at its row and that the index has one slot for each key. Reads
+  /// all keys. Names at most 10 wrong keys.
   std::vector<Problem> check() const;
 
  private:
@@ -233,7 +238,8 @@ class TENFOLD_API MappedDictBuilder {
 
 /// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes, or integers
 /// except uint64; not nullable), which becomes "key". Throws Error(key_not_found) for a missing
-/// column, Error(invalid_argument) for one of another type, and as MappedDictBuilder.
+/// column, Error(invalid_argument) for one of another type, and as MappedDictBuilder. Ignores
+/// MappedDictOptions::expected_keys.
 TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                                    const MappedDictOptions& options = {});
 

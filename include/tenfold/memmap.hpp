@@ -8,14 +8,15 @@
 
 namespace tenfold {
 
-// Folders that change: tensordict's `memmap` functions. Use save() for data that does not change;
-// it adds notes, checksums and a lock.
+// Folders that change: tensordict's `memmap` functions. For data that does not change, use save(),
+// which adds notes and checksums, and open(), which locks a folder while it is mapped "r+".
 
 /// Options of memmap().
 struct MemmapOptions {
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
-  /// As tensordict's memmap_like: zeros (sparse files) instead of the tensors' bytes. Reads only
-  /// dtypes and shapes of the tensors; copies JSON values.
+  /// As tensordict's memmap_like: zeros (sparse files) instead of the tensors' bytes; with
+  /// `in_place`, existing files keep their bytes. Reads only dtypes, shapes, and the sizes of
+  /// nested tensors; copies JSON values.
   bool zeros = false;
   bool durable = false;        ///< fsynced when the call returns
   bool in_place = false;       ///< overwrite existing files, as tensordict does
@@ -23,16 +24,17 @@ struct MemmapOptions {
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
   /// Paths within the folder: files from which tensors of the tree are mapped, and which are kept.
-  /// If there are any, only other tensors and metadata are written, each by replacing one file.
+  /// If there are any, only other tensors and metadata are written, each by replacing one file
+  /// (tensors in place with `in_place`).
   std::vector<std::string> already_mapped{};
 };
 
 /// Writes the files of tensordict's `memmap` and opens them as open_memmap() does: no checksums,
 /// not durable unless `durable` is set, and notes only for what its files cannot express. An
-/// existing folder is replaced by one rename, unless `in_place` or `already_mapped` is set. Shared
-/// storage is not kept. Throws Error(unsupported) if a folder cannot hold the tree,
-/// Error(invalid_argument) if the old folder has entries that no metadata names; both before
-/// anything is written.
+/// existing folder is replaced atomically, unless `in_place` or `already_mapped` is set. Shared
+/// storage is not kept. Before anything is written, throws Error(unsupported) if a folder cannot
+/// hold the tree, and Error(invalid_argument) if the old folder is to be replaced and has entries
+/// that no metadata names.
 ///
 ///     tenfold::TensorDict buffer = tenfold::memmap(tree, "buffer");
 ///     buffer.at("x").mutable_data<float>()[0] = 1;       // written to the file
@@ -46,7 +48,8 @@ TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_thr
 
 /// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
 /// it. The file gets the size that the tensors need. For memory shared between processes, `file`
-/// should be an unnamed file.
+/// should be an unnamed file. Of the options, `zeros` (only sets the size), `num_threads` and
+/// `monitor` have an effect.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 
@@ -61,13 +64,14 @@ struct NewLeaf {
 };
 
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
-/// not created if the tensor has no elements. Throws Error(invalid_argument) if the key exists or
-/// needs the notes, Error(io, EEXIST) if the file exists and NewLeaf::existing_ok is not set.
+/// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not
+/// that of a TensorDict, or if the key exists or needs the notes; Error(io, EEXIST) if the file
+/// exists and NewLeaf::existing_ok is not set.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
-/// Throws Error(invalid_argument) if the key exists or needs the notes, Error(io, EEXIST) if a file
-/// has the name of the folder.
+/// Throws Error(invalid_argument) if `folder` is not that of a TensorDict, or if the key exists or
+/// needs the notes; Error(io, EEXIST) if a file has the name of the folder.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
@@ -78,9 +82,10 @@ TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's before
-/// its children's, so concurrent readers see complete rows only. Removes the folder's checksums.
-/// Throws Error(invalid_argument) before anything is written if the rows do not fit, or if a node
-/// is a stack; Error(io) (EBUSY) while another call appends.
+/// its children's. So concurrent readers see complete rows only, but a child node may still have
+/// fewer rows than the root. Removes the folder's checksums. Throws Error(invalid_argument) before
+/// anything is written if the rows do not fit, or if a node is a stack or a tensor is nested;
+/// Error(io) (EBUSY) while another call appends.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

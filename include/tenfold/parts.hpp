@@ -10,9 +10,9 @@
 namespace tenfold {
 
 // Data sets of parts: a folder with a subfolder for each part, which is a data set, and a file
-// `%parts.json` that lists the parts in order. Dataset, open(), verify() and all other functions
-// accept it like a data set in one folder. Several hosts can write parts concurrently; the data set
-// changes atomically, when `%parts.json` is replaced.
+// `%parts.json` that lists the parts in order. Dataset, open(), verify() and other functions that
+// read accept it like a data set in one folder. Several hosts can write parts concurrently; the
+// data set gets them atomically, when `%parts.json` is replaced.
 //
 //   tenfold::ingest({"a.csv"}, tenfold::part_path("ds", 0, 2), {.schema = schema});  // host 0
 //   tenfold::ingest({"b.csv"}, tenfold::part_path("ds", 1, 2), {.schema = schema});  // host 1
@@ -35,8 +35,8 @@ TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
 /// Options of commit_parts().
 struct CommitPartsOptions {
-  /// The folders to add, in this order; empty: all that are not yet parts of the data set, sorted
-  /// by name.
+  /// The folders to add, in this order; empty: all that are not yet parts of the data set and that
+  /// no other job has staged, sorted by name.
   std::vector<std::string> parts{};
   bool durable = true;         ///< fsynced when the call returns
   Monitor* monitor = nullptr;  ///< observes the call
@@ -49,14 +49,15 @@ struct CommitPartsOptions {
 ///
 /// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging`, while it
 /// holds the lease of that folder, and move them to `<path>/<job>-<name>` before it commits them by
-/// name. Until the job releases the lease, no other call adds these folders. If the job crashes
-/// before the commit, the next call removes them.
+/// name. Until the job releases the lease, calls that list no parts do not add these folders. If
+/// the job crashes before the commit, the next call removes them.
 ///
 /// Throws Error(file_not_found) for a listed part that does not exist. If the options list none,
 /// also throws it if the name of a new folder has the form of part_name() and one of the `count`
 /// parts is missing. Throws Error(corrupt) for a part with other columns or with files that are too
-/// short. Throws Error(invalid_argument) if there is no part at all. Throws it, too, for a part
-/// that is not a data set in one folder, is a circular buffer, or is already in the data set.
+/// short. Throws Error(invalid_argument) if there is no part at all, or if `path` is a data set in
+/// one folder. Throws it, too, for a part that is not a data set in one folder, is a circular
+/// buffer, or is already in the data set.
 /// Throws Error(io) (EBUSY) while another process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 

@@ -30,9 +30,9 @@ struct PermutationNetwork {
 ///     order[0];                  // the first row
 ///     order.fill(512, batch);    // the rows at the positions 512, 513, ...
 ///
-/// A Feistel network over the smallest power of two that holds `size` (at least 1024), with halves
-/// of unequal width if necessary, and cycle walking for values outside of [0, size) (M. Luby and
-/// C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
+/// It is a Feistel network over the smallest power of two that is at least `size` and 1024, with
+/// halves of unequal width if necessary, and cycle walking for values outside of [0, size) (M. Luby
+/// and C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
 /// "Ciphers with arbitrary finite domains", 2002). Simple statistics distinguish four rounds from
 /// random orders of 1,000 rows, but not six rounds; this network has eight. It is not a cipher.
 ///

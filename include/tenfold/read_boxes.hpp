@@ -15,8 +15,9 @@ struct BoxRead {
   Tensor destination;  ///< the caller's tensor: shape of the box, dtype of `leaf`, any strides
 };
 
-/// Reads boxes in parallel into the callers' tensors, and reads no other bytes. Long runs of bytes
-/// are read by pread, directly into a contiguous destination; short runs are copied from a mapping.
+/// Reads boxes in parallel into the callers' tensors. The rest of a stored tensor is not read,
+/// unless the tensor is compressed. A contiguous box, or one of long runs of bytes, is read by
+/// pread directly into a contiguous destination; other boxes are copied from a mapping of the file.
 /// If a tensor is stored in pieces, only the pieces that overlap the box are read. Throws
 /// Error(invalid_argument) before anything is read if a box exceeds its tensor, dtypes differ, a
 /// leaf is nested, or a destination is read-only; Error(corrupt) and Error(io) as Leaf::read() and
@@ -32,10 +33,11 @@ struct BoxCheck {
 };
 
 /// Compares the checksums of the blocks that the boxes overlap, and of the metadata, in parallel.
-/// Other blocks of these tensors are not read. In ".tdz", ".npz", ".pt" and consolidated files, and
-/// in ".distcp" files, whose checksums are of whole tensors (or of their pieces), whole ones are
-/// checked. Damage is reported as by verify(). Throws Error(key_not_found) for a missing tensor,
-/// Error(invalid_argument) if a box exceeds its tensor, and what verify() and open() throw.
+/// Other blocks of these tensors are not read, except in ".tdz", ".npz", ".pt" and consolidated
+/// files, where whole tensors are checked, and in ".distcp" files, where whole pieces are. Damage
+/// is reported as by verify(). Throws Error(key_not_found) for a missing tensor,
+/// Error(invalid_argument) if a box exceeds its tensor or BoxCheck::path is that of another entry,
+/// and what verify() and open() throw.
 TENFOLD_API VerifyReport verify_boxes(const Path& path, std::span<const BoxCheck> boxes,
                                       const VerifyOptions& options = {});
 

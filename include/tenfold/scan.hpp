@@ -13,24 +13,24 @@ namespace tenfold {
 /// The risk of unpickling a global (a class or function that a pickle names).
 enum class ScanRisk : std::uint8_t {
   safe,        ///< used by checkpoints of tensors
-  suspicious,  ///< unknown, or a pickle that cannot be read to its end
+  suspicious,  ///< unknown; also content that cannot be read or is not scanned
   dangerous,   ///< runs code, accesses files, or gives access to functions that do
 };
 
 /// "safe", "suspicious", "dangerous".
 TENFOLD_API std::string to_string(ScanRisk risk);
 
-/// A global that a pickle names, or a part of a file that cannot be judged.
+/// A global that a pickle names, or content that cannot be read or is not scanned.
 struct ScanFinding {
-  std::string global;  ///< "os.system"; for other findings a description: "pickle that is cut"
+  std::string global;  ///< "os.system"; or a description: "tar archive, which is not scanned"
   ScanRisk risk = ScanRisk::suspicious;  ///< of unpickling it
   std::string where;                     ///< "record \"m/data.pkl\" at byte 17": the first place
 };
 
 /// The result of scan().
 struct TENFOLD_API ScanReport {
-  std::vector<ScanFinding> findings;  ///< one per global and pickle, in order
-  std::uint64_t num_pickles = 0;      ///< number of pickles in the file
+  std::vector<ScanFinding> findings;  ///< in order; a global once for each pickle that names it
+  std::uint64_t num_pickles = 0;      ///< number of pickles in the file or folder
   /// True if all findings are safe, also for a file without findings.
   bool safe() const noexcept;
 };
@@ -42,8 +42,9 @@ struct TENFOLD_API ScanReport {
 /// with allow_pickle would import is reported as safe only if it is in the list of safe globals,
 /// whatever the file's name. A pickle that cannot be read to its end is a suspicious finding, and
 /// so is content that is not scanned: archives other than zip, compressed files, trailing bytes
-/// after a pickle. In a folder, all files at any depth are scanned, except behind links to folders,
-/// and `where` begins with the file's name. Throws Error: file_not_found, io, corrupt or
+/// after a pickle, zip records or archives that exceed a limit of size or depth. In a folder, all
+/// files at any depth are scanned, except behind links to folders, and `where` begins with the
+/// file's path in the folder. Throws Error: file_not_found, io, corrupt or
 /// unsupported (an archive that cannot be read). In a folder, a file or sub-folder that cannot be
 /// read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);

@@ -36,7 +36,8 @@ struct TENFOLD_API Column {
   bool nullable = false;                 ///< rows may have no value
   std::string unit{};                    ///< "ns", "days", ...; empty for none
 
-  KeyPath leaf{};           ///< path of the elements; empty: create() chooses it
+  // Functions that write data sets choose these paths, and ignore the caller's.
+  KeyPath leaf{};           ///< path of the elements
   KeyPath end_leaf{};       ///< path of the end offsets of rows
   KeyPath item_end_leaf{};  ///< path of the end offsets of items
   KeyPath valid_leaf{};     ///< path of the validity
@@ -70,10 +71,10 @@ class TENFOLD_API Schema {
   /// Throws Error(invalid_argument) for a duplicate name, or a column with the name of a record.
   explicit Schema(std::vector<Column> columns);
 
-  /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor.
-  /// Throws Error(invalid_argument) if the tree is not a table: its batch_size is [], its tensors
-  /// differ in their first dimension, or one is nested. Throws Error(corrupt) if the notes and the
-  /// tensors contradict each other.
+  /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor that is
+  /// not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is neither a
+  /// TensorDict nor a dict, its batch_size is [], its tensors have no common first dimension, or
+  /// one is nested. Throws Error(corrupt) if the notes and the tensors contradict each other.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.

@@ -15,7 +15,7 @@ namespace tenfold {
 
 /// A box of one tensor that one process (rank) writes.
 struct ShardBox {
-  std::size_t tensor = 0;  ///< the index of the tensor in the order of for_each_leaf
+  std::size_t tensor = 0;  ///< index of the tensor among all tensors, in for_each_leaf order
   Shape offsets{};         ///< index of its first element in the tensor
   Shape sizes{};           ///< shape of the box; with a 0, nothing is written
   int rank = 0;            ///< the process that writes it
@@ -30,8 +30,8 @@ enum class ShardLayout : std::uint8_t {
   /// tensor), named as by torch's HuggingFaceStorageWriter (`save_distributed=True`), and
   /// `metadata.json`.
   shards,
-  /// A folder of torch.distributed.checkpoint: one `.distcp` file per rank, `.metadata`, and
-  /// `metadata.json`.
+  /// A folder of torch.distributed.checkpoint: one `.distcp` file per rank and one for JSON values,
+  /// `.metadata`, and `metadata.json`.
   torch,
 };
 
@@ -42,8 +42,8 @@ struct ShardedWriteOptions {
   /// save().
   std::string format{};
   bool durable = true;  ///< fsynced when publish() returns
-  /// Store checksums with the data, one per 16 MiB of a box at most. ShardLayout::torch always has
-  /// the CRC-32s of its format.
+  /// Store checksums with the data, at least one for every 16 MiB of a box. ShardLayout::torch
+  /// always has the CRC-32s of its format.
   bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
@@ -64,7 +64,7 @@ struct ShardedWriteOptions {
 ///
 /// One process is the coordinator. It creates the files next to `path`, reserves the space of all
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
-/// returns a receipt. publish() checks that every byte was written once, and renames the files to
+/// returns a receipt. publish() checks that all boxes were written, and renames the files to
 /// `path`. Without publish(), the destructor removes the files, and `path` is unchanged. The next
 /// save to `path` removes the leftovers of a crashed coordinator.
 ///
@@ -81,6 +81,7 @@ class TENFOLD_API ShardedWriter {
   /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
   /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
   /// or the option selects another format, or a shard size is given for a format without shards.
+  /// Throws it, too, if a folder at `path` has files that do not belong to such a save.
   /// Throws Error(unsupported) naming the key of an entry that the format does not support,
   /// Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
@@ -98,7 +99,8 @@ class TENFOLD_API ShardedWriter {
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
   /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
   /// receipt belongs to another save, if the tree is already published, or if an earlier call
-  /// failed while it moved the data or published shards; `path` is unchanged then.
+  /// failed while it moved the data or published shards. A call that throws one of these leaves
+  /// `path` unchanged.
   void publish(std::span<const std::string> receipts);
   /// Publishes the JSON values of `tree` instead of those of the constructor. In
   /// ShardLayout::plain, `tree` may have more tensors, which are written here, after the others of
@@ -107,10 +109,11 @@ class TENFOLD_API ShardedWriter {
   /// format does not support an entry, or a header is longer than it allows.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
 
-  /// Returns the tree that a rank has passed by ShardWriter::add_values(). Its tensors are read
-  /// when they are used, at the latest by publish(). Throws Error(file_not_found) if the rank has
-  /// passed none, Error(corrupt) if its bytes do not match their checksums, Error(invalid_argument)
-  /// without ShardedWriteOptions::accepts_values.
+  /// Returns the tree that a rank has passed by ShardWriter::add_values(). Compares its checksums,
+  /// and maps its tensors from a temporary file or folder, which publish() removes. Throws
+  /// Error(file_not_found) if the rank has passed none, Error(corrupt) if bytes do not match their
+  /// checksums. Throws Error(invalid_argument) without ShardedWriteOptions::accepts_values, in
+  /// layouts other than ShardLayout::plain, and after publish().
   TensorDict values(int rank) const;
 
  private:

@@ -26,7 +26,8 @@ struct SnapshotOptions {
 };
 
 /// Saves a tree as a snapshot of world size 1, which torchsnapshot 0.1.0 can restore. The keys of
-/// the root are those of its app_state. Equivalent to save() with the format "snapshot".
+/// the root are those of its app_state. Equivalent to save() with the format "snapshot", with more
+/// options.
 TENFOLD_API Path save_snapshot(const TensorDict& tree, const Path& path,
                                const SnapshotOptions& options = {});
 
@@ -96,10 +97,10 @@ class TENFOLD_API SnapshotPart {
 /// leftovers of a crashed coordinator.
 class TENFOLD_API SnapshotWriter {
  public:
-  /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming entry and ranks,
-  /// if a replicated entry differs between ranks, or if shards overlap or do not cover the tensor.
-  /// Throws it, too, if `path` has files that no snapshot names; Error(io) (ENOSPC) if the disk is
-  /// too small.
+  /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming the entry, if a
+  /// replicated entry differs between ranks, or if shards overlap or do not cover the tensor.
+  /// Throws it, too, unless there is one outline of each rank, and if a folder at `path` has files
+  /// that its snapshot does not name. Throws Error(io) (ENOSPC) if the disk is too small.
   SnapshotWriter(const Path& path, std::span<const std::string> outlines,
                  const SnapshotOptions& options = {});
   /// Moves the writer.
