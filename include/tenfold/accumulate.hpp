@@ -38,11 +38,11 @@ class Window {
 
   /// The batches.
   auto begin() noexcept { return batches_.begin(); }
-  /// Behind the last batch.
+  /// Past the last batch.
   auto end() noexcept { return batches_.end(); }
   /// The batches.
   auto begin() const noexcept { return batches_.begin(); }
-  /// Behind the last batch.
+  /// Past the last batch.
   auto end() const noexcept { return batches_.end(); }
 
  private:

@@ -8,12 +8,13 @@ namespace tenfold {
 // load(), save(), convert() and verify() support them like any other format; this header declares
 // tensordict's other functions for them.
 
-/// Options of the functions below.
+/// Options of the functions below. pack_memmap() ignores `robust_names`, `zeros` and `all_notes`;
+/// unpack_memmap() also `deflate_level`.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding
   bool zeros = false;      ///< zeros (holes) instead of the tensors' bytes; JSON values are copied
-  bool all_notes = false;  ///< also notes of shared storage and tuples, which tensordict drops
+  bool all_notes = false;  ///< also notes of shared storage and of value types such as tuples
   int deflate_level = 0;   ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
   int num_threads = 0;     ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
@@ -23,15 +24,16 @@ struct ArchiveOptions {
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
 /// Saves one archive with the files that tensordict's `memmap` writes, and replaces `path` by it.
-/// Like memmap(), adds notes only for properties that the files cannot express.
-/// Throws Error(unsupported) if such files cannot hold the tree, Error(io, EBUSY) if another handle
+/// Without `all_notes`, adds notes only for properties that the files cannot express, as
+/// write_memmap() does. Throws Error(unsupported) if such files cannot hold the tree,
+/// Error(invalid_argument) for keys that cannot be file names, Error(io, EBUSY) if another handle
 /// has the existing archive open "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,
                                       const ArchiveOptions& options = {});
 
 /// Packs a folder into one archive with all of its files unchanged, checksums and notes included.
 /// Throws Error(invalid_argument) if the folder has no meta.json or would contain the archive,
-/// Error(unsupported) if it contains links.
+/// Error(unsupported) if it contains links or special files.
 TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
                              const ArchiveOptions& options = {});
 
@@ -41,11 +43,12 @@ TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
 TENFOLD_API void unpack_memmap(const Path& archive, const Path& folder,
                                const ArchiveOptions& options = {});
 
-/// Recomputes the CRC-32s of all stored entries, which writes through a shared mapping make stale.
-/// Only changed CRC-32s are written. tenfold itself calls this on flush(), and when the last tensor
-/// of a tree opened with Mode::write_through is released. Holes are not read. If the archive
-/// comment contains a checksum of the structure, that checksum is recomputed, too. Throws Error(io)
-/// with errno ECANCELED if the monitor stops the call: then nothing has changed.
+/// Recomputes the CRC-32s of all stored entries without data descriptors, which writes through a
+/// shared mapping make stale. Only changed CRC-32s are written. tenfold itself updates CRC-32s on
+/// flush(), and when the last tensor of a tree opened with Mode::write_through is released. Holes
+/// are not read. If the archive comment contains a checksum of the structure, that checksum is
+/// recomputed, too. Throws Error(io) with errno ECANCELED if the monitor stops the call: then
+/// nothing has changed.
 TENFOLD_API void refresh_archive_checksums(const Path& path, Monitor* monitor = nullptr);
 
 }  // namespace tenfold

@@ -24,10 +24,10 @@ struct ArrowExportOptions {
 ///     tenfold::export_arrow_stream(ds, &stream);
 ///     auto reader = arrow::ImportRecordBatchReader(&stream);
 ///
-/// If the rows of a column are contiguous in one file and not in a circular buffer, its arrays
-/// point into the mapping and keep it alive until they are released. Otherwise the rows are copied,
-/// batch by batch. Bools, validity and offsets are always copied, because Arrow has its own layout
-/// for them.
+/// If the rows are contiguous in one part and not in a circular buffer, arrays point into the
+/// mapping and keep it alive until they are released. Otherwise, and for columns whose rows have
+/// other bytes between them, the rows are copied, batch by batch. Bools, validity and offsets are
+/// always copied, because Arrow has its own layout for them.
 ///
 /// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes

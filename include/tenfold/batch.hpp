@@ -16,7 +16,7 @@ namespace tenfold {
 struct BatchColumn {
   Column column;  ///< the description of the column
   /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Ragged: the elements of all rows,
-  /// concatenated, [total, *shape]; for strings, their bytes.
+  /// concatenated, [total, *shape]; for strings and bytes, uint8 [total].
   Tensor values;
   /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
   /// For lists of strings, offsets count items.

@@ -27,27 +27,27 @@ struct BatchLoaderOptions {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
-  /// Number of batches that are made in advance, at most 1,024; none if num_threads is 1.
+  /// Number of batches that are made in advance, at most 1,024; none if there is only one thread.
   std::int64_t prefetch = 2;
   /// 0: TENFOLD_NUM_THREADS, or min(8, cores); 1: next() itself makes the batch.
   int num_threads = 0;
-  /// Shuffles blocks of this many rows, and then the rows within windows of 64 blocks. For data
-  /// sets that have small rows and do not fit in memory. 0: a full shuffle.
+  /// With `shuffle`: shuffles blocks of this many rows, and then the rows within windows of 64
+  /// blocks. For data sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded; its num_threads is not used
-  /// Makes batches in the memory given by supply(), and in other memory when none of that is left.
+  /// Makes batches in blocks given by supply(), and in other memory if no block is large enough.
   bool use_supplied_memory = false;
 };
 
-/// Counters and times of the current epoch.
+/// Counters and times of the epoch in progress, or else of the last one.
 struct LoaderStats {
   std::int64_t batches = 0;    ///< batches returned
   std::int64_t rows = 0;       ///< rows in these batches
-  std::uint64_t bytes = 0;     ///< bytes of these rows
-  double elapsed_seconds = 0;  ///< since the first batch was requested
-  double wait_seconds = 0;     ///< time that the caller waited in next()
-  /// How pages are prefetched: "resident" (a sample was in the page cache), "willneed"
-  /// (madvise for coming batches), "pread" (threads read them), "none".
+  std::uint64_t bytes = 0;     ///< bytes of the values of these rows
+  double elapsed_seconds = 0;  ///< from the request for the first batch to the return of the last
+  double wait_seconds = 0;     ///< time that next() took, also to make batches itself
+  /// How pages are prefetched: "resident" (not at all: all sampled pages were in the page cache),
+  /// "willneed" (madvise for coming batches), "pread" (threads read them), "none".
   std::string residency;
   std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
@@ -68,7 +68,7 @@ class TENFOLD_API BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
-  /// Waits for the threads that make batches.
+  /// Does not wait for threads: the destructor of a stream waits for those that make its batches.
   ~BatchLoader();
   /// Moves the loader.
   BatchLoader(BatchLoader&&) noexcept;
@@ -94,17 +94,20 @@ class TENFOLD_API BatchLoader {
   /// beyond the rows.
   void load_state_dict(std::string_view json);
 
-  /// Returns counters and times of the current epoch.
+  /// Returns counters and times of the epoch in progress, or else of the last one.
   LoaderStats stats() const;
 
-  /// Supplies a block of memory for one batch, such as pinned memory. The loader writes to the
-  /// block once; the block's owner is released with the last tensor over it. May be called while
-  /// batches are made.
+  /// Supplies a block of memory, such as pinned memory, for tensors of one batch. The loader writes
+  /// to the block once; the block's owner is released with the last tensor over it. Of more than 64
+  /// unused blocks, the oldest are released. May be called while batches are made. Has no effect
+  /// without `use_supplied_memory`.
   void supply(Buffer memory);
-  /// Sizes of the blocks requested since the last call. Use them to pre-allocate.
+  /// Sizes of the blocks requested since the last call: what supply() should provide. Empty without
+  /// `use_supplied_memory`.
   std::vector<std::size_t> requested_sizes();
 
   /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.
+  /// Throws Error(invalid_argument) for an unknown value of TENFOLD_RESIDENCY.
   std::shared_ptr<BatchStream> start();
   /// The next batch of `stream`, or nothing at the end of its epoch. epoch(), state_dict() and
   /// stats() follow only the stream that was started last.
