@@ -81,9 +81,9 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
-/// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's before
-/// its children's. So concurrent readers see complete rows only, but a child node may still have
-/// fewer rows than the root. Removes the folder's checksums. Throws Error(invalid_argument) before
+/// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's last.
+/// So concurrent readers see complete rows only, but a child node may already have more rows than
+/// the root, also after a crash: the next call overwrites those. Removes the folder's checksums. Throws Error(invalid_argument) before
 /// anything is written if the rows do not fit, or if a node is a stack or a tensor is nested;
 /// Error(io) (EBUSY) while another call appends.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);

@@ -81,6 +81,31 @@ TEST(OptimizerNames, NamesAreRenamedAndDifferencesAreListed) {
               HasSubstr("rename: it does not apply to an optimizer whose parameters are matched"));
 }
 
+TEST(OptimizerNames, RenameOfEveryNameKeepsTheNumbersOfStates) {
+  Layers layers;
+  Adam adam(picked(layers, false), 0.1);
+  step(adam, 2);
+  const TensorDict saved = state_dict(adam, layers);
+  struct Wrapped : torch::nn::Module {
+    Layers& net;
+    explicit Wrapped(const Layers& layers)
+        : net(*register_module("net", std::make_shared<Layers>(layers))) {}
+  } wrapped(layers);
+  Adam loaded(wrapped.parameters(), 0.5);
+  LoadIntoOptions options;
+  options.rename = [](const std::string& name) { return "net." + name; };
+  options.renamed = {"first.bias"};
+  EXPECT_TRUE(load_into(loaded, wrapped, saved, options).ok());
+  const TensorDict state = state_dict(loaded)["state"];
+  for (const char* number : {"0", "1", "2", "3"}) {
+    EXPECT_EQ(test::bytes_of(state.at(number, "exp_avg")),
+              test::bytes_of(saved["state"].at(number, "exp_avg")));
+  }
+  options.renamed = {"third.bias"};
+  EXPECT_THAT(thrown_by([&] { load_into(loaded, wrapped, saved, options); }).message,
+              HasSubstr("rename: no parameter \"third.bias\""));
+}
+
 TEST(OptimizerNames, FilesWithoutNamesAreMatchedByOrder) {
   Layers layers;
   Adam adam(picked(layers, false), 0.1);

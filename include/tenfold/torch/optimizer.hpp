@@ -53,9 +53,7 @@ class OptimizerPlan {
       if (!parameter.fits) continue;
       for (NamedTensor& target : parameter.targets) targets.push_back(std::move(target));
     }
-    LoadIntoOptions copying = load_options_;
-    copying.strict = false;
-    load_into_tensors(targets, source_, copying);
+    load_into_tensors(targets, source_, tensor_options());
     for (auto& [options, planned] : options_) *options = planned;
     for (Parameter& parameter : parameters_) {
       if (!parameter.fits) continue;
@@ -121,7 +119,7 @@ class OptimizerPlan {
                               const std::vector<SourceGroup>& groups,
                               const std::vector<std::vector<std::int64_t>>& numbers) {
     if (names && are_unique(*names)) {
-      const auto found = names_in(source_, groups, load_options_.rename);
+      const auto found = names_in(source_, groups, load_options_);
       if (found && are_unique(*found)) return pair_by_name(*names, groups, *found, report_);
     }
     if (load_options_.rename) {
@@ -236,6 +234,16 @@ class OptimizerPlan {
     }
   }
 
+  /// The options for the tensors of states. Their names contain numbers of parameters, so they are
+  /// not renamed: `rename` maps the names of parameters.
+  LoadIntoOptions tensor_options() const {
+    LoadIntoOptions options = load_options_;
+    options.strict = false;
+    options.rename = {};
+    options.renamed = {};
+    return options;
+  }
+
   /// Compares dtypes and shapes by the same rules as for modules.
   void compare_tensors() {
     NamedTensors targets;
@@ -248,8 +256,7 @@ class OptimizerPlan {
         targets.push_back(target);
       }
     }
-    LoadIntoOptions checking = load_options_;
-    checking.strict = false;
+    LoadIntoOptions checking = tensor_options();
     checking.dry_run = true;
     LoadReport found = load_into_tensors(targets, source_, checking);
     for (LoadReport::Mismatch& mismatch : found.mismatched) {

@@ -132,11 +132,13 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
 }
 
 /// The "param_names" of each group of a saved state, renamed; nullopt if a group has none. Throws
-/// Error(invalid_argument) unless they are one string for each parameter.
+/// Error(invalid_argument) unless they are one string for each parameter, and Error(key_not_found)
+/// for a name in `options.renamed` that no parameter has.
 inline std::optional<GroupNames> names_in(const TensorDict& source,
                                           const std::vector<SourceGroup>& groups,
-                                          const RenameFunction& rename) {
+                                          const LoadIntoOptions& options) {
   GroupNames names;
+  std::unordered_set<std::string> known;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (!groups[g].options.contains("param_names")) return std::nullopt;
     const TensorDict list = groups[g].options["param_names"];
@@ -145,7 +147,8 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
       const Value name = list.value(position);
       const auto* text = name.get_if<std::string>();
       if (text == nullptr) break;
-      of_group.push_back(rename ? rename(*text) : *text);
+      known.insert(*text);
+      of_group.push_back(options.rename ? options.rename(*text) : *text);
     }
     if (of_group.size() == groups[g].numbers.size() && list.size() == of_group.size()) continue;
     throw refuse_source(source)
@@ -153,6 +156,13 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
         .problem("no state of an optimizer")
         .expected(groups[g].numbers.size(), " names")
         .found(list.size(), " entries");
+  }
+  for (const std::string& name : options.renamed) {
+    if (known.contains(name)) continue;
+    throw Error(ErrorCode::key_not_found)
+        .path(source.where())
+        .part("rename")
+        .problem("no parameter \"", name, '"');
   }
   return names;
 }
