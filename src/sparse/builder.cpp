@@ -219,7 +219,9 @@ struct SparseBuilder::State {
   std::size_t max_entries;
   std::vector<Entry> entries;
   SpillFile runs;
-  std::vector<std::uint64_t> run_ends;  ///< end offset of each run, in bytes
+  /// The offsets, in bytes, at which each run begins and ends. Bytes between runs are of a spill that
+  /// failed: its entries stay in memory, and are spilled again.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> run_bounds;
   std::uint64_t num_entries = 0;
   std::int64_t major_size_needed = 0;
   std::int64_t minor_size_needed = 0;
@@ -234,6 +236,7 @@ void SparseBuilder::State::sort_run() {
 
 void SparseBuilder::State::spill() {
   sort_run();
+  const std::uint64_t begin = runs.size_bytes();
   std::vector<std::byte> packed;
   const std::size_t entry_bytes = 2 * sizeof(std::int64_t) + value_bytes;
   const auto write = [&] {
@@ -251,13 +254,13 @@ void SparseBuilder::State::spill() {
     if (packed.size() >= kMaxRunBytes) write();
   }
   write();
-  run_ends.push_back(runs.size_bytes());
+  run_bounds.emplace_back(begin, runs.size_bytes());
   entries.clear();
 }
 
 /// Passes all entries to `emit` in order. Entries with the same coordinate keep their input order.
 void SparseBuilder::State::merge(const std::function<void(const Entry&)>& emit) {
-  if (run_ends.empty()) {
+  if (run_bounds.empty()) {
     sort_run();
     for (const Entry& entry : entries) emit(entry);
     std::vector<Entry>().swap(entries);
@@ -266,16 +269,16 @@ void SparseBuilder::State::merge(const std::function<void(const Entry&)>& emit) 
   if (!entries.empty()) spill();
   std::vector<Entry>().swap(entries);
   const auto buffer_bytes = static_cast<std::size_t>(
-      std::clamp(max_entries * sizeof(Entry) / run_ends.size(), kMinRunBytes, kMaxRunBytes));
+      std::clamp(max_entries * sizeof(Entry) / run_bounds.size(), kMinRunBytes, kMaxRunBytes));
   std::vector<Run> open;
-  std::vector<Entry> heads(run_ends.size());
+  std::vector<Entry> heads(run_bounds.size());
   const auto later = [&heads](std::size_t a, std::size_t b) {
     if (heads[a] < heads[b]) return false;
     return heads[b] < heads[a] || a > b;
   };
   std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> queue(later);
-  for (std::size_t i = 0; i < run_ends.size(); ++i) {
-    open.emplace_back(runs, i == 0 ? 0 : run_ends[i - 1], run_ends[i], value_bytes, buffer_bytes);
+  for (std::size_t i = 0; i < run_bounds.size(); ++i) {
+    open.emplace_back(runs, run_bounds[i].first, run_bounds[i].second, value_bytes, buffer_bytes);
     if (open[i].next(heads[i])) queue.push(i);
   }
   while (!queue.empty()) {
