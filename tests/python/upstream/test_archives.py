@@ -302,6 +302,18 @@ def test_archive_cannot_be_packed_into_its_source_folder(memmap_of, tmp_path):
         tenfold.pack_memmap(folder, tmp_path / "x.tdz")
 
 
+def test_a_growing_data_set_is_not_packed_without_its_new_rows(tmp_path):
+    folder = tmp_path / "rows"
+    tenfold.Dataset.create(folder, {"x": "int64"})
+    with tenfold.Dataset.open(folder, "r+") as rows:
+        rows.append({"x": [1, 2, 3]})
+        with pytest.raises(tenfold.UnsupportedError, match="a data set that grows"):
+            tenfold.pack_memmap(folder, tmp_path / "x.tdz")
+        assert not (tmp_path / "x.tdz").exists()
+    tenfold.pack_memmap(folder, tmp_path / "x.tdz")
+    assert tenfold.open(tmp_path / "x.tdz")["x"].tolist() == [1, 2, 3]
+
+
 def test_unpacking_a_damaged_archive_changes_nothing(tmp_path):
     path = tmp_path / "t.tdz"
     sample().memmap(path)
