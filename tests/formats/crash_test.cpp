@@ -502,6 +502,9 @@ TensorDict rows_of(std::int64_t begin, std::int64_t end) {
   }
   rows.set("x", Tensor::from(std::span<const float>(x), {end - begin, 2}));
   rows.set("y", Tensor::from(std::span<const std::int64_t>(y), {end - begin}));
+  TensorDict node(info);
+  node.set("z", Tensor::from(std::span<const std::int64_t>(y), {end - begin}));
+  rows.set("node", node);
   return rows;
 }
 
@@ -512,12 +515,14 @@ Found which_rows(const fs::path& path) {
     const auto row = static_cast<std::size_t>(i);
     if (tree.at("x").data<float>()[2 * row] != static_cast<float>(i)) return Found::neither;
     if (tree.at("y").data<std::int64_t>()[row] != i * 1000) return Found::neither;
+    if (tree.at("node", "z").data<std::int64_t>()[row] != i * 1000) return Found::neither;
   }
   if (count == 2) return Found::old_version;
   return count == 3 ? Found::new_version : Found::neither;
 }
 
-/// Append is atomic with respect to crashes, but not to power failures.
+/// Append is atomic with respect to crashes, but not to power failures: a node may have the new rows
+/// before the root has, and the next append overwrites them.
 TEST(AppendMemmap, SurvivesACrashAndAnErrorAtEveryChange) {
   const CrashCase append = {"Append", "data",
                             [](const Path& path) { write_memmap(rows_of(0, 2), path); },

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -106,6 +107,9 @@ class Appender {
   std::vector<AppendedLeaf> leaves_;
   std::vector<LinkedLeaf> linked_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
+  /// The rows of the root. An append that crashed may have counted its rows in nodes below the root,
+  /// whose metadata is replaced last: the next append overwrites them.
+  std::int64_t saved_rows_ = 0;
 };
 
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
@@ -149,21 +153,23 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
         .found(to_string(rows.dtype()), " ", base::list_text(rows.shape()));
   }
   if (rows.nbytes() == 0) return;
+  const std::uint64_t saved_bytes = rows.nbytes() / static_cast<std::uint64_t>(num_rows_) *
+                                    static_cast<std::uint64_t>(saved_rows_);
   const os::Directory directory = os::Directory::open(folder);
   const std::string file =
       name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
   const auto found = directory.entry_info(file);
   const std::uint64_t found_bytes = found ? found->size_bytes : 0;
-  if (found_bytes < entry.size_bytes) {
+  if (found_bytes < saved_bytes) {
     throw base::corrupt(directory.display_of(file))
         .part("tensor ", base::quote(entry.key))
         .problem("the file is too short")
-        .expected(entry.size_bytes, " bytes")
+        .expected(saved_bytes, " bytes")
         .found(found_bytes)
         .remedy("it may be truncated");
   }
   if (found && found->num_links > 1 && is_linked_to_another(*found, rows, where)) return;
-  leaves_.push_back({folder / file, rows, entry.size_bytes});
+  leaves_.push_back({folder / file, rows, saved_bytes});
 }
 
 /// True if these rows are to be appended under another key as well. Aliases share one file, so
@@ -213,9 +219,15 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
         .found(base::list_text(batch));
   }
   check_keys(meta, rows, where);
-  const auto grown = [&](std::int64_t length) {
-    return static_cast<std::uint64_t>(length + num_rows_);
-  };
+  const std::int64_t node_rows = meta.batch_size.front();
+  if (metas_.empty()) saved_rows_ = node_rows;
+  if (node_rows < saved_rows_) {
+    throw base::corrupt(file.display())
+        .part("batch size")
+        .expected(saved_rows_, " rows at least, as the root has")
+        .found(node_rows);
+  }
+  const auto new_rows = static_cast<std::uint64_t>(saved_rows_ + num_rows_);
   std::vector<LeafLength> lengths;
   for (const MetaEntry& entry : meta.entries) {
     const std::string child = path.empty() ? entry.key : path + "." + entry.key;
@@ -228,11 +240,11 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf == nullptr) throw refuse(child_where).expected("a tensor in the rows").found("none");
       visit_leaf(folder, meta, entry, *leaf, child_where);
-      lengths.push_back({entry.key, grown(entry.shape.front())});
+      lengths.push_back({entry.key, new_rows});
     }
   }
   metas_.push_back({folder / std::string(kMetaName),
-                    with_lengths(text, file.display(), lengths, grown(meta.batch_size.front()))});
+                    with_lengths(text, file.display(), lengths, new_rows)});
   for (const MetaEntry& entry : meta.entries) {
     if (!entry.is_node) continue;
     const TensorDict::Item item = rows.get(entry.key);
@@ -295,7 +307,7 @@ void Appender::run() {
   bool is_committed = false;
   try {
     write_rows();
-    for (const GrowingMeta& meta : metas_) {
+    for (const GrowingMeta& meta : metas_ | std::views::reverse) {
       replace_file(meta.file, meta.text, false);
       is_committed = true;
     }
