@@ -27,12 +27,12 @@ def number_of(where: str, value: Any) -> float:
     """Converts a real number, of Python or numpy, or a tensor of one element to a float.
 
     Raises:
-        TypeError: For another value, also a bool of Python.
+        TypeError: For another value, also a bool or a complex number.
         ValueError: For an int that is too large for a float.
     """
-    if not isinstance(value, (bool, str, bytes)) and (
-        hasattr(value, "__float__") or hasattr(value, "__index__")
-    ):
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    is_other = isinstance(value, (bool, str, bytes)) or dtype.startswith(("bool", "complex"))
+    if not is_other and (hasattr(value, "__float__") or hasattr(value, "__index__")):
         try:
             return float(value)
         except OverflowError:
@@ -101,7 +101,16 @@ def more_of(extra: Any) -> Any:
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UnsupportedError(f"extra: expected a JSON value: {error}") from None
-    return _core.tree({"extra": extra, "versions": versions}, "extra")
+    return _core.tree({"extra": _with_plain_floats(extra), "versions": versions}, "extra")
+
+
+def _with_plain_floats(value: Any) -> Any:
+    """Converts numpy.float64, which is a float for json and an array for the engine, to float."""
+    if type(value) is dict:
+        return {key: _with_plain_floats(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_with_plain_floats, value))
+    return float(value) if isinstance(value, float) else value
 
 
 def metadata_of(document: str) -> dict[str, Any]:

@@ -31,6 +31,9 @@ class SaveHandle(Future[Path]):
         self.step = step
         self.path = path
         self.staged: Future[None] = Future()
+        # A save cannot be cancelled: both Futures are running from the start.
+        self.set_running_or_notify_cancel()
+        self.staged.set_running_or_notify_cancel()
 
     def __repr__(self) -> str:
         if not self.done():
@@ -38,6 +41,40 @@ class SaveHandle(Future[Path]):
         else:
             state = "failed" if self.exception() is not None else "done"
         return f"<SaveHandle step={self.step} {state}>"
+
+
+class StepLock:
+    """A lock that the optimizer holds while it steps, and a save while it copies.
+
+    A save acquires it in one thread and releases it in another, so it is no reentrant lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stepping: int | None = None
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._stepping = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._stepping = None
+        self._lock.release()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Waits for the lock, for `timeout` seconds at most; -1: for any time.
+
+        Raises:
+            RuntimeError: In the thread that steps, which would wait forever.
+        """
+        if self._stepping == threading.get_ident():
+            raise RuntimeError(
+                "save: expected a call outside of `with manager.lock()`, found one in it"
+            )
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        self._lock.release()
 
 
 class Writer:

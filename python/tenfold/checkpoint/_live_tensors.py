@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 
 from tenfold._interop import arrays
@@ -82,11 +83,22 @@ class LiveTensors:
 
 
 def _copied(state: Any) -> Any:
-    """The same containers with copies of the tensors."""
+    """The same containers with copies of the tensors, as the engine finds them in a state."""
     if arrays.is_array(state) or hasattr(state, "clone"):
         return state.clone() if hasattr(state, "clone") else state.copy()
-    if type(state) in (dict, OrderedDict):
-        return type(state)((key, _copied(value)) for key, value in state.items())
-    if type(state) in (list, tuple):
-        return type(state)(_copied(value) for value in state)
+    if isinstance(state, dict):
+        made = copy.copy(state)
+        for key, value in state.items():
+            made[key] = _copied(value)
+        return made
+    if isinstance(state, list):
+        made = copy.copy(state)
+        made[:] = [_copied(value) for value in state]
+        return made
+    if isinstance(state, tuple):
+        items = [_copied(value) for value in state]
+        if all(item is value for item, value in zip(items, state, strict=True)):
+            return state  # for example a torch.Size
+        make = getattr(type(state), "_make", type(state))
+        return make(items)
     return state

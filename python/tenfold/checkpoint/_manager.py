@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 import time
 import warnings
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ from tenfold.checkpoint._arguments import (
     rules_of,
     whole,
 )
-from tenfold.checkpoint._background import SaveHandle, Writer
+from tenfold.checkpoint._background import SaveHandle, StepLock, Writer
 from tenfold.checkpoint._live_tensors import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of
@@ -186,7 +185,7 @@ class CheckpointManager:
         self._pool = _core.StagingPool()
         self._own_pool = _core.StagingPool()  # entries of this rank alone
         self._part_pool = _core.StagingPool()  # parts of sharded entries
-        self._lock = threading.Lock()
+        self._lock = StepLock()
         self._warned_of_memory = False
         self._native = _core.CheckpointManager.make(
             os.fspath(path_argument("CheckpointManager(directory)", directory, "directory")),
@@ -371,8 +370,8 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, a save holds the lock while it copies tensors. Do not call
-        `save` in the ``with`` block: it would wait for the lock forever.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors. A call of
+        `save` in the ``with`` block raises RuntimeError.
 
         Example:
             >>> with manager.lock():

@@ -36,7 +36,9 @@ class RngState(RNGState):
 
         Returns:
             ``"python"`` and ``"numpy"`` hold the words of their generators as int64 ``[625]`` and
-            ``[624]``, ``"torch"`` and each of ``"cuda"`` uint8 of one dimension.
+            ``[624]``, ``"torch"`` and each of ``"cuda"`` uint8 of one dimension. If numpy has
+            another generator than MT19937 (``numpy.random.set_bit_generator``), ``"numpy"`` holds
+            the dict of ``numpy.random.get_state(legacy=False)``, with lists for arrays.
         """
         version, words, gauss = random.getstate()
         state: dict[str, Any] = {
@@ -44,14 +46,7 @@ class RngState(RNGState):
         }
         numpy = sys.modules.get("numpy")
         if numpy is not None and hasattr(numpy, "random"):
-            name, keys, position, has_gauss, cached = numpy.random.get_state(legacy=True)
-            state["numpy"] = {
-                "name": name,
-                "words": _tensor(keys.tolist()),
-                "position": int(position),
-                "has_gauss": int(has_gauss),
-                "gauss": float(cached),
-            }
+            state["numpy"] = _numpy_state(numpy)
         torch = sys.modules.get("torch")
         if torch is not None:
             state["torch"] = torch.get_rng_state()
@@ -102,7 +97,7 @@ def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
     digest = hashlib.sha256(b"rank %d" % rank)
     for part in (state.get("python"), state.get("numpy")):
         if part is not None:
-            digest.update(repr(part["words"].tolist()).encode())
+            digest.update(repr(part["words"].tolist() if "words" in part else part).encode())
     words = state.get("torch", state.get("rng_state"))
     if words is not None:
         digest.update(bytes(words.tolist()))
@@ -115,7 +110,12 @@ def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
     random.seed(seed)
     if "numpy" in state and "numpy" in sys.modules:
         numpy = numpy_module()
-        numpy.random.seed(numpy.frombuffer(seed, dtype="uint32"))
+        seeds = numpy.frombuffer(seed, dtype="uint32")
+        if "words" in state["numpy"]:
+            numpy.random.seed(seeds)
+        else:  # numpy cannot seed other generators in place
+            generator = getattr(numpy.random, state["numpy"]["bit_generator"])
+            numpy.random.set_bit_generator(generator(seeds))
 
 
 def _tensor(words: Any) -> Any:
@@ -125,11 +125,41 @@ def _tensor(words: Any) -> Any:
     return numpy_module().array(list(words), dtype="int64")
 
 
+def _numpy_state(numpy: Any) -> dict[str, Any]:
+    state: dict[str, Any] = numpy.random.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        return _plain(state)
+    return {
+        "name": "MT19937",
+        "words": _tensor(state["state"]["key"].tolist()),
+        "position": int(state["state"]["pos"]),
+        "has_gauss": int(state["has_gauss"]),
+        "gauss": float(state["gauss"]),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """The same value with ints, floats and lists for numpy's."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def _set_numpy(saved: dict[str, Any]) -> None:
     try:
         numpy = numpy_module()
     except ImportError:
         _warn("numpy", "it is not installed")
+        return
+    if "words" not in saved:
+        current = numpy.random.get_state(legacy=False)["bit_generator"]
+        if current != saved["bit_generator"]:
+            raise ValueError(
+                "RngState: numpy: expected the generator that was saved, "
+                f"{saved['bit_generator']}, found {current}; call "
+                "numpy.random.set_bit_generator before the restore"
+            )
+        numpy.random.set_state(saved)
         return
     words = numpy.array(saved["words"].tolist(), dtype="uint32")
     numpy.random.set_state(

@@ -117,19 +117,20 @@ def _rows_of(batch: Any) -> int:
     return rows
 
 
-def _first_length(value: Any) -> int | None:
+def _first_length(value: Any, is_column: bool = False) -> int | None:
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) > 0:
         return int(shape[0])
     if isinstance(value, Offsets):
         return len(value["offsets"]) - 1
-    if isinstance(value, list) and all(map(_is_text, value)):
+    # A column of strings, or of arrays that differ in length, is a list with an item per row.
+    if isinstance(value, list) and value and (is_column or all(map(_is_text, value))):
         return len(value)
     if isinstance(value, dict):
-        value = list(value.values())
+        value, is_column = list(value.values()), True
     if isinstance(value, (list, tuple)):
         for item in value:
-            found = _first_length(item)
+            found = _first_length(item, is_column)
             if found is not None:
                 return found
     return None

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import defaultdict
+from typing import NamedTuple
 
 import pytest
 import torch
 
 import tenfold
-from tenfold.checkpoint import _manager
+from tenfold.checkpoint import _live_tensors, _manager
 
 
 class Gate:
@@ -197,6 +199,47 @@ def test_overlapped_copies_have_the_state_at_the_call(tmp_path):
             assert torch.equal(found["model"][key], value), key
         assert torch.equal(found["optimizer"]["state"][0]["exp_avg"], moment)
         assert found["ema"].tolist() == [step - 1] * 3
+
+
+class Pair(NamedTuple):
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+def test_overlapped_saves_copy_subclasses_of_containers(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, async_save="overlap")
+    state = {
+        "default": defaultdict(list, w=torch.zeros(3)),
+        "pair": Pair(torch.zeros(2), torch.zeros(2)),
+        "size": torch.zeros(2, 3).shape,
+    }
+    copied = _live_tensors._copied(state)
+    state["default"]["w"] += 1
+    state["pair"].a.add_(1)
+    assert copied["default"]["w"].tolist() == [0] * 3
+    assert copied["pair"].a.tolist() == [0] * 2
+    assert copied["size"] == (2, 3)
+    assert [type(copied[key]) for key in state] == [type(value) for value in state.values()]
+    manager.save(1, {"default": state["default"]}).result(60)
+    assert manager.restore().state["default"]["w"].tolist() == [1] * 3
+
+
+def test_a_save_within_the_lock_is_refused_instead_of_waiting_forever(tmp_path):
+    manager, state = overlapping(tmp_path)
+    with pytest.raises(RuntimeError, match=r"outside of `with manager\.lock\(\)`"), manager.lock():
+        manager.save(1, state)
+    manager.save(1, state)
+    manager.wait()
+    assert manager.all_steps() == [1]
+
+
+def test_a_save_cannot_be_cancelled(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    handle = manager.save(1, {"w": torch.ones(1 << 20)})
+    assert not handle.cancel()
+    assert not handle.staged.cancel()
+    assert repr(handle).startswith("<SaveHandle step=1 ")
+    assert handle.result(60).name == handle.path.name
 
 
 def test_a_tensor_that_changed_before_its_overlapped_copy_fails_the_save(tmp_path, monkeypatch):

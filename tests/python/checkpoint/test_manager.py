@@ -85,6 +85,39 @@ def test_rng_state_restores_all_random_generators(tmp_path):
     assert draw() == expected
 
 
+@pytest.mark.parametrize("name", ["PCG64", "Philox", "SFC64", "MT19937"])
+def test_other_generators_of_numpy_are_restored(tmp_path, name):
+    before = np.random.get_bit_generator()
+    try:
+        np.random.set_bit_generator(getattr(np.random, name)(3))
+        np.random.standard_normal(3)
+        manager = tenfold.CheckpointManager(tmp_path)
+        manager.save(1, {"rng": tenfold.RngState()})
+        expected = np.random.standard_normal(5)
+        np.random.standard_normal(2)
+        manager.restore({"rng": tenfold.RngState()})
+        assert np.random.standard_normal(5).tolist() == expected.tolist()
+        np.random.set_bit_generator(np.random.PCG64DXSM(3))
+        if name != "MT19937":
+            with pytest.raises(ValueError, match=f"expected the generator that was saved, {name}"):
+                manager.restore({"rng": tenfold.RngState()})
+    finally:
+        np.random.set_bit_generator(before)
+
+
+def test_extra_may_have_floats_of_numpy(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"w": torch.ones(2)}, extra={"lr": np.float64(0.1), "more": [np.float64(2)]})
+    assert manager.metadata(1)["extra"] == {"lr": 0.1, "more": [2.0]}
+
+
+@pytest.mark.parametrize("value", [np.complex64(1 + 2j), np.bool_(True), torch.tensor(True)])
+def test_metrics_are_real_numbers(tmp_path, value):
+    manager = tenfold.CheckpointManager(tmp_path)
+    with pytest.raises(TypeError, match='metrics: "loss": expected a number'):
+        manager.save(1, {"w": torch.ones(2)}, metrics={"loss": value})
+
+
 def test_rng_state_is_captured_before_other_objects_are_saved(tmp_path):
     class Draws:
         def state_dict(self):

@@ -322,6 +322,12 @@ def test_accumulate_accepts_any_iterable_of_batches() -> None:
         list(tenfold.accumulate([{"a": 1}], steps=1))
 
 
+def test_accumulate_counts_ragged_rows_of_numpy() -> None:
+    batch = {"tokens": [np.zeros(3), np.zeros(5)], "y": np.zeros(2)}
+    (window,) = tenfold.accumulate([batch], steps=1)
+    assert window.rows == 2
+
+
 @pytest.mark.parametrize("pad", [None, 0, "offsets"])
 def test_accumulate_counts_rows_independent_of_column_order(tmp_path: Path, pad: object) -> None:
     rows = [{"tokens": [1] * (i % 4), "tags": ["a"] * (i % 3), "name": "n"} for i in range(10)]
