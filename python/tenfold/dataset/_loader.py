@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class BatchLoader:
-    """Batches of a data set as dicts of tensors, each filled by one native call.
+    """Batches of a data set as dicts of tensors; one native call fills each batch.
 
     There are no worker processes: threads without the GIL prepare batches ahead, in memory that is
-    reused once the tensors of a batch are released. The order depends on seed and epoch only, not
-    on threads, ranks, or the point of resumption.
+    reused once the tensors of a batch are released. Seed and epoch determine the shuffled order;
+    threads, ranks and the point of resumption do not change it.
 
     >>> loader = tenfold.BatchLoader(ds, batch_size=256, shuffle=True, seed=7)
     >>> for epoch in range(10):
     ...     for batch in loader:               # {"x": float32 [256, 84], ...}
     ...         train(batch)
-    >>> state = loader.state_dict()            # {"seed": 7, "epoch": 3, "position": 51200}
+    >>> state = loader.state_dict()            # {"seed": 7, "epoch": 10, "position": 0}
 
     Iterating to the end increments the epoch, so that the next shuffled epoch has another order.
 
     Threads may share one iterator: each batch goes to one of them, and the epoch ends for all.
 
     Args:
-        dataset: A `Dataset`, or a path or TensorDict.
+        dataset: A `Dataset`, or the source of one: a path, a TensorDict, or a dict of tensors.
         batch_size: Rows per batch, summed over all ranks: for a size per rank write
             ``n * world_size``.
         shuffle: Shuffle the rows. The order takes no memory.
@@ -60,11 +60,11 @@ class BatchLoader:
         prefetch: Number of batches that are prepared ahead, at most 1,024.
         num_threads: As for `tenfold.save`. 1: only the calling thread. At most `prefetch` threads
             prepare batches ahead.
-        pad: For ragged columns. None: jagged ``torch.nested`` tensors. A number:
-            ``[B, longest, *shape]`` filled with it, and ``"<column>.length"`` int64 ``[B]``.
-            ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option by column; other
-            columns are jagged. Functions of rows (`Dataset.map`) get unpadded rows; their results
-            are padded.
+        pad: For ragged columns of numbers. None: jagged ``torch.nested`` tensors, or lists of numpy
+            arrays. A number: ``[B, longest, *shape]`` filled with it, and ``"<column>.length"``
+            int64 ``[B]``. ``"offsets"``: ``{"values", "offsets"}``. A dict sets this option by
+            column; for other columns it is None. Functions of rows (`Dataset.map`) get unpadded
+            rows; their results are padded.
         shuffle_block: Shuffle blocks of this many rows, and rows within windows of 64 blocks: for
             data much larger than memory with rows much smaller than a page.
         as_tensordict: Return TensorDicts.
@@ -76,9 +76,11 @@ class BatchLoader:
             `dataset`; torch for a device or pinned memory.
 
     Raises:
-        TypeError: For an argument of another type.
-        ValueError: For an argument out of range, or a missing device.
+        TypeError: For an option of another type, except `pad`, `device` and `framework`.
+        ValueError: For a number out of range, or an invalid `pad`, `device` or `framework`; for a
+            CUDA device if CUDA is not available; for a `dataset` that is not a table.
         KeyError: For a missing column.
+        ImportError: If `framework` is ``"torch"`` and torch is not installed.
     """
 
     def __init__(
@@ -150,7 +152,8 @@ class BatchLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self._on_device is not None and not self._on_device.is_at_end:
-            # The previous iteration took one batch more than it returned, possibly the last one.
+            # The previous iteration may have taken one batch more than it returned. If that was the
+            # last one, the engine has incremented the epoch.
             self._native.set_epoch(self.epoch)
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
@@ -201,7 +204,7 @@ class BatchLoader:
         """Sets the epoch of the next iteration, which begins at its first row.
 
         Args:
-            epoch: 0 or more. The epoch and the seed determine the order.
+            epoch: 0 to 2**62. The epoch and the seed determine the shuffled order.
 
         Raises:
             TypeError: If it is not an int.
@@ -217,20 +220,24 @@ class BatchLoader:
         self._on_device = None
 
     def state_dict(self) -> dict[str, int]:
-        """Returns ``{"seed", "epoch", "position"}`` of the most recent iteration.
+        """Returns ``{"seed", "epoch", "position"}``, for `load_state_dict`.
 
-        The position counts the returned rows of all ranks. Batches that were prepared but not
-        returned do not count.
+        The position is the number of rows of the epoch that precede the next batch, on all ranks
+        together. Batches that were prepared but not returned do not count. After the last batch of
+        an epoch, the position is 0 and the epoch is the next one.
         """
         return self._state()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Resumes at the position of `state`; batch_size, world_size and threads may differ.
+        """Makes the next iteration resume at `state`, with its seed.
+
+        The batch_size, world_size and number of threads may differ.
 
         Args:
             state: The result of `state_dict`, in this or another process.
 
         Raises:
+            TypeError: If JSON cannot represent the state.
             ValueError: If the state is invalid, or its position is beyond the rows.
 
         Example:
@@ -246,18 +253,20 @@ class BatchLoader:
         """Returns counters and times of the most recent iteration, and its bottleneck.
 
         Returns:
-            dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read``, ``wait_seconds`` (for
-            batches), ``transform_seconds`` (in functions of `map` and `transform`), ``limit`` (the
-            bottleneck: "consumer" if waiting and transforming each took at most a tenth of the
-            time; else "transform" if transforming took longer than waiting; else "memory" if
-            ``residency`` is "resident", or "storage"),
-            ``residency`` (how pages are prefetched: "resident" if a sample was in the page cache;
+            dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read`` (the size of the values
+            in these batches), ``wait_seconds`` (for batches), ``transform_seconds`` (in functions
+            of `map`, in `transform`, and in Python code that pads or pins batches or makes
+            TensorDicts), ``limit`` (the bottleneck: "consumer" if waiting and transforming each
+            took at most a tenth of the time; else "transform" if transforming took longer than
+            waiting; else "memory" if ``residency`` is "resident", or "storage"), ``residency`` (how
+            pages are prefetched: "resident" if not at all, because samples were in the page cache;
             "willneed" by madvise for coming batches; "pread" by threads that read, as on network
-            file systems; "none"; the environment variable ``TENFOLD_RESIDENCY`` selects one of the
-            last three) and, if shuffled in blocks, ``shuffle_quality`` (the rows of a window).
+            file systems; "none" if disabled; if samples are not in the page cache, the environment
+            variable ``TENFOLD_RESIDENCY`` selects one of the last three) and, if shuffled in
+            blocks, ``shuffle_quality`` (the rows of a window).
         """
         stats = self._native.stats()
-        # The engine measures the time until it returns the last batch.
+        # The engine measures the time until it returned the most recent batch.
         elapsed = stats.pop("elapsed_seconds") + self._last_transform_seconds
         stats["rows_per_second"] = stats["rows"] / elapsed if elapsed > 0 else 0.0
         stats["transform_seconds"] = self._transform_seconds
@@ -329,7 +338,7 @@ def checked_device(device: Any) -> Any:
     """The torch device that `device` names.
 
     Raises:
-        UnsupportedError: If torch cannot use the device on this machine, or is not installed.
+        UnsupportedError: For a CUDA device if CUDA is not available; if torch cannot be imported.
         ValueError: If `device` does not name a device.
     """
     torch = import_torch()
@@ -396,7 +405,7 @@ class PinnedMemory:
         self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def bound(self, batch: Any) -> Any:
-        """Rebinds each tensor of a batch to the storage of its block; supplies missing blocks.
+        """Rebinds each tensor of a batch to the storage of its block; supplies further blocks.
 
         Tensors for which the engine had no block are unchanged.
         """
@@ -498,7 +507,7 @@ class DeviceBatches:
 
 
 def streams_of(device: Any) -> Any:
-    """``torch.cuda`` for CUDA devices; None for devices whose copies are synchronous."""
+    """``torch.cuda`` for a CUDA device; None for any other device."""
     torch = torch_or_none()
     return torch.cuda if device.type == "cuda" else None
 

@@ -58,8 +58,8 @@ def commit_parts(
 ) -> Dataset:
     """Appends parts to the data set at `path` atomically.
 
-    Each part is a data set in a folder below `path`, which ``ingest(..., part=(index, count))`` or
-    `Dataset.save` has written. The columns, the number of rows and the file sizes of each part are
+    Each part is a data set in a folder below `path`, such as ``ingest(..., part=(index, count))``
+    and `Dataset.save` write. The columns, the number of rows and the file sizes of each part are
     checked first. Then ``%parts.json`` is replaced, in one step. If ``%parts.json`` does not exist,
     the data set is new and has the schema of the first part. Leftovers of crashed writers are
     removed.
@@ -75,11 +75,12 @@ def commit_parts(
         Dataset: The data set with all its parts.
 
     Raises:
-        FileNotFoundError: If `parts` is None and one of the ``count`` parts of `ingest` is missing.
+        FileNotFoundError: If `path` or one of `parts` does not exist; if `parts` is None and one of
+            the ``count`` parts of `ingest` is missing.
         CorruptFileError: For a part with other columns, or with files that are too short.
-        ValueError: For a folder that is not a data set, or that is a part already; for a new data
-            set without parts; if `path` is a data set in one folder.
-        TypeError: If `parts` is a str instead of a list.
+        ValueError: For a folder that is not a data set in one folder, is a circular buffer, or is a
+            part already; for a new data set without parts; if `path` is a data set in one folder.
+        TypeError: For a str instead of a list of names, or an argument of another type.
         OSError: If another process is changing the data set, or appending to a part.
 
     Example:
@@ -126,8 +127,9 @@ def compact(
 
     Raises:
         ValueError: If it is not a data set of parts, or its folder contains a file or folder that
-            ``%parts.json`` does not name.
-        OSError: If it is open with mode ``"r+"``, in this or another process.
+            does not belong to the data set.
+        OSError: If it is open with mode ``"r+"``, in this or another process, or another process is
+            changing it.
 
     Example:
         >>> ds = tenfold.compact("trips")
@@ -145,8 +147,10 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
     """The source files of one part, and its target folder.
 
     Raises:
-        TypeError: For a source other than paths and globs, or a part that is not a pair of int.
-        ValueError: For an index out of range, or a target that is a data set in one folder.
+        TypeError: For a source other than paths and globs, or a part that is not a tuple of two
+            ints.
+        ValueError: For an index or count out of range, or a target that is a data set in one
+            folder.
         FileNotFoundError: For a glob without a match.
         FileExistsError: If the data set has the part.
     """

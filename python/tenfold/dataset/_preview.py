@@ -38,7 +38,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
 
 def preview_html(title: str, native: Any, schema: Schema) -> str:
-    """The same table as HTML."""
+    """The title, and a table of first rows with up to 30 columns, as HTML."""
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     names, types, *rows = zip(*columns, strict=True) if columns else ((), ())

@@ -35,7 +35,7 @@ def is_jagged(value: Any) -> bool:
 
 
 def _is_ragged(value: Any) -> bool:
-    """True for ragged rows of either framework, as `jagged` returns them."""
+    """True for ragged rows of either framework, as `jagged` returns them; false for []."""
     if not isinstance(value, list):
         return is_jagged(value)
     return bool(value) and all(
@@ -66,11 +66,11 @@ def padded(rows: Any, value: float) -> tuple[Any, Any]:
 
 
 class Offsets(dict):  # type: ignore[type-arg]
-    """``{"values", "offsets"}``, whose items are not rows of a batch."""
+    """A ragged column as ``{"values", "offsets"}``, which are not arrays of one item per row."""
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:
-    """Returns both arrays unchanged."""
+    """Returns the two arrays as `Offsets`, unchanged."""
     return Offsets(values=values, offsets=offsets)
 
 
@@ -81,19 +81,19 @@ class Padding:
     `after` pads their results.
 
     Attributes:
-        of_engine: Padding values of the engine by column; the key None is for all other columns.
+        of_engine: Padding values of the engine by column; the key None is for all columns.
         ragged: Converts values and offsets of columns that the engine does not pad.
         is_after: True if `after` must be called for each batch.
 
     Args:
         pad: As in `BatchLoader`.
-        has_row_maps: Functions are applied to rows before they are padded.
+        has_row_maps: True if functions are applied to single rows.
         columns: Dotted names of the columns of a batch; None: functions may add others.
 
     Raises:
         ValueError: For an invalid pad.
-        KeyError: For a column that does not exist.
-        TypeError: For a column name that is not a str.
+        KeyError: For a column that is not one of `columns`.
+        TypeError: For a column name that is not a str or tuple of str.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Padding:
         )
 
     def after(self, batch: Any) -> Any:
-        """The batch with its ragged columns padded, unless the engine has padded them."""
+        """Returns the batch after applying `pad` to the columns that the engine has not padded."""
         return self._padded(batch, "") if self.is_after and isinstance(batch, dict) else batch
 
     def _padded(self, batch: dict[str, Any], prefix: str) -> dict[str, Any]:

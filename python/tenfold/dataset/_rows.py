@@ -67,9 +67,9 @@ def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 
     Returns the batch that ``Dataset.__getitems__`` gathered, or stacks the results of row functions
-    as a `BatchLoader` does. A list of samples is collated as by tensordict's ``collate``:
-    TensorDicts and tensorclasses, also within tuples and dicts, are stacked, lazily if their shapes
-    differ; other samples are passed to torch's ``default_collate``.
+    as a `BatchLoader` does. Passes other lists of samples to `tenfold.tensordict.collate`, which
+    stacks tensors, TensorDicts and tensorclasses, also within tuples and dicts. It passes other
+    samples to torch's ``default_collate``.
 
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
 
@@ -81,7 +81,8 @@ def collate(rows: Any) -> Any:
 
     Raises:
         KeyError: If a sample in a list lacks a key of the first one.
-        ValueError: If row functions returned rows with different keys.
+        ValueError: If row functions returned rows with different keys, or tuples differ in length.
+        RuntimeError: If torch cannot stack tensors because of their shapes.
         TypeError: If samples are of a type that torch cannot collate.
     """
     if isinstance(rows, Rows):
@@ -97,18 +98,18 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     """Stacks one or more samples into a batch.
 
     Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
-    strings a list; dicts and tuples are collated recursively, other types by torch's
-    ``default_collate``. Without torch, numbers and arrays become one array, or a list of arrays if
+    strings a list; dicts and tuples are stacked recursively, other types by torch's
+    ``default_collate``. For numpy, numbers and arrays become one array, or a list of arrays if
     their shapes differ.
 
     Args:
         samples: The rows.
-        ragged: Dotted names of entries that are jagged, or without torch lists of arrays, even if
-            all lengths are equal.
+        ragged: Dotted names of entries that are jagged, or for numpy lists of arrays, even if all
+            lengths are equal.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
-        ValueError: If dicts have different keys.
+        ValueError: If dicts have different keys, or tuples different lengths.
     """
     first = samples[0]
     if isinstance(first, dict):

@@ -182,8 +182,8 @@ class Schema(Mapping[str, "Column | Schema"]):
 
         Raises:
             TypeError: If `text` is not a str.
-            CorruptFileError: A ValueError, if `text` is not JSON or not a schema. The message names
-                the invalid column and member.
+            CorruptFileError: If `text` is not JSON or not a schema; a subclass of ValueError. The
+                message names an invalid column.
 
         Example:
             >>> print(Schema.from_json('{"columns": {"x": {"dtype": "float32", "shape": [3]}}}'))
@@ -280,13 +280,13 @@ _OF_PYTHON = {"str": "string", "int": "int64", "float": "float64", "complex": "c
 
 
 def _spelling(name: str) -> str | None:
-    """The dtype of that name in torch or numpy, or None."""
+    """The dtype of that name in torch, Python or numpy, or None."""
     if name.startswith("torch."):
         return _OF_TORCH.get(name.removeprefix("torch."))
     if name in _OF_PYTHON:
         return _OF_PYTHON[name]
     if not name or name.isspace():
-        return None  # numpy would accept it as float64
+        return None  # numpy takes "\n" and "\t" for codes of dtypes
     try:
         np = numpy_module()
 
@@ -306,7 +306,7 @@ def refused_dtype(name: str, found: str) -> ValueError:
 
 
 def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The columns of ``{"columns": {...}}``, as the JSON document has them."""
+    """The columns of ``{"columns": {...}}``, the form of the JSON document; None for others."""
     columns = given.get("columns") if len(given) == 1 else None
     return columns if isinstance(columns, Mapping) and not _has_dtype(columns) else None
 

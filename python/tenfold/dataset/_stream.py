@@ -61,8 +61,8 @@ _LAST_EPOCH = 2**62
 class IterableDataset(_Base):
     """The rows of a data set or of text files as a stream, for torch's ``DataLoader``.
 
-    The rows are divided between ranks and the workers of a ``DataLoader``, each row once. The order
-    depends on seed and epoch only.
+    Seed and epoch determine the order of all rows. Each row is returned by one rank, and by one
+    worker of its ``DataLoader``.
 
     >>> rows = tenfold.IterableDataset("flights", shuffle=True, seed=7)
     >>> for batch in DataLoader(rows, batch_size=256, num_workers=4):
@@ -80,9 +80,9 @@ class IterableDataset(_Base):
     ``break``. All ranks must have made the same number of steps.
 
     Args:
-        source: A `Dataset`, or a path or TensorDict of one; or text files as for `ingest`:
-            ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst``, ``.bz2``,
-            ``.xz`` or in a ``.zip``, globs, or a list of them.
+        source: A `Dataset`, or the source of one: a path, a TensorDict, or a dict of tensors. Or
+            text files as for `ingest`: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as
+            ``.gz``, ``.zst``, ``.bz2``, ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
         shuffle: A data set is read in the exact shuffled order of `BatchLoader`. For text
             files, the order of the files is shuffled, and their rows pass through a shuffle buffer:
@@ -90,11 +90,14 @@ class IterableDataset(_Base):
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time. A data set
             with `shuffle` ignores it.
         seed: Seed of the shuffle.
-        rank: Rank of this process; None: that of ``torch.distributed``, if it is initialised.
-        world_size: Number of ranks; None: that of ``torch.distributed``, if it is initialised.
+        rank: Rank of this process; None: that of ``torch.distributed``, or 0 if it is not
+            initialised.
+        world_size: Number of ranks; None: that of ``torch.distributed``, or 1 if it is not
+            initialised. Pass both `rank` and `world_size`, or neither.
         schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
-            them once before the first row.
-        format: Format of text files, as for `ingest`.
+            them once in the constructor.
+        format: Format of text files: ``"jsonl"``, ``"ndjson"``, ``"json"``, ``"csv"`` or ``"tsv"``.
+            None: by their names.
         separator: Character between the fields of CSV files, as for `ingest`.
         transform: Called with each row; its result is returned.
         on_error: Handling of text that is not a record, or does not fit the schema. ``"raise"`` an
@@ -106,8 +109,10 @@ class IterableDataset(_Base):
     Raises:
         FileNotFoundError: For a missing file, or a glob without a match.
         KeyError: For a missing column.
-        ValueError: For an argument out of range.
-        UnsupportedError: For a file of another kind among text files.
+        TypeError: If `columns`, `shuffle`, `separator` or a number has another type.
+        ValueError: For any other invalid argument, and a schema for a data set, which has its own.
+            While iterating, for a record that does not fit the schema.
+        UnsupportedError: For a file of another kind among text files, and for a list of rows.
         CorruptFileError: While iterating, for text that is not a record; the message names file,
             line and row.
     """
@@ -184,30 +189,31 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
-        # The newest iteration in this process, and how many rows it returned after `_assignment`.
+        # The newest iteration in this process, and the place of its last row (see `_rows`).
         self._newest: object = None
         self._handed_out = 0
-        # The numbers of the generation and of calls of `load_state_dict`, by which workers detect
-        # changes since they were started.
+        # The current generation, and the number of calls of `load_state_dict`. A worker has copies
+        # from its start, and compares them with the values that `Workers` has.
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # In a worker: the epoch, and how many of its rows were returned; epoch and number of rows
-        # that the next iteration skips.
+        # In a worker: the epoch, and how many of its rows this worker returned. Then, after
+        # `load_state_dict`: the epoch of the next iteration, and how many rows that skips.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()
 
     @property
     def schema(self) -> Schema:
-        """The columns of the rows, before `transform`."""
+        """The columns of the rows, before functions of `Dataset.map` and `transform`."""
         return self._schema
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
-        """With ``on_error="collect"``: ``{"path", "line", "row", "column", "error", "text"}``.
+        """The bad rows that ``on_error="collect"`` has collected, else [].
 
-        Only rows read in this process, not those read by workers.
+        Each is ``{"path", "line", "row", "column", "error", "text"}``. Only rows read in this
+        process, not those read by workers.
         """
         return self._source.bad_rows if isinstance(self._source, TextStream) else []
 
@@ -236,7 +242,7 @@ class IterableDataset(_Base):
     def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
         generation, loads, epoch, is_first = self._workers.begin(worker)
         if loads != self._loads:
-            # Raise it with the first batch, because a DataLoader reports errors only in batches.
+            # Raise the error with the first batch: a DataLoader reports errors only in batches.
             return iter(_refuse, None)
         resumes = self._resumes and is_first and generation == self._generation
         assignment = self._assignment if resumes else Assignment.fresh(world_size, workers)
@@ -383,6 +389,8 @@ class IterableDataset(_Base):
             ValueError: If the state is invalid, or its position is beyond the rows of a data set;
                 for the state of a worker, if it belongs to another worker, or to another number of
                 workers or ranks.
+            UnsupportedError: With the first batch of the next iteration, if persistent workers were
+                started before this call.
 
         Example:
             >>> stream = IterableDataset(ds)
@@ -459,7 +467,12 @@ def _after(epoch: int) -> int:
 
 
 def _check_source(source: Any, format: str | None, separator: str | None) -> None:
-    """Raises for sources other than data sets and text files."""
+    """Checks a source that is not text files, before it is opened as a data set.
+
+    Raises:
+        ValueError: If `format` or `separator` is given.
+        UnsupportedError: For a list or tuple of paths or rows.
+    """
     for name, value in (("format", format), ("separator", separator)):
         if value is not None:
             raise ValueError(
@@ -533,8 +546,9 @@ def _schema_of(columns: dict[str, Any]) -> Schema:
 class Assignment(NamedTuple):
     """Assigns the rows of an epoch, numbered in its order, to the workers of all ranks.
 
-    Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
-    world_size``) gets the numbers ``position + s + k * S``. Some workers may have returned more
+    Shard ``s`` of ``S = world_size * workers`` has the numbers ``position + s + k * S``. It belongs
+    to worker ``s // world_size - next_worker`` (modulo `workers`) of rank ``s % world_size``. Some
+    workers may have returned more
     batches than others. Then the returned rows are a prefix of the epoch and some rows beyond it.
 
     Attributes:
@@ -542,8 +556,8 @@ class Assignment(NamedTuple):
         world_size: Number of ranks.
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
-        next_worker: The worker of the next batch. The first worker of the next iteration gets its
-            shard, so that the batches are those of an uninterrupted run.
+        next_worker: The worker that would return the next batch. In the next iteration, worker 0
+            gets its shard, so that the batches are those of an uninterrupted run.
         holes: Single numbers beyond `position` that were returned under an earlier assignment.
     """
 
@@ -612,7 +626,7 @@ class Assignment(NamedTuple):
         return len(numbers) - sum(hole in numbers for hole in self.holes)
 
     def _settled(self) -> Assignment:
-        """The same assignment with the largest possible `position`."""
+        """The same assignment with `position` increased until some shard has taken no number."""
         shards = len(self.taken)
         whole = min(self.taken)
         position = self.position + whole * shards
@@ -621,14 +635,14 @@ class Assignment(NamedTuple):
         return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
 
     def _has(self, number: int) -> bool:
-        """True if this assignment has returned the record `number`."""
+        """True if `number` was returned, according to `position` and `taken` (without `holes`)."""
         if number < self.position:
             return True
         index, shard = divmod(number - self.position, len(self.taken))
         return index < self.taken[shard]
 
     def reassigned(self, world_size: int, workers: int) -> Assignment:
-        """The remaining rows, for another number of ranks or workers."""
+        """The assignment of the remaining rows to these numbers of ranks and workers."""
         if (world_size, workers) == (self.world_size, self.workers):
             return self
         ahead = range(self.position, self.position + max(self.taken) * len(self.taken))
@@ -677,7 +691,7 @@ class Assignment(NamedTuple):
 
 
 def member(state: Any, key: str, at_least: int = 0) -> int:
-    """An int member of a state. Raises ValueError for another type, or if it is too small."""
+    """An int member of a state. Raises ValueError if it is missing, no int, or too small."""
     value: Any = state.get(key) if isinstance(state, dict) else None
     if not _is_number(value) or value < at_least:
         raise ValueError(
@@ -768,7 +782,7 @@ class Workers:
         return self._cells is not None and bool((self._cells[:, 0] == generation).any())
 
     def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
-        """The state of the loader's iterator; None if it was released before its workers finished.
+        """The newest pass; None if the loader's iterator was released before its workers finished.
 
         Raises:
             UnsupportedError: If the loader takes batches in the order in which workers finish them.

@@ -5,10 +5,10 @@
 >>> dcp.save(state, storage_writer=StorageWriter("run/model.safetensors"))
 >>> dcp.load(state, storage_reader=StorageReader("run/model.safetensors"))
 
-All ranks write into one ``.safetensors`` file, or into one folder, which one rename creates
-completely, or not at all. The checkpoint does not depend on the number of ranks: safetensors,
-transformers and `tenfold.open` read it as any other, and so does any number of ranks with any
-sharding.
+In the default layout, all ranks write into one ``.safetensors`` file, the shards of an index, or
+one folder, which replaces the previous version atomically. It does not depend on the number of
+ranks: `tenfold.open` reads it as any other, safetensors and transformers read such files, and any
+number of ranks can load it with any sharding.
 """
 
 from __future__ import annotations

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class HasPath:
-    """A checkpoint that is a file or folder of this machine."""
+    """Base class of a reader or writer of a checkpoint: a file or folder, not a URL."""
 
     path: str | None
 
     @property
     def checkpoint_id(self) -> Any:
-        """The path of the checkpoint."""
+        """The path of the checkpoint; None if it is not known yet."""
         return self.path
 
     def _absolute_path(self) -> str:
-        """The path that must be the same on all ranks."""
+        """The absolute path, which must be the same on all ranks."""
         assert self.path is not None
         return os.path.abspath(os.fsdecode(self.path))
 

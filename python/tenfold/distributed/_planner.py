@@ -65,20 +65,21 @@ class ValueBytes(io.BytesIO):
 
 @set_module("tenfold.distributed")
 class SavePlanner(DefaultSavePlanner):
-    """torch's DefaultSavePlanner for states of any containers, and without pickles.
+    """A save planner that keeps keys and containers, without pickles for a `StorageWriter`.
 
     DefaultSavePlanner converts all keys to str, drops empty dicts and converts OrderedDicts to
     dicts. A tuple with tensors is one value for it, whose tensors the coordinator must copy. This
-    planner keeps keys and containers unchanged, passes plain values to the writer without pickling
-    them, and supports plan caching. It sends a `StorageWriter` names and numbers instead of
-    torch's objects, so a state of thousands of tensors is planned several times as fast. If the
-    writer has `allow_opaque`, it also saves objects.
+    planner keeps keys, empty dicts and OrderedDicts, and flattens tuples with tensors. For a
+    `StorageWriter`, it passes on plain values without pickling them, supports plan caching and, if
+    the writer has `allow_opaque`, saves objects. Without plan caching, plans for that writer are
+    names and numbers instead of torch's objects, so a state of thousands of tensors is planned
+    several times as fast.
 
     Args:
-        dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them.
-            If false, by the rank that writes the fewest bytes so far.
-        enable_plan_caching: Reuse the plans of the last save if the tensors of the state are the
-            same.
+        dedup_save_to_lowest_rank: Replicated entries are written by the lowest rank that has them.
+            If false, by the one of these ranks that writes the fewest bytes so far.
+        enable_plan_caching: Reuse the plans of the last save if names, dtypes, shapes, shards and
+            containers are unchanged.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -97,7 +98,7 @@ class SavePlanner(DefaultSavePlanner):
         )
         self._is_own_storage = False
         self._opaque: frozenset[str] = frozenset()
-        self.state_to_save: dict[str, Any] | None = None  # replaces the argument of the call
+        self.state_to_save: dict[str, Any] | None = None  # saved instead of torch's argument
 
     def set_up_planner(
         self,
@@ -111,6 +112,10 @@ class SavePlanner(DefaultSavePlanner):
             state_dict: The state of this rank.
             storage_meta: What the storage writer's `storage_meta` returned.
             is_coordinator: True on the rank that makes the global plan.
+
+        Raises:
+            ValueError: If two entries have the same name.
+            UnsupportedError: If an object cannot be pickled, with `allow_opaque`.
         """
         state = state_dict if self.state_to_save is None else self.state_to_save
         flat, self.mappings = flatten(state)
@@ -162,6 +167,10 @@ class SavePlanner(DefaultSavePlanner):
 
         Returns:
             tuple: The plans, by rank, and the metadata of the checkpoint.
+
+        Raises:
+            ValueError: If the plans of ranks contradict each other. A `StorageWriter` checks them
+                further.
         """
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
@@ -205,14 +214,17 @@ class SavePlanner(DefaultSavePlanner):
         return found
 
     def transform_object(self, write_item: WriteItem, object: Any) -> torch.Tensor | io.BytesIO:
-        """Called for each item that is written.
+        """Converts an entry of the state to what the writer gets.
+
+        A `StorageWriter` takes most entries from the state directly, without this call.
 
         Args:
-            write_item: The item.
-            object: Its value in the state.
+            write_item: The item of the plan.
+            object: Its tensor or value in the state.
 
         Returns:
-            A tensor, or the bytes that are written.
+            The tensor; for a value, a stream: with the value itself for a `StorageWriter`, with its
+                pickle for others.
         """
         if write_item.type == WriteItemType.BYTE_IO and self._is_own_storage:
             return ValueBytes(object)
@@ -221,7 +233,7 @@ class SavePlanner(DefaultSavePlanner):
 
 
 def gives_objects(planner: AnySavePlanner) -> bool:
-    """True if the plain value is complete: the planner's pickle would not contain more."""
+    """True if the planner writes values of its state unchanged, so that no pickle is needed."""
     return (
         isinstance(planner, DefaultSavePlanner)
         and type(planner).resolve_data is DefaultSavePlanner.resolve_data
@@ -231,7 +243,7 @@ def gives_objects(planner: AnySavePlanner) -> bool:
 
 
 def _with_saved_bytes(flat: dict[str, Any], storage: OwnStorage) -> frozenset[str]:
-    """Replaces objects in a flat state by the bytes of torch.save. Returns their names."""
+    """Replaces objects that only pickle can store by the bytes of torch.save; returns names."""
     names = frozenset(
         name
         for name, value in flat.items()
@@ -253,21 +265,21 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
-    For an empty dict in a list, nothing is loaded. A `StorageReader` reads the tensors in `reads`
-    directly; the plan has torch's items only for the other entries. The planner's data has the box
-    of each entry that is read directly; None: all of it.
+    For an empty dict in a list, nothing is loaded. From a `StorageReader`, entries in `reads` and
+    `values` are loaded directly: the plan has torch's items only for other entries. Its
+    `planner_data` has the box of each directly loaded entry; None: all of it.
 
     Attributes:
         reads: For each tensor that is read directly: the stored tensor, the index in it where the
             part of this rank begins, and the part.
-        values: Names of the values that are stored.
+        values: Names of the entries that are replaced by stored values.
     """
 
     def __init__(self, *, allow_partial_load: bool = False) -> None:
         super().__init__(allow_partial_load=allow_partial_load)
         self.reads: list[tuple[StoredTensor, tuple[int, ...], torch.Tensor]] = []
         self.values: list[str] = []
-        self.state_to_load: dict[str, Any] | None = None  # replaces the argument of the call
+        self.state_to_load: dict[str, Any] | None = None  # filled instead of torch's argument
 
     def set_up_planner(
         self,
@@ -288,7 +300,12 @@ class LoadPlanner(DefaultLoadPlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
-        """Called by ``dcp.load``: plans the reads of this rank."""
+        """Called by ``dcp.load``: plans the reads of this rank.
+
+        Raises:
+            RuntimeError: If an entry is missing in the checkpoint, unless `allow_partial_load`.
+            ValueError: If a tensor has another shape in the checkpoint.
+        """
         self.reads, self.values = [], []
         if not isinstance(self.metadata, StoredMetadata):
             plan: LoadPlan = super().create_local_plan()
@@ -326,7 +343,7 @@ class LoadPlanner(DefaultLoadPlanner):
         return LoadPlan(items, planner_data=loaded)
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        """Called for each value that is loaded."""
+        """Called for each value that has an item in the plan."""
         if not isinstance(value, ValueBytes):
             super().load_bytes(read_item, value)
             return
@@ -342,7 +359,7 @@ class LoadPlanner(DefaultLoadPlanner):
 
 
 def _has_saved_bytes(stored: StoredTensor, value: Any) -> bool:
-    """True if a stored tensor may have the bytes of an object, in the place of which is `value`."""
+    """True for a stored tensor that may be the bytes of an object, if `value` is not a tensor."""
     return (
         stored.dtype == "uint8"
         and len(stored.shape) == 1
@@ -368,7 +385,7 @@ class StoredMetadata(PackedMetadata):
 
 
 def _key_of(container: Any, part: str | int) -> Any:
-    """The key of a container whose str() is `part`."""
+    """The key of a container whose str() is `part`; `part` itself for a position or a new key."""
     if isinstance(part, int) or part in container:
         return part
     mapping: Mapping[Any, Any] = container
