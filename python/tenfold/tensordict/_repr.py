@@ -1,7 +1,7 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata, except sparse and jagged tensors and the entries of lazy
-stacks, which are loaded.
+Entries on disk are described from metadata, except sparse and jagged tensors and the entries of
+lazy stacks, which are loaded.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ def _reduced(
 ) -> Any:  # fmt: skip
     """`op(tensor, dim, keepdim)` of every tensor; see `TensorLike.sum` for the arguments.
 
-    Args:
-        lead: The lengths of the leading dimensions that `op` adds.
+    `lead`: the lengths of the leading dimensions that `op` adds.
     """
     torch = need_torch("reduction")
     keep = keepdim is True
