@@ -31,7 +31,7 @@ def of_scipy(x: Any) -> Any:
     """The engine's matrix with the entries of a scipy sparse matrix.
 
     It shares the arrays of `x`, unless `x` is in coo format or is not canonical. Index arrays of
-    different dtypes are copied, too.
+    different dtypes and arrays that are not contiguous are copied, too.
     """
     layout = getattr(x, "format", None)
     if layout not in LAYOUTS:
@@ -52,9 +52,8 @@ def of_scipy(x: Any) -> Any:
     except (ValueError, IndexError) as error:
         raise ValueError(f"{_WHAT}: {error}") from None
     if not x.has_canonical_format:
-        # This sorts unsorted rows, too.
         x = x.copy()
-        x.sum_duplicates()
+        x.sum_duplicates()  # sorts the indices, too
     ends, indices = x.indptr, x.indices
     if ends.dtype != indices.dtype:
         ends, indices = ends.astype("int64"), indices.astype("int64")
@@ -62,7 +61,10 @@ def of_scipy(x: Any) -> Any:
 
 
 def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
-    """The engine's matrix over component tensors in torch's order; coordinates are coalesced."""
+    """The engine's matrix over component tensors in torch's order.
+
+    Raises ValueError for invalid indices, and for coordinates that are not coalesced.
+    """
     node = _core.tree({str(i): part for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
 
@@ -70,7 +72,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 def of_torch(tensor: Any) -> Any:
     """The engine's matrix with the entries of a sparse tensor.
 
-    It shares the tensor's memory, unless the tensor is on another device or not coalesced.
+    It shares the tensor's memory if that is on the CPU, contiguous and coalesced.
     """
     torch = arrays.imported_torch()
     layouts = () if torch is None else (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
@@ -83,7 +85,7 @@ def of_torch(tensor: Any) -> Any:
     if tensor.dim() != 2 or tensor.dense_dim() != 0:
         raise ValueError(
             f"{_WHAT}: expected two sparse dimensions, found shape {tuple(tensor.shape)} with "
-            f"{tensor.dense_dim()} dense ones"
+            f"{tensor.dense_dim()} dense dimensions"
         )
     if tensor.is_meta:
         raise ValueError(f"{_WHAT}: expected elements, found a tensor on the meta device")
@@ -120,7 +122,7 @@ def _lengths(shape: Any) -> tuple[int, int]:
 
 
 class _Coordinates:
-    """Chunks of coordinates for a builder."""
+    """The engine's builder, which is created when the first chunk of coordinates is added."""
 
     def __init__(self, shape: Any, layout: str, duplicates: str, memory_bytes: int, folder: Any):
         if layout not in LAYOUTS:
@@ -162,7 +164,7 @@ def of_coordinates(
     folder: Any,
     progress: Any,
 ) -> Any:
-    """The engine's matrix of entries at coordinates in any order: arrays or iterables of them."""
+    """The engine's matrix of entries at coordinates in any order; see `SparseMatrix.from_coo`."""
     into = _Coordinates(shape, layout, duplicates, memory_bytes, folder)
     for chunk in _chunks(rows, cols, values):
         into.add(*chunk)
@@ -170,7 +172,7 @@ def of_coordinates(
 
 
 class _Rows:
-    """An iterable of rows for a builder."""
+    """Rows that are added one at a time, and passed to the engine's builder in batches."""
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
@@ -204,7 +206,7 @@ class _Rows:
             )
         most = INT64_MAX - 1 if self._num_cols is None else self._num_cols - 1
         if not 0 <= col <= most:
-            limit = f"0 to {most}" if most >= 0 else "none of 0 columns"
+            limit = f"0 to {most}" if most >= 0 else "none, as there are no columns"
             if col < 0 and self._num_cols is None:
                 limit = "a column from 0"
             raise ValueError(
@@ -232,7 +234,7 @@ class _Rows:
 
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
-    """Converts values to an array of that dtype. Errors name the row of a value out of range."""
+    """Converts values to an array of `dtype`. Errors name the row of a value out of range."""
     torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:
@@ -257,20 +259,23 @@ def _is_int(value: Any) -> bool:
         return True
     try:
         operator.index(value)
-    except TypeError:  # a float tensor has the method too
+    except TypeError:  # also from a float tensor, although it has __index__
         return False
     return True
 
 
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises an error that names the row of an element out of range; torch wraps negative ones."""
+    """Raises an error that names the row of an element that is no int or out of range.
+
+    torch would convert negative elements to an unsigned dtype without an error.
+    """
     bits = int(dtype.lstrip("uint"))
     low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     for row, value in zip(rows, values, strict=True):
         if not _is_int(value):
             raise ValueError(
                 f"{_WHAT}: row {row}: expected an int, as the elements are {dtype}, found "
-                f"{value!r}; pass dtype="
+                f"{value!r}; build() accepts another dtype"
             )
         if not low <= operator.index(value) < high:
             raise ValueError(
@@ -279,7 +284,7 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
 
 
 def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises an error that names the row of a finite element that became infinite."""
+    """Raises an error that names the row of a finite element that became infinite or NaN."""
     for row, value, stored in zip(rows, values, made, strict=True):
         if not cmath.isfinite(stored) and cmath.isfinite(value):
             raise ValueError(
@@ -344,12 +349,12 @@ def _array(values: Any) -> Any:
 
 
 def _indices(values: Any) -> Any:
-    # A list without numbers has no dtype.
+    # An empty list would become an array of floats.
     return _array(values) if hasattr(values, "dtype") or values else _array([0])[:0]
 
 
 class Growing(Closing):
-    """The appending methods of `SparseMatrix`, for a csr matrix in a folder, in mode ``"r+"``."""
+    """The part of `SparseMatrix` that appends rows."""
 
     _native: Any
     _path: str | None
@@ -357,15 +362,16 @@ class Growing(Closing):
     _dtype_name: str
 
     def _read(self) -> None:
-        """Updates the shape from the engine."""
+        """Updates the attributes from the engine."""
         raise NotImplementedError
 
     def append_rows(self, rows: Any) -> int:
         """Appends rows, atomically for readers that open or `refresh` the matrix afterwards.
 
         The matrix must be csr, in a folder, and opened with mode ``"r+"``; one process at a time
-        appends. After a crash the matrix has the rows before or after the append; after a power
-        failure it has those of the last `flush` or `close`.
+        appends. If an error is raised, nothing is appended. After a crash the matrix has the rows
+        from before or after the append; after a power failure it has at least those of the last
+        `flush` or `close`.
 
         >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:
         ...     m.append_rows(new_users)
@@ -378,9 +384,12 @@ class Growing(Closing):
             int: The new number of rows.
 
         Raises:
-            ValueError: For rows that do not fit; nothing is appended.
-            UnsupportedError: For another layout or format, and mode ``"r"``.
-            OSError: If another process appends.
+            ValueError: For rows that do not fit.
+            TypeError: For `rows` of another type, or a row that is not a dict.
+            UnsupportedError: For another layout, format or mode, or a matrix in memory, and after
+                `close`.
+            OSError: If another process or another SparseMatrix appends, or the disk is full.
+            CorruptFileError: If an index of the matrix `rows` is invalid.
         """
         self._native.append_rows(self._rows_to_append(rows))
         self._read()
@@ -400,12 +409,15 @@ class Growing(Closing):
         self._native.flush()
 
     def close(self) -> None:
-        """Calls `flush` and lets another process append. Rows can still be read. Idempotent."""
+        """Calls `flush` and lets another process append; without mode ``"r+"``, does nothing.
+
+        Rows can still be read. Idempotent.
+        """
         if self._path is not None:
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes the rows that other processes have appended, and returns `self`."""
+        """Includes the rows that other processes or objects have appended, and returns `self`."""
         self._native.refresh()
         self._read()
         return self

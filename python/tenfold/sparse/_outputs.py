@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _torch() -> Any:
-    """torch, with its warning that sparse_csr is in beta suppressed; None for numpy."""
+    """torch, with its warning that sparse_csr is in beta suppressed; None with framework numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         _silence(torch)
@@ -35,7 +35,7 @@ def _silence(torch: Any) -> None:
 def batch(parts: tuple[Any, ...], layout: str) -> Any:
     """Converts the engine's result to the result of `rows` or `cols`.
 
-    The engine has checked the indices, so torch does not check them again.
+    The indices have been checked, so torch does not check them again.
     """
     if layout == "dense":
         return parts[0]
@@ -53,7 +53,7 @@ def batch(parts: tuple[Any, ...], layout: str) -> Any:
 
 
 def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool) -> Any:
-    """A torch tensor over component arrays whose indices were checked."""
+    """A sparse tensor of torch over component tensors whose indices were checked."""
     torch = arrays.import_torch()
     if torch is None:
         raise ImportError("to_torch: torch cannot be imported; install it, or use to_scipy()")
@@ -78,7 +78,10 @@ def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool)
 
 
 def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool = True) -> Any:
-    """The matrix of scipy over the memory of these arrays."""
+    """The matrix of scipy over the memory of these arrays.
+
+    scipy converts int64 coordinates that int32 can hold to int32, in a copy.
+    """
     import scipy.sparse
 
     cls = getattr(scipy.sparse, f"{layout}_matrix")

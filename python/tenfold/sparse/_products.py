@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
-# Maximum number of elements of the products of one block: 64 MiB of float32.
+# Maximum number of elements of a block of products or summands: 64 MiB of float32.
 _BLOCK_ELEMENTS = 16 << 20
 
 
@@ -41,7 +41,7 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
 def total(matrix: SparseMatrix, axis: int | None) -> Any:
     """The sums; see `SparseMatrix.sum`."""
     if axis not in (None, 0, 1, -1, -2) or isinstance(axis, bool):
-        raise ValueError(f"sum: axis must be None, 0 or 1, got {axis!r}")
+        raise ValueError(f"sum: axis must be None, 0, 1, -1 or -2, got {axis!r}")
     axis = axis + 2 if axis is not None and axis < 0 else axis
     kit = _kit(matrix._arrays()[-1])
     wide = _wide(matrix._dtype_name)
@@ -161,7 +161,7 @@ class _Numpy:
 
 
 def _kit(array: Any) -> _Torch | _Numpy:
-    """The functions for arrays of that library."""
+    """The functions with the library of `array`."""
     numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy(numpy)

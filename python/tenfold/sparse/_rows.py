@@ -44,8 +44,11 @@ class Rows:
                 ``m[rows, :]`` rows.
 
         Raises:
-            IndexError: For a row or column that does not exist, and for another pair.
+            IndexError: For a row or column that does not exist, for another pair, and for an index
+                with several dimensions.
             TypeError: For an index of another type.
+            UnsupportedError: If a coo matrix is not coalesced.
+            CorruptFileError: If an end offset or index that is read is out of range.
         """
         with using(self._framework):
             if isinstance(index, tuple):
@@ -93,11 +96,15 @@ class Rows:
                 and ``"length"`` int64 ``[n]``.
 
         Returns:
-            The form that `layout` selects, with the dtypes of the matrix's values and indices.
+            The form that `layout` selects. Values have the matrix's dtype; indices have its index
+            dtype, except in ``"coo"``.
 
         Raises:
-            IndexError: For a row that does not exist.
-            CorruptFileError: If the end offsets or indices of these rows are damaged.
+            IndexError: For a row that does not exist, and indices with several dimensions.
+            TypeError: For an int, and indices of another type.
+            ValueError: For another `layout`, and more than 2**31 - 1 entries with int32 indices.
+            UnsupportedError: If a coo matrix is not coalesced.
+            CorruptFileError: If an end offset or index that is read is out of range.
 
         Example:
             >>> m.rows([5, 9, 5], layout="csr").shape
@@ -119,8 +126,11 @@ class Rows:
             The form that `layout` selects.
 
         Raises:
-            IndexError: For a column that does not exist.
-            CorruptFileError: If the indices are damaged.
+            IndexError: For a column that does not exist, and indices with several dimensions.
+            TypeError: For an int, and indices of another type.
+            ValueError: For another `layout`.
+            UnsupportedError: If a coo matrix is not coalesced.
+            CorruptFileError: If an end offset or index that is read is out of range.
 
         Example:
             >>> m.cols([3, 4]).shape
@@ -129,15 +139,18 @@ class Rows:
         return self._lines(self._native.cols, indices, 1, layout)
 
     def will_need(self, indices: Any) -> None:
-        """Prefetches the pages of these rows of a csr matrix, without waiting.
+        """Prefetches the pages of these rows of a csr matrix, without waiting for them.
 
         Call it for the next batch while the current one is used; `rows` prefetches its own rows.
+        Does nothing for another layout.
 
         Args:
             indices: As for `rows`.
 
         Raises:
-            IndexError: For a row that does not exist.
+            IndexError: For a row that does not exist, and indices with several dimensions.
+            TypeError: For an int, and indices of another type.
+            CorruptFileError: If an end offset of these rows is out of range.
 
         Example:
             >>> m.will_need([5, 9])
@@ -174,13 +187,13 @@ class Rows:
 
         Raises:
             TypeError, ValueError: For an invalid option, as for `BatchLoader`.
-            ValueError: If the layout of the matrix is not csr.
+            ValueError: For another `layout`, or if the layout of the matrix is not csr.
         """
         matrix: Any = self  # a SparseMatrix
         return batches(matrix, batch_size, layout, options)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Dense rows for a stock ``DataLoader``, gathered in one call."""
+        """Returns dense rows for torch's ``DataLoader``, copied in one call of the engine."""
         with using(self._framework):
             return list(self._native.rows(list(indices), "dense")[0])
 
@@ -204,7 +217,7 @@ def _numbers(positions: Any) -> Any:
 
 
 def _is_plain(indices: Any) -> bool:
-    """Fast path of most calls: row numbers that the engine accepts unchanged."""
+    """True for indices that the engine accepts unchanged, as in most calls."""
     if type(indices) is list:
         return not indices or type(indices[0]) is not bool
     dtype = getattr(indices, "dtype", None)

@@ -37,7 +37,7 @@ class SparseMatrix(Rows, Growing):
     """A sparse matrix on disk or in memory.
 
     It is stored like a torch sparse tensor: `tenfold.load` returns that tensor, and tensordict
-    opens the folder as three plain tensors. Opening reads no entry; a matrix may be larger than
+    opens the folder as plain component tensors. Opening reads no entry; a matrix may be larger than
     memory.
 
     >>> tenfold.SparseMatrix.from_scipy(ratings).save("ratings")
@@ -53,23 +53,26 @@ class SparseMatrix(Rows, Growing):
     rows are empty). Reading rows is fast in csr and, with a binary search each, in coo; reading
     columns is fast in csc. Other accesses read all indices: convert with `to_layout` first.
 
-    Indices keep their dtype, int32 or int64. Explicit zeros are kept; the entries of a row are
-    sorted by column. A damaged file raises an error and never causes an out-of-bounds read.
+    Indices keep their dtype, int32 or int64. Explicit zeros are kept. Entries are sorted within
+    each row (csc: column), except in a coo matrix that is not coalesced. An index that is out of
+    range raises an error and never causes an out-of-bounds read.
 
-    A SparseMatrix pickles as its path, or as its arrays if it is in memory, and works in forked and
-    spawned workers. An unpickled matrix has mode ``"r"``.
+    A SparseMatrix that was opened from a path pickles as that path, another one as its arrays. It
+    works in forked and spawned workers. An unpickled matrix has mode ``"r"``.
 
     Args:
-        source: A path, in any format that supports sparse tensors, or an opened node of one.
-        mode: ``"r"``: the file never changes. ``"r+"``: rows can be appended (`append_rows`).
+        source: A path, in any format that supports sparse tensors; or the node of a sparse tensor
+            in a tree that `tenfold.open` returned.
+        mode: ``"r"`` or ``"c"``: the file never changes. ``"r+"``: rows can be appended
+            (`append_rows`).
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; with numpy, sparse rows are
-            scipy matrices. Determined once; the pickle of a matrix with a path keeps it.
+            scipy matrices. Determined once; pickles keep it.
 
     Raises:
         FileNotFoundError: If the path does not exist.
-        ValueError: If `source` is not a sparse matrix.
-        CorruptFileError: If its component tensors contradict each other. Only the last end offset
-            is checked here: each call checks the offsets and indices that it uses.
+        ValueError: If `source` is not a sparse matrix, or for another `mode` or `framework`.
+        CorruptFileError: If its component tensors contradict each other. Of the offsets and
+            indices, only the last end offset is checked here; each call checks those that it uses.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class SparseMatrix(Rows, Growing):
         return made
 
     def _read(self) -> None:
-        """Reads shape and number of entries from the engine."""
+        """Reads layout, shape, number of entries and dtypes from the engine."""
         layout, rows, cols, nnz, dtype, index_dtype, where = self._native.describe()
         self._layout: Layout = layout
         self._shape = (rows, cols)
@@ -111,8 +114,7 @@ class SparseMatrix(Rows, Growing):
     def from_scipy(cls, x: Any) -> SparseMatrix:
         """Returns the same matrix, over the same memory if `x` is csr or csc and canonical.
 
-        Otherwise rows are sorted by column and entries with the same coordinate are added, as in
-        scipy.
+        Otherwise entries are sorted, and those with the same coordinate are added, as in scipy.
 
         Args:
             x: A scipy sparse matrix or array in format csr, csc or coo; the format is kept.
@@ -121,7 +123,8 @@ class SparseMatrix(Rows, Growing):
             SparseMatrix: In memory; `save` writes it.
 
         Raises:
-            ValueError: For another format, or another number of dimensions than two.
+            ValueError: For another format, another number of dimensions than two, and invalid
+                indices.
             UnsupportedError: For a dtype that torch does not have.
 
         Example:
@@ -132,7 +135,9 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_torch(cls, tensor: Any) -> SparseMatrix:
-        """Returns the same matrix, over the same memory if `tensor` is csr or csc.
+        """Returns the same matrix, over the same memory unless `tensor` must be copied.
+
+        A tensor that is not on the CPU, not contiguous or not coalesced is copied.
 
         Args:
             tensor: A tensor of two dimensions in layout sparse_csr, sparse_csc or sparse_coo; the
@@ -166,8 +171,8 @@ class SparseMatrix(Rows, Growing):
     ) -> SparseMatrix:
         """Builds a matrix from coordinates in any order, which may exceed memory.
 
-        Sorted runs of `memory_bytes` are written to temporary files next to `path` (without `path`:
-        in the system's temporary folder), and merged.
+        Entries that exceed `memory_bytes` are sorted in runs, which are written to temporary files
+        next to `path` (without `path`: in the system's temporary folder) and merged.
 
         >>> tenfold.SparseMatrix.from_coo([0, 2], [1, 0], [0.5, 2.0], (3, 4)).to_scipy().toarray()
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
@@ -177,7 +182,8 @@ class SparseMatrix(Rows, Growing):
                 pieces. Then `cols` and `values` are iterables of pieces of the same lengths.
             cols: As `rows`. The indices of the matrix are int32 if `cols` are, unless a length or
                 the number of entries exceeds 2**31 - 1; otherwise int64.
-            values: The elements. Python floats become torch's default dtype.
+            values: The elements. Python floats become torch's default dtype; with framework numpy,
+                float32.
             shape: (rows, columns).
             layout: Layout of the result.
             duplicates: ``"sum"``: entries of the same coordinate are added in input order.
@@ -191,8 +197,10 @@ class SparseMatrix(Rows, Growing):
             SparseMatrix: The matrix in memory, or the one at `path`, opened for reading.
 
         Raises:
-            ValueError: For lengths that differ, for a coordinate outside the shape, and with
-                ``duplicates="error"`` for a coordinate that occurs twice.
+            ValueError: For lengths that differ, for coordinates of another dtype or outside the
+                shape, and with ``duplicates="error"`` for a coordinate that occurs twice.
+            UnsupportedError: If several entries of a coordinate have a dtype without addition, such
+                as float8.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown
@@ -226,12 +234,12 @@ class SparseMatrix(Rows, Growing):
                 zeros.
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
-            dtype: Element type, of torch or numpy. None: int64 if the elements of the first rows,
-                with together 65,536 entries or more, are ints; else float64.
+            dtype: Element type, of torch or numpy. None: int64 if all elements of the rows up to
+                the 65,536th element are ints; float64 otherwise, or if there are no elements.
             progress: As for `tenfold.save`.
 
         Returns:
-            SparseMatrix: The matrix at `path`, opened to read.
+            SparseMatrix: The matrix at `path`, opened for reading.
 
         Raises:
             ValueError: For a column outside the matrix, or an element that the dtype cannot hold.
@@ -258,12 +266,14 @@ class SparseMatrix(Rows, Growing):
         """Saves the matrix atomically, as `tenfold.save` does.
 
         Args:
-            path: As for `tenfold.save`.
-            format: As for `tenfold.save`.
-            durable: As for `tenfold.save`.
-            checksums: As for `tenfold.save`.
-            num_threads: As for `tenfold.save`.
-            overwrite: As for `tenfold.save`.
+            path: Target path. An existing one is replaced, unless it is a folder with files that
+                are not part of a saved tree, which is an error.
+            format: ``"memmap"``, ...; None: the suffix of `path` selects it; without one, a folder
+                of memory-mapped files.
+            durable: fsync before returning.
+            checksums: Store checksums, which `tenfold.verify` compares.
+            num_threads: Maximum number of threads, as for `tenfold.save`.
+            overwrite: If false, an existing `path` is an error.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -271,6 +281,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             UnsupportedError: For a format without sparse tensors.
+            FileExistsError: If `path` exists and `overwrite` is false.
 
         Example:
             >>> m.save("copy")
@@ -351,8 +362,9 @@ class SparseMatrix(Rows, Growing):
     def to_torch(self) -> Any:
         """Returns a torch sparse tensor of the same layout, over the same memory.
 
-        All indices are checked first, once, because torch does not check them. Coordinates of int32
-        are copied, because torch has int64 only.
+        All indices are checked first, once, because torch does not check them. int32 coordinates
+        are copied, because torch has int64 coordinates only; so are csr or csc indices and offsets
+        whose dtypes differ.
 
         Raises:
             CorruptFileError: If an index is invalid.
@@ -367,12 +379,13 @@ class SparseMatrix(Rows, Growing):
     def to_scipy(self) -> Any:
         """Returns a scipy matrix of the same layout, over the same memory.
 
-        All indices are checked first, once, because scipy does not check them. Writing into the
-        result does not change the file.
+        All indices are checked first, once, because scipy does not check them. scipy copies int64
+        coordinates that int32 can hold. Writing into the result does not change the file.
 
         Raises:
             CorruptFileError: If an index is invalid.
             UnsupportedError: For a dtype that numpy does not have.
+            ImportError: If scipy is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
         return _outputs.scipy_of(self._layout, self._parts(), self._shape, coalesced)
@@ -380,11 +393,12 @@ class SparseMatrix(Rows, Growing):
     def toarray(self) -> Any:
         """Returns all elements as a dense numpy array ``[rows, columns]``, as scipy's matrices do.
 
-        ``m[:]`` is the same as a tensor.
+        ``m[:]`` returns the same as an array of the matrix's framework.
 
         Raises:
-            UnsupportedError: For a dtype that numpy does not have.
-            CorruptFileError: If the indices are damaged.
+            UnsupportedError: For a dtype that numpy does not have, and a coo matrix that is not
+                coalesced.
+            CorruptFileError: If an end offset or index is out of range.
 
         Example:
             >>> m.toarray().shape
@@ -429,8 +443,8 @@ class SparseMatrix(Rows, Growing):
         Floats are added in float64, complex numbers in complex128, integers and bools in int64.
 
         Args:
-            axis: 0: the sums of the columns, ``[columns]``. 1: the sums of the rows, ``[rows]``.
-                None: the sum of all elements, 0-d.
+            axis: 0 or -2: the sums of the columns, ``[columns]``. 1 or -1: the sums of the rows,
+                ``[rows]``. None: the sum of all elements, 0-d.
 
         Returns:
             A tensor or array: of the matrix's dtype for floats and complex numbers, else int64.
@@ -466,10 +480,12 @@ class SparseMatrix(Rows, Growing):
             progress: As for `tenfold.save`.
 
         Returns:
-            SparseMatrix: In memory, or that of `path`, opened to read.
+            SparseMatrix: The matrix at `path`, opened for reading. Without `path`: a new matrix, or
+            this one if it has that layout (and, for coo, is coalesced).
 
         Raises:
-            CorruptFileError: If the indices are damaged.
+            ValueError: For another `layout`.
+            CorruptFileError: If an end offset or index is out of range.
 
         Example:
             >>> m.to_layout("csc", "by_film").layout

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from tenfold.tensordict._files.mapped_tensor import MemmapTensor, MemoryMappedTensor
     from tenfold.tensordict._tensorclass.decorator import TensorClass, tensorclass
 
-# Imported on access: a subclass of torch.Tensor imports torch, and the others are
-# built on this package.
+# Imported on access. MemoryMappedTensor is a subclass of torch.Tensor, so its module imports torch.
 _LATE = {
     "MemmapTensor": "tenfold.tensordict._files.mapped_tensor",
     "MemoryMappedTensor": "tenfold.tensordict._files.mapped_tensor",

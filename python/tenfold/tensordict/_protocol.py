@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     #: The tree passed to a function of `_ops`, and the result of the same class.
     T = TypeVar("T", bound=TensorDictBase)
-    #: The same for functions of TensorLike's methods.
+    #: The same, for functions that implement methods of TensorLike.
     Like = TypeVar("Like", bound=TensorLike)
 
     class SupportsArray(Protocol):
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Key: TypeAlias = str | tuple[str, ...]
     Device: TypeAlias = str | int | torch.device
     BatchSize: TypeAlias = int | Sequence[int]
-    #: A number, a tensor of at most the batch dimensions, or a TensorDict.
+    #: A number, a tensor or array of at most the batch dimensions, or a TensorDict.
     Operand: TypeAlias = complex | torch.Tensor | TensorDictBase | SupportsArray
     IndexPart: TypeAlias = (
         int | slice | EllipsisType | Sequence[int] | Sequence[bool] | SupportsArray | None
@@ -78,12 +78,12 @@ class Primitives:
         _device: str | None
         #: False, True, a mark of mapped trees, or weak references to locked parents.
         _locked: Any
-        #: The engine's node of an opened tree.
+        #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
         _kind: NodeKind
         #: Called at the end of a ``with`` statement: a method's name, arguments and options.
         _undo: Any
-        #: The block made by `consolidate`; not set if there is none.
+        #: The block made by `consolidate`; None or not set if there is none.
         _consolidated: Any
 
         @property
@@ -106,10 +106,11 @@ class Primitives:
             ...
 
         def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
-            """Yields (key, "tensor" | "value" | "node", node or description), reading no tensor.
+            """Yields (key, "tensor" | "value" | "node", found), from metadata where possible.
 
-            With `shows_damaged`, the kind of an entry that cannot be read is "damaged" or
-            "refused"; otherwise such an entry raises an error.
+            `found` is the node, the engine's description of an entry on disk, or None for a tensor
+            or value that Python has loaded. With `shows_damaged`, the kind of an entry that cannot
+            be read is "damaged" or "refused"; otherwise such an entry raises an error.
             """
             ...
 
@@ -122,7 +123,7 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that Python has loaded."""
+            """The entries that Python has loaded; of a lazy stack, the members."""
             ...
 
         def _own(self) -> Any:
@@ -139,7 +140,10 @@ class Primitives:
             batch_size: tuple[int, ...],
             names: tuple[str | None, ...] | None = None,
         ) -> Self:
-            """A node of `batch_size` with `change(entry)` for each tensor and node."""
+            """A node of `batch_size` with `change(entry)` for each tensor and node.
+
+            Of values that are not tensors, `change` gets the `ValueRows`.
+            """
             ...
 
         def _valued(self, change: Callable[[Any], Any]) -> Self:
@@ -151,11 +155,11 @@ class Primitives:
             ...
 
         def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-            """Replaces every tensor by `replace(tensor)`."""
+            """Replaces every tensor here and below, except unbatched ones, by `replace(tensor)`."""
             ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:
-            """A TensorDict of other entries, otherwise like this node."""
+            """A TensorDict of other entries with this node's batch size, names and device."""
             ...
 
         def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Self:

@@ -1,4 +1,8 @@
-"""The repr of a TensorDict, as in tensordict, from metadata only."""
+"""The repr of a TensorDict, in tensordict's compact form.
+
+Entries on disk are described from metadata, except sparse and jagged tensors and the entries of
+lazy stacks, which are loaded.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +165,7 @@ def _flat(entry: Entry) -> str:
 
 
 def _rendered(entry: Entry, indent: str, used: int, tail: int) -> str:
-    """One line, if it fits with `used` columns before and `tail` after, else a line per entry."""
+    """One line if it fits into 80 columns, `used` before it and `tail` after; else several."""
     flat = _flat(entry)
     if isinstance(entry, str) or not entry[1] or used + len(flat) + tail <= _WIDTH:
         return flat

@@ -368,7 +368,10 @@ def test_elements_may_be_scalar_tensors(tmp_path):
         (lambda: SparseMatrix.from_coo([0], [0], [None], (2, 2)), "expected numbers"),
         (lambda: SparseMatrix.from_torch(torch.eye(2).to_sparse().to("meta")), "meta device"),
         (lambda: SparseMatrix.build([{2**63: 1}], "m"), "row 0: column: expected 0 to"),
-        (lambda: SparseMatrix.build([{0: 1}], "m", 0), "column: expected none of 0 columns"),
+        (
+            lambda: SparseMatrix.build([{0: 1}], "m", 0),
+            "column: expected none, as there are no columns",
+        ),
     ],
 )
 def test_invalid_coordinates_are_named(tmp_path, monkeypatch, call, named):

@@ -32,7 +32,7 @@ def test_rename_key_moves_entries_between_nodes():
     td = tree().rename_key_("a", ("b", "x"))
     assert td["b", "x"] == 1
     assert "a" not in td
-    with pytest.raises(KeyError, match=r'"b\.x" is there'):
+    with pytest.raises(KeyError, match=r'"b\.x" exists'):
         td.rename_key_(("b", "c"), ("b", "x"), safe=True)
 
 

@@ -1,4 +1,7 @@
-"""Locking: a TensorDict whose entries can be neither added, replaced nor deleted."""
+"""Locking: a TensorDict whose entries can be neither added, replaced nor deleted.
+
+Also the ``with`` statement, which restores the lock state or closes an opened tree.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 # A closure would keep the TensorDict and its memory alive until the garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
-_CLOSE: Any = ("", (), {})  # close_opened()
+_CLOSE: Any = ("", (), {})  # _close_opened()
 
 
 def _refuse_change(td: Any) -> NoReturn:
@@ -32,7 +35,7 @@ def check_unlocked(td: Any) -> None:
 
 
 def locked_as(td: Any, made: Made) -> Made:
-    """Locks `made`, a view or a result of arithmetic, if `td` is locked."""
+    """Locks `made`, a view or a result of arithmetic, if `td` is locked. Returns `made`."""
     other: Any = made
     if other is not td and td.is_locked and not other.is_locked:
         lock(other, None)
@@ -72,7 +75,7 @@ def lock(td: Any, parent: Any) -> None:
     parents = td._locked if isinstance(td._locked, tuple) else ()
     if parent is not None:
         parents = (*parents, weakref.ref(parent))
-    td._locked = parents or td._locked or True  # keeps the mark of mapped trees
+    td._locked = parents or td._locked or True  # a mapped tree without parents keeps its mark
     for node in _held_nodes(td):
         lock(node, td)
 
@@ -100,7 +103,7 @@ def _check_parents(td: Any, but: Any = None) -> None:
 
 
 def _held_nodes(td: Any) -> Any:
-    """The nodes below that are in memory; nodes on disk are locked when they are read."""
+    """The child nodes that Python has loaded; the others are locked when they are loaded."""
     # Two comprehensions: torch.compile cannot trace an assignment expression inside of one.
     nodes = [node_of(entry) for entry in td._held()]
     return [node for node in nodes if node is not None]
@@ -129,13 +132,16 @@ def leave(td: Any) -> None:
 
 
 def _is_opened_root(td: Any) -> bool:
-    """True for a node that `tenfold.open` returned."""
+    """True for the root of an opened file or folder."""
     disk = getattr(td, "_disk", None)
     return disk is not None and disk.opened is not None and not disk.keys_above
 
 
 def _close_opened(td: Any) -> None:
-    """Flushes a shared mapping; entries not accessed before are unavailable afterwards."""
+    """Closes an opened tree, after a flush of shared mappings.
+
+    Entries that were not accessed before are unavailable afterwards.
+    """
     disk = getattr(td, "_disk", None)
     if disk is None or disk.opened is None or disk.opened.closed:
         return

@@ -48,9 +48,10 @@ def walk(td: Any, path: tuple[str, ...]) -> Any:
 
 
 def node_above(td: Any, path: tuple[str, ...]) -> Any:
-    """The node that the last key of a path belongs to.
+    """The node that the last key of a path belongs to, whether it has that key or not.
 
-    Raises KeyThroughLeafError if the path leads through a tensor or a plain value.
+    Raises KeyThroughLeafError if the path leads through a tensor or a plain value, and
+    KeyNotFoundError if a node on it is missing.
     """
     node = node_of(walk(td, path[:-1]))
     return walk(td, path) if node is None else node
@@ -117,7 +118,7 @@ def node_for(td: Any, path: tuple[str, ...]) -> Any:
                 )
         else:
             node._put(key, new_child(node))
-            child = node_of(node._entry(key))  # for a stack: the stacked results of its members
+            child = node_of(node._entry(key))  # of a lazy stack: a stack of the members' children
         node = child
     return node
 
@@ -332,7 +333,7 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
         td._put_locked(key, there._with_rows(index, value))
         return
     if isinstance(there, UnbatchedTensor):
-        # The value has no rows, so any index refers to the whole value.
+        # An unbatched tensor has no rows, so any index refers to all of it.
         there.data.copy_(unwrapped(value))
         return
     if class_kind(type(there)) == LEAF:
@@ -376,7 +377,10 @@ def update(
 
 
 def _check_rows_of(td: Any, other: Any) -> None:
-    """Raises RuntimeError if the batch size of a TensorDict, even an empty one, does not fit."""
+    """Raises RuntimeError if `other` is a TensorDict, even an empty one, of another batch size.
+
+    If one has more batch dimensions, the leading ones are compared.
+    """
     node = node_of(other)
     if node is None:
         return
@@ -492,7 +496,7 @@ def masked_fill_(td: T, mask: Any, value: Any) -> T:
 
 @set_module("tenfold")
 class InplaceWriteError(RuntimeError, ValueError):
-    """Raised if a value does not fit the tensor to write into."""
+    """Raised if torch cannot copy a value into a tensor, for example because shapes differ."""
 
 
 def _expanded_right(mask: Any, tensor: Any) -> Any:
@@ -647,10 +651,10 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
         return td
     if safe and new in td:
         raise KeyNotFoundError(
-            f'rename_key_: "{".".join(new)}" is there: expected a new key, found an entry'
+            f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
         )
     entry = walk(td, old)
-    # Delete the old entry first if a node moves below itself or replaces a node above.
+    # Delete the old entry first if it moves below its own key or replaces a node above it.
     shorter = min(len(old), len(new))
     one_contains_other = old[:shorter] == new[:shorter]
     if one_contains_other:

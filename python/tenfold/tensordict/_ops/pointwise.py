@@ -90,7 +90,8 @@ def binary(td: Like, op: Callable[..., Any], other: Any, default: Any = None) ->
 def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
     """Expands this node and another one to a common batch size.
 
-    Raises RuntimeError if the batch sizes do not broadcast.
+    If the other one has batch size [], neither changes. Raises RuntimeError if the batch sizes do
+    not broadcast.
     """
     mine, theirs = tuple(td._batch_size), tuple(other._batch_size)
     if mine == theirs or not theirs:
@@ -103,12 +104,16 @@ def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
 
 
 def _computed(td: Like, change: Callable[[Any], Any]) -> Like:
-    """Finishes a result of arithmetic: removes empty nodes, and locks it if `td` is locked."""
+    """`change(tensor)` of every tensor, without empty nodes, and locked if `td` is locked."""
     return locked_as(td, td._valued(change).filter_empty_())
 
 
 def _operand(td: Any, other: Any) -> Any:
-    """A number, or a tensor that broadcasts against the batch."""
+    """Returns `other`, a number or a tensor; converts an array to a tensor.
+
+    Raises RuntimeError if its shape does not broadcast with the batch size, TypeError for an
+    object of another type.
+    """
     torch = need_torch("arithmetic")
     if isinstance(other, torch.Tensor):
         if other.ndim:
@@ -144,7 +149,7 @@ def merged(
 
 
 def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
-    """Calls `op(tensor, other)`, which writes into the tensor."""
+    """Calls `op(tensor, operand)` for every tensor; `op` writes into the tensor."""
     node = node_of(other)
     if node is None:
         other = _operand(td, other)
@@ -222,7 +227,10 @@ def lerp(td: Like, end: Any, weight: Any) -> Like:
 
 
 def _aligned(other: Any, tensor: Any) -> Any:
-    """Adds to `other` the dimensions that `tensor` has beyond the batch."""
+    """Adds dimensions of length 1 to the right of `other`, until it has as many as `tensor`.
+
+    Returns numbers and 0-d tensors unchanged.
+    """
     ndim = getattr(other, "ndim", 0)
     if not ndim or ndim >= tensor.ndim:
         return other

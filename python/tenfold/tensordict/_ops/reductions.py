@@ -46,7 +46,7 @@ def _reduced(
 
 
 def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, keep: bool) -> Any:
-    """`op` of the values of all entries: flat, or concatenated along a dimension."""
+    """`op` of all tensors together: flattened, or concatenated along a dimension."""
     tensors = td.values(True, True)
     if dim is NOTHING:
         return op(torch.cat([tensor.reshape(-1) for tensor in tensors]), 0, False)
@@ -57,7 +57,7 @@ def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, kee
 
 
 def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
-    """Batch size and names without dimensions, or with 1 for their length."""
+    """Batch size and names without the dimensions `at`; with `keep`, with length 1 for each."""
     if keep:
         new = tuple(1 if i in at else n for i, n in enumerate(td._batch_size))
         return new, td._names
@@ -117,7 +117,10 @@ def _each_value(td: Like, change: Callable[[Any], Any], new: Any, names: Any) ->
 def _scalars(
     td: Like, change: Callable[[Any], Any], keep: bool = False, lead: tuple[int, ...] = ()
 ) -> Like:
-    """A tree of `change(tensor)`, without batch dimensions or with ones of length 1."""
+    """A tree of `change(tensor)` without batch dimensions; with `keep`, each has length 1.
+
+    `lead`: the lengths of dimensions that `change` adds in front; used with `keep` only.
+    """
     size = (*lead, *(1 for _ in td._batch_size)) if keep else ()
     items = {}
     for key, entry in td._entries().items():

@@ -27,7 +27,7 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
-    """Implements `expand`. With `shared_below`, a single value in a node below stays single."""
+    """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
     new = tuple(probe(td._batch_size, "expand").expand(*wanted).shape)
     ndim = len(td._batch_size)
     names = None
@@ -52,7 +52,7 @@ def expand_as(td: Like, other: Any) -> Like:
 
 
 def _with_shared_values(td: Like, node: Any) -> Like:
-    """Restores single values of `node` in this new tree."""
+    """Restores the NonTensorData of `node` in this new tree, with its batch size."""
     for key, entry in node._entries().items():
         if type(entry) is NonTensorData:
             td._put_locked(key, entry._resized(tuple(td._batch_size)))
@@ -190,7 +190,8 @@ def squeeze(td: Like, dim: int | None) -> Like:
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
     """Removes several dimensions of length 1, from the last to the first.
 
-    Nodes below are reshaped, as in tensordict, so stacked values stay stacked.
+    Values that are not tensors are reshaped in nodes below, as in tensordict: there, a stack of one
+    value stays a stack.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -571,7 +572,7 @@ def repeat_interleave(
 
 
 def chosen(td: Like, rows: Any, at: int) -> Like:
-    """The rows at these positions along a batch dimension, copied."""
+    """Copies the rows at the row indices `rows` along the batch dimension `at`."""
     new = (*td._batch_size[:at], len(rows), *td._batch_size[at + 1 :])
 
     def change(value: Any) -> Any:

@@ -60,7 +60,10 @@ _table: dict[Any, Callable[..., Any]] = {}
 
 
 def call(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """The hook by which torch's own functions find ours."""
+    """Implements ``__torch_function__``: calls our function for `func`, a function of torch.
+
+    Returns NotImplemented if there is none.
+    """
     table = _table or _filled()
     ours = table.get(func)
     if ours is None:
