@@ -1,4 +1,4 @@
-"""Lightning: checkpoints of a `Trainer`, atomic, checksummed and written in the background.
+"""Lightning: checkpoints of a `Trainer`, atomic, checksummed, optionally written in a thread.
 
 >>> from tenfold.lightning import CheckpointIO
 >>> trainer = lightning.Trainer(plugins=[CheckpointIO(async_save=True)])
@@ -42,13 +42,14 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
     """Saves and loads the checkpoints of a Lightning `Trainer`: ``Trainer(plugins=[...])``.
 
     A crash leaves the complete previous checkpoint or the complete new one. Loading compares
-    every checksum first and runs no pickle.
+    all stored checksums first and runs no pickle.
 
     Args:
         format: ``"pt"``, ``"memmap"``, ``"safetensors"`` or another format that `tenfold.save`
             writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt`` is
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
-        async_save: Copy the tensors, and write the copies in a thread. One save is in flight; the
+        async_save: Copy the tensors, and write the copies in a thread. If the memory does not
+            suffice for copies, the save ends before the call returns. One save is in flight; the
             next one waits for it. Removals are queued after the preceding save. The error of a
             failed save or removal is raised by the next save or load, or at the end of the
             training. Saves and removals that were queued after the failure are skipped. The paths
@@ -106,9 +107,10 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         Raises:
             TypeError: If `storage_options` are given.
             UnsupportedError: If `path` is a URL, or an entry cannot be stored; the message names
-                its key. Nothing has been written.
+                its key. No checkpoint has been written.
             OSError: If a system call failed. The previous version at `path` is unchanged.
-            Exception: The exception of a previous save or removal, if `async_save` is set.
+            Exception: The exception of a previous save or removal, if `async_save` is set. That of
+                writing this checkpoint is then raised by a later call.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
@@ -135,7 +137,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         map_location: Any = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
-        """Loads a checkpoint, over mapped files, after its checksums were compared.
+        """Compares the checksums of a checkpoint, and loads it over mapped files.
 
         Args:
             path: A checkpoint in any format that tenfold reads, those of Lightning included.
@@ -149,8 +151,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         Raises:
             FileNotFoundError: If there is nothing at `path`.
             CorruptFileError: If a checksum or the structure is wrong.
-            UnsupportedError: If it contains objects that only running code could create; the
-                message names them.
+            UnsupportedError: If `path` is a URL, its format is unknown, or it contains objects that
+                only running code could create; the message names them.
             Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         self._drain()
@@ -164,7 +166,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             path: A file or folder. A missing one is not an error.
 
         Raises:
-            OSError: If a system call failed and `async_save` is not set.
+            UnsupportedError: If `path` is a URL.
+            OSError: If a system call failed. With `async_save`, a later call raises it.
         """
         target = Path(_local(path))
         if self._async:
@@ -181,7 +184,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         self._drain()
         self._pool = None
 
-    # --- one queue ---
+    # --- the queue of saves and removals ---
 
     def _tree(self, checkpoint: dict[str, Any], target: str) -> Any:
         try:

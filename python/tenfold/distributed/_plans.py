@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Lengths = tuple[int, ...]
     Box = tuple[Lengths, Lengths]  # the index of its first element, and its shape
 
-# The classes of tensors that are stored without conversion.
+# A tensor of exactly one of these classes is not sharded: its only box is the whole tensor.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -71,13 +71,13 @@ class Kind(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Size of the box in bytes; 1 for a value, whose size is unknown."""
+        """Size of the box in bytes, at least 1; 1 for a value, whose size is unknown."""
         if self.dtype is None:
             return 1
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
 
     def item(self, name: str, index: int | None = None) -> WriteItem:
-        """The item that torch's planners would create."""
+        """Returns torch's item. Its tensor properties have only the dtype."""
         if self.dtype is None:
             return WriteItem(index=MetadataIndex(name), type=self.type)
         assert self.offsets is not None
@@ -94,7 +94,7 @@ _VALUE = Kind(WriteItemType.BYTE_IO, None, (), None, ())
 
 
 class Items:
-    """Items of a plan: a name, and the number of a kind, for each.
+    """Items of a plan: for each, a name and the number of a kind.
 
     Attributes:
         names: Names that torch.distributed.checkpoint uses.
@@ -133,12 +133,12 @@ class Items:
         return known
 
     def add(self, name: str, number: int) -> None:
-        """Adds an item of that kind."""
+        """Adds an item of the kind with that number."""
         self.names.append(name)
         self.numbers.append(number)
 
     def only(self, is_kept: Iterable[bool]) -> Items:
-        """The items for which `is_kept` is true."""
+        """The items to keep; `is_kept` has a bool for each item."""
         kept = [
             pair
             for pair, keep in zip(zip(self.names, self.numbers, strict=True), is_kept, strict=True)
@@ -168,8 +168,8 @@ class Items:
         """The items of this rank for a flat state, as torch's planners create them.
 
         Args:
-            state: The state.
-            boxes: The boxes of its DTensors.
+            state: Tensors and values by name.
+            boxes: A cache of the boxes of its DTensors.
             opaque: Names of tensors with the bytes of objects.
         """
         made = cls()
@@ -218,7 +218,7 @@ def _kind_of(item: WriteItem) -> Kind:
 
 
 def is_value(entry: Any) -> bool:
-    """True for an entry of a flat state that is not a tensor."""
+    """True for an entry that is not a tensor and has no ``__create_write_items__``."""
     return not isinstance(entry, torch.Tensor) and not hasattr(entry, "__create_write_items__")
 
 
@@ -268,7 +268,7 @@ class PlannedValues(NamedTuple):
     """The `storage_data` of a plan that a `SavePlanner` passes to a `StorageWriter`.
 
     Attributes:
-        by_name: The values of this rank, with which the writer knows the size of the header.
+        by_name: The values of this rank. The writer computes the size of the header from them.
     """
 
     by_name: dict[str, Any]
@@ -394,15 +394,16 @@ def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError
 
 
 def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
-    """The items that each rank writes. An item that several ranks have is written by one of them.
+    """The items that each rank writes. If several ranks have an item, one of them writes it.
 
     Args:
         plans: The items of each rank.
-        to_lowest_rank: The lowest rank writes such an item. If false, the rank with the fewest
-            bytes so far.
+        to_lowest_rank: The lowest rank that has such an item writes it. If false, the one of them
+            to which the fewest bytes are assigned so far.
 
     Raises:
-        ValueError: If ranks have different tensors of the same name.
+        ValueError: If items of two ranks have the same name and offsets, but other properties
+            differ. Two opaque items may differ.
     """
     holders: dict[Any, list[int]] = {}
     for rank, items in enumerate(plans):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Check = tuple[str, list[Box] | None]
 
 # Tensors are read in batches. A batch ends at this many tensors, or when it needs this much
-# temporary memory, into which tensors of another dtype or device are read first.
+# temporary memory. Tensors of another dtype, device or class are first read into such memory.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 
@@ -53,19 +53,22 @@ _BUFFER_BYTES = 256 << 20
 class StorageReader(HasPath, _StorageReader):
     """For ``dcp.load``: reads any file or folder that `tenfold.open` reads, into any sharding.
 
-    Each rank reads only its parts of tensors. Names are those of
-    torch.distributed.checkpoint: keys of nested states joined by dots. So a model of any
+    Each rank reads only its parts of tensors (of a compressed tensor, all of it). Names are those
+    of torch.distributed.checkpoint: keys of nested states joined by dots. So a model of any
     sharding can be loaded from one ``.safetensors`` or ``.pt`` file.
 
     Args:
         path: The file or folder. The ``checkpoint_id`` of ``dcp.load`` overrides it.
-        verify: Before a rank reads, compare the checksums of the blocks (of at most 16 MiB) that
-            the ranks load, each on one rank. Other parts of tensors are not read.
+        verify: Compare the checksums of the metadata and of the blocks (of at most 16 MiB) that
+            the ranks load. One of the ranks that load an entry checks it; each rank reads after its
+            own checks. In formats with one checksum for each tensor (``.pt``, ``.npz``, ...), whole
+            tensors are checked.
 
     Raises:
-        CorruptFileError: With `verify`, if a checksum does not match. ``dcp.load``
-            raises CheckpointException, which is a BaseException, with the errors of all ranks.
-            They may be ValueError, if ranks have different paths.
+        TypeError: If `path` is not a path, or `verify` not a bool.
+        CheckpointException: Raised by ``dcp.load``: a BaseException with the errors of the ranks
+            that failed. They may be CorruptFileError, if the file is damaged or, with `verify`, a
+            checksum does not match, and ValueError, if ranks have different paths.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -86,7 +89,7 @@ class StorageReader(HasPath, _StorageReader):
         """Begins a load.
 
         Args:
-            checkpoint_id: A path; None: the path of the constructor.
+            checkpoint_id: A path; None: the last one, or that of the constructor.
         """
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
@@ -104,7 +107,7 @@ class StorageReader(HasPath, _StorageReader):
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
-        """Called on every rank.
+        """Called on every rank. Does nothing.
 
         Args:
             metadata: The result of `read_metadata`.
@@ -125,7 +128,7 @@ class StorageReader(HasPath, _StorageReader):
         return dataclasses.replace(plan, storage_data=self._absolute_path())
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Called on the coordinator: assigns the boxes to check to ranks.
+        """Called on the coordinator: compares the paths and, with `verify`, assigns the checks.
 
         Args:
             plans: The plans of all ranks, by rank.
@@ -147,7 +150,7 @@ class StorageReader(HasPath, _StorageReader):
         ]
 
     def read_data(self, plan: LoadPlan, planner: AnyLoadPlanner) -> Future[None]:
-        """Called on every rank: reads its parts of tensors.
+        """Called on every rank: reads its values and its parts of tensors.
 
         Args:
             plan: The plan of this rank.
@@ -157,7 +160,8 @@ class StorageReader(HasPath, _StorageReader):
             Future[None]: Already done.
 
         Raises:
-            CorruptFileError: With `verify`, if a checksum does not match.
+            CorruptFileError: If the file is damaged; with `verify`, if a checksum does not match.
+            OSError: If a system call failed.
         """
         boxes, stored = self._open()
         if self.verify and plan.storage_data:
@@ -203,7 +207,7 @@ class StorageReader(HasPath, _StorageReader):
         path, value = found
         if not any(_tensors_in(value)):
             return value
-        # The value is a tuple with tensors, which must be loaded.
+        # A tuple with tensors, or a list of such tuples, is one value, and must be loaded.
         state = load(self.path, keys=[tuple(map(str, path))], framework="torch")  # type: ignore[arg-type]
         for part in path:
             state = state[part]
@@ -222,8 +226,8 @@ def _loaded_by(plan: LoadPlan) -> Iterator[tuple[str, Box | None]]:
 
 
 def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
-    """The boxes that each rank checks. Of the ranks that load boxes of an entry, one checks all."""
-    boxes: dict[str, dict[Box | None, None]] = {}  # in order
+    """The boxes that each rank checks. One rank that loads an entry checks all its boxes."""
+    boxes: dict[str, dict[Box | None, None]] = {}  # for each name, an ordered set
     holders: dict[str, list[int]] = {}
     for rank, plan in enumerate(plans):
         for name, box in _loaded_by(plan):

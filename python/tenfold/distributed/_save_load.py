@@ -46,30 +46,33 @@ def save(
     Equivalent to ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
 
     Args:
-        state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and objects
-            with ``state_dict()``.
+        state_dict: Nested dicts, lists and tuples of tensors, DTensors and plain values. Items of
+            `state_dict` itself may also be objects with ``state_dict`` and ``load_state_dict``.
         path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder. It
             is replaced when the new version is complete.
         layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders with separate files
             for each rank: see `StorageWriter`.
-        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
-            ``"dcp"``. None: by the suffix of `path`.
+        format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); for the
+            others: ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
-        checksums: Store checksums, which `tenfold.verify` compares.
+        checksums: Store checksums, which `tenfold.verify` compares. Layout ``"torch"`` always has
+            the CRC-32s of its format.
         overwrite: If false, an existing `path` is an error.
-        num_threads: Threads of each rank, as for `StorageWriter`. None: ``TENFOLD_NUM_THREADS``, or
-            the number of cores (at most 8), divided by the number of ranks.
-        allow_opaque: Store objects other than tensors, JSON values and containers of them as the
-            bytes that torch.save writes for them, a uint8 tensor of shape [num_bytes], which is
-            never unpickled. If false, they are an error that names them.
+        num_threads: Threads of each rank, as for `StorageWriter`. None: ``TENFOLD_NUM_THREADS``
+            (by default the number of cores, at most 8) divided by the number of ranks that write.
+        allow_opaque: Store each object that `tenfold.save` does not support as the bytes that
+            torch.save writes for it, a uint8 tensor of shape [num_bytes], which is never
+            unpickled. If false, such an object is an error that names its entry.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
         process_group: The ranks. None: all.
-        no_dist: This process alone.
+        no_dist: If true, this process saves alone.
 
     Raises:
+        TypeError: If an argument is of another type.
         ValueError: For an unknown layout, or numbers out of range.
-        CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged.
+        CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged,
+            unless the checkpoint was published before the failure.
 
     Example:
         >>> import tenfold.distributed
@@ -112,20 +115,23 @@ def load(
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Loads a state in place, of any sharding, from any file or folder. Collective.
+    """Loads a file or folder into a state of any sharding, in place. Collective.
 
-    Equivalent to ``dcp.load`` with a `StorageReader`.
+    Like ``dcp.load`` with a `StorageReader`, but keys need not be str.
 
     Args:
-        state_dict: A state as for `save`. Its tensors are filled, its values replaced. An object
-            that was saved with `allow_opaque` is replaced by the uint8 tensor of its bytes.
+        state_dict: A state as for `save`. Its tensors are filled; its values, and its tuples, are
+            replaced. An object that was saved with `allow_opaque` is replaced by the uint8 tensor
+            of its bytes.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
-        verify: Compare the checksums of the blocks that are loaded before they are read.
-        strict: If false, entries of `state_dict` that the checkpoint lacks do not change.
+        verify: Compare checksums before reading, as for `StorageReader`.
+        strict: Raise an error if the checkpoint lacks an entry of `state_dict`. If false, such
+            entries do not change.
         process_group: The ranks. None: all.
-        no_dist: This process alone.
+        no_dist: If true, this process loads alone.
 
     Raises:
+        TypeError: If `path` is not a path, or `verify` not a bool.
         CheckpointException: If a rank failed (a BaseException of torch).
 
     Example:

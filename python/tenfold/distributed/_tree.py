@@ -31,8 +31,8 @@ def _key(path: Path) -> Any:
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """Returns the leaves of a state by torch's names, and a planner's data.
 
-    Uses the names of torch's ``flatten_state_dict``. Unlike that function, it flattens tuples with
-    tensors like lists, and the planner's data also has the types of the containers.
+    Uses the names of torch's ``flatten_state_dict``. Unlike that function, it flattens tuples like
+    lists, and the planner's data also has the types and keys of the containers.
 
     Raises:
         ValueError: If two entries have the same name.
@@ -43,7 +43,11 @@ def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
 
 
 def flatten_as_torch(state: Any) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Returns the result of torch's ``flatten_state_dict``, in a third of its time."""
+    """Returns the result of torch's ``flatten_state_dict``, in a third of its time.
+
+    Raises:
+        ValueError: If two entries have the same name.
+    """
     return _flatten(state, None)
 
 
@@ -67,7 +71,8 @@ class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
     A list without tensors and dicts is one leaf, and so is any tuple. If `containers` is given,
-    tuples are flattened like lists, and it receives kinds and keys of flattened containers.
+    tuples (but not named tuples) are flattened like lists, and it receives the kinds and keys of
+    flattened containers.
     """
 
     def __init__(
@@ -103,7 +108,7 @@ class _Visit:
                 self._add(below, (*path, key), item)
 
     def _has_parts(self, value: Any) -> bool:
-        """True for a container to flatten: a list or tuple with tensors or dicts in it."""
+        """True for a list, or a tuple if tuples are flattened, with tensors or dicts in it."""
         # Subclasses of tuple (named tuples, torch.Size) are values, not containers.
         if not isinstance(value, self._sequences) or (
             isinstance(value, tuple) and type(value) is not tuple
@@ -122,6 +127,9 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
         leaves: Paths and their tensors or values, in order. Integers are positions in lists.
         containers: Descriptions of containers, as `flatten` returns them; others are dicts, or
             lists where the paths have integers. Items of a list that no rank has are None.
+
+    Raises:
+        ValueError: If one path names both a leaf and a container.
     """
     root = _Branch()
     for path, (_, keys) in ((key[1:], container) for key, container in containers.items()):
@@ -145,7 +153,7 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
 def _conflict(path: Path) -> ValueError:
     name = ".".join(map(str, path))
     return ValueError(
-        f"{name!r}: expected a tensor or value, or a container, on all ranks, found both"
+        f"{name!r}: expected a container on all ranks or on none, found a tensor or value on some"
     )
 
 
@@ -205,7 +213,7 @@ class StoredTensor:
     """A tensor of an opened tree.
 
     Attributes:
-        number: Its number in ``_core.Boxes``.
+        number: Its index in ``_core.Boxes``.
         dtype: The name of its dtype.
         shape: Its shape.
         keys: Its path in the tree.
@@ -225,8 +233,8 @@ class StoredTensor:
 def names_of(node: _core.Node) -> Stored:
     """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
 
-    A list or tuple without tensors and dicts is one value, as in ``flatten_state_dict``; a tuple is
-    one value in any case, which may have tensors in it.
+    A list without tensors and dicts is one value, as in ``flatten_state_dict``. So is every tuple,
+    which may contain tensors. Nested tensors are omitted.
 
     Raises:
         ValueError: If two entries have the same name.

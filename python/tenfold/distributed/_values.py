@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 REMEDY = (
-    "tenfold.distributed.SavePlanner saves plain tuples with tensors, and with allow_opaque=True "
-    "any object, as the bytes of torch.save"
+    "tenfold.distributed.SavePlanner saves plain tuples with tensors and, if the StorageWriter has "
+    "allow_opaque=True, objects, as the bytes of torch.save"
 )
 
 
 def has_tensors(name: str, value: Any) -> bool:
-    """Returns whether a value contains tensors, so that it is more than JSON.
+    """Returns whether a value contains tensors or arrays, so that it is more than JSON.
 
     Args:
         name: The name of the entry, for the message.
@@ -39,17 +39,18 @@ def has_tensors(name: str, value: Any) -> bool:
     if _has_opaque(value):
         raise UnsupportedError(
             f"{name!r}: it cannot be stored: expected tensors, None, bool, int, float, str and "
-            f"containers of them, found {type(value).__name__} with other objects in it; {REMEDY}"
+            f"containers of them, found other objects in a value of type {type(value).__name__}; "
+            f"{REMEDY}"
         )
     return bool(tree.leaves())
 
 
 def is_opaque(value: Any, *, with_tensors: bool) -> bool:
-    """Returns whether only pickle can store a value.
+    """Returns whether a value must be stored as a pickle.
 
     Args:
         value: Anything but a tensor.
-        with_tensors: A value that contains tensors is opaque, too.
+        with_tensors: True if a value that contains tensors must be, too.
     """
     try:
         return has_tensors("", value) and with_tensors
@@ -75,7 +76,7 @@ def saved_bytes(name: str, value: Any) -> torch.Tensor:
 
 
 def decoded(pickled: memoryview) -> Any:
-    """Parses the bytes of torch.save without executing them: unknown objects are `Opaque`."""
+    """Parses the bytes of torch.save without executing them; unknown objects become `Opaque`."""
     descriptor = os.memfd_create("value")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

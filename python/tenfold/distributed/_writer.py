@@ -47,15 +47,15 @@ _BATCH_BYTES = 256 << 20
 # Bytes reserved in the header for a value that is unknown when the layout of files is planned, as
 # those of torch's planners are. Most values are numbers. If they do not fit, the data are moved.
 _VALUE_BYTES = 256
-# Ranks other than the coordinator send longer values (in bytes of their pickle) only if the
-# coordinator lacks them: most values are the same on all ranks, which would send them all at once.
+# A rank other than the coordinator sends a value whose pickle has more bytes only if the
+# coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
 _SENT_VALUE_BYTES = 64 << 10
-# Bytes reserved in the header for a byte of such a value. Its JSON is rarely longer.
+# Bytes reserved in the header for each byte of that pickle. The JSON is rarely longer.
 _JSON_BYTES = 4
 
 
 def check_layout(layout: str) -> str:
-    """Checks that this version writes the layout.
+    """Checks that this version writes the layout, and returns it.
 
     Raises:
         ValueError: For any other layout.
@@ -67,7 +67,7 @@ def check_layout(layout: str) -> str:
 
 
 class _Save:
-    """A save that is running in a thread of the coordinator."""
+    """A save that is running in a thread. Only the coordinator fills most fields."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -75,7 +75,7 @@ class _Save:
         self.names: list[str] = []
         self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # of these names
         self.containers: dict[Any, Any] = {}
-        self.tree: _core.Node | None = None  # without the values that are still unknown
+        self.tree: _core.Node | None = None  # None in place of values that are still unknown
         self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
         self.unknown_bytes = 0  # reserved for them in the header
         self.is_coordinator = False
@@ -101,8 +101,8 @@ class StorageWriter(HasPath, _StorageWriter):
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
-    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled,
-    unless `allow_opaque` is set.
+    `StorageReader` loads it into any sharding. Plain values are kept as JSON. Only layout
+    ``"torch"`` and `allow_opaque` write pickles.
 
     Args:
         path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder.
@@ -112,26 +112,30 @@ class StorageWriter(HasPath, _StorageWriter):
             cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
             programs that load it without tenfold. Both have a ``metadata.json`` with the containers
             and values, which would otherwise need a pickle.
-        format: Of layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); of the others:
-            ``"dcp"``. None: by the suffix of `path`.
+        format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); for the
+            others: ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
-        checksums: Store checksums, which `verify` and `StorageReader` compare.
+        checksums: Store checksums, which `verify` and `StorageReader` compare. Layout ``"torch"``
+            always has the CRC-32s of its format.
         overwrite: If false, an existing `path` is an error.
         num_threads: Threads of each rank, which write several files, or compute checksums while one
-            of them writes. None: ``TENFOLD_NUM_THREADS``, or the number of cores (at most 8),
-            divided by the number of ranks.
-        allow_opaque: Store objects other than tensors, JSON values and containers of them as the
-            bytes that torch.save writes for them, a uint8 tensor of shape [num_bytes], which is
-            never unpickled. Requires `SavePlanner`. If false, they are an error that names them.
+            of them writes. None: ``TENFOLD_NUM_THREADS`` (by default the number of cores, at most
+            8) divided by the number of ranks that write.
+        allow_opaque: Store each object that `tenfold.save` does not support as the bytes that
+            torch.save writes for it, a uint8 tensor of shape [num_bytes], which is never unpickled.
+            In layouts ``"shards"`` and ``"torch"``, also values that contain tensors, such as named
+            tuples. Requires `SavePlanner`. If false, such an object is an error that names its
+            entry.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
 
     Raises:
-        ValueError: For an unknown layout, or numbers out of range. ``dcp.save`` raises
-            CheckpointException, which is a BaseException, with the errors of all ranks. They may be
-            ValueError, if the layout has no such `format`, ranks have different paths, or shards
-            overlap or omit elements of a tensor, UnsupportedError, which names an entry that cannot
-            be stored, and OSError.
+        TypeError: If an argument is of another type.
+        ValueError: For an unknown layout, or numbers out of range.
+        CheckpointException: Raised by ``dcp.save``: a BaseException with the errors of the ranks
+            that failed. They may be ValueError, if the layout has no such `format`, ranks have
+            different paths, or shards overlap or omit elements of a tensor; UnsupportedError, which
+            names an entry that cannot be stored; and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -178,7 +182,7 @@ class StorageWriter(HasPath, _StorageWriter):
         The failed save of this thread may be one of another writer.
 
         Args:
-            checkpoint_id: A path; None: the path of the constructor.
+            checkpoint_id: A path; None: the last one, or that of the constructor.
 
         Raises:
             ValueError: If there is no path.
@@ -213,7 +217,7 @@ class StorageWriter(HasPath, _StorageWriter):
         Args:
             is_coordinator: True on the rank that makes the global plan.
             *args: Ignored.
-            **kwargs: ``use_collectives``, as torch passes it.
+            **kwargs: ``use_collectives``, as torch passes it; others are ignored.
 
         Raises:
             ValueError: If ``use_collectives`` is false.
@@ -232,8 +236,9 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan` with the path of this rank, which the coordinator compares, and the
-                values that the planner has passed, or the sizes of long ones.
+            SavePlan: `plan` with the path of this rank, which the coordinator compares. A rank
+                other than the coordinator adds the values that the planner has passed and that
+                contain no tensors; of long ones, only their sizes.
 
         Raises:
             UnsupportedError: If a value cannot be stored; the message has its name.
@@ -258,18 +263,19 @@ class StorageWriter(HasPath, _StorageWriter):
         return dataclasses.replace(plan, storage_data=sent)
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Called on the coordinator: plans the files and assigns each rank its boxes.
+        """Called on the coordinator: creates the files and assigns positions to the shards.
 
         Args:
             plans: The plans of all ranks, by rank.
 
         Returns:
-            list[SavePlan]: The plans, with the file and offset of each shard, and of the values
-                those that the coordinator lacks.
+            list[SavePlan]: The plans, with the file and offset of each shard, and with only those
+                values that the coordinator lacks.
 
         Raises:
-            ValueError: If ranks have different paths, plans are cached, or shards overlap or omit
-                elements.
+            ValueError: If ranks have different paths, or different entries of one name; if the
+                layout has no such `format`; if plans are cached by another planner; or if shards
+                overlap or omit elements.
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
@@ -324,6 +330,12 @@ class StorageWriter(HasPath, _StorageWriter):
 
         Returns:
             Future[list[WriteResult]]: Already done.
+
+        Raises:
+            ValueError: If a planner other than `SavePlanner` caches plans.
+            UnsupportedError: If a value cannot be stored (the message has its name), or the file
+                system does not let several hosts write one file.
+            OSError: If a system call failed.
         """
         try:
             with torch.no_grad():  # without recording the slicing of DTensors for autograd
@@ -372,12 +384,14 @@ class StorageWriter(HasPath, _StorageWriter):
         """Called on the coordinator when all ranks have written: publishes the checkpoint.
 
         Args:
-            metadata: The metadata of the planner.
+            metadata: Ignored.
             results: What `write_data` returned on each rank.
 
         Raises:
-            ValueError, OSError: If a shard is missing, or a system call failed. The old version is
-                unchanged.
+            ValueError: If the result of a rank lacks a shard or a value.
+            UnsupportedError: If the files cannot store a value, or a header would be too long.
+            OSError: If a system call failed. The old version is unchanged, except if only the final
+                fsync of the parent folder failed.
         """
         save = self._save()
         try:
@@ -450,16 +464,17 @@ def _add_leaves(
     """Adds to `save` the leaves of the tree that all ranks write.
 
     Args:
-        save: Receives names and leaves.
+        save: Receives names, leaves, and the values that are unknown.
         packed: The items of each rank.
-        paths: The path of each name that is not a key of the root.
-        sent: For each rank, by name: the values that it has sent, and the sizes of those that it
-            has not.
+        paths: The path of each name. A name without one is a key of the root.
+        sent: For each rank, by name: the values that it has sent, and the sizes in bytes of the
+            pickles of those that it has not.
 
     Raises:
-        ValueError: If ranks have different tensors of one name.
+        ValueError: If ranks have tensors of different dtypes or shapes, or a tensor and a value,
+            under one name.
     """
-    # Kinds that differ only in their boxes belong to the same tensor.
+    # Kinds that differ only in their boxes are one group, so a tensor has one group.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
     first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank
@@ -532,7 +547,7 @@ def _tensors_of(plan: SavePlan, planner: AnySavePlanner) -> Iterator[torch.Tenso
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """Converts a tensor to a plain dense one in main memory, if it is not one already."""
+    """Returns the tensor in main memory, of a plain class, without conjugate or negative bit."""
     if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cpu:
         if not tensor.is_conj() and not tensor.is_neg():
             return tensor

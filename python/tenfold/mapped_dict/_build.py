@@ -1,4 +1,4 @@
-"""Converts Python keys and values for a dictionary on disk."""
+"""Checks Python keys and values, and writes them as a dictionary on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Pair = tuple[Any, Any]
 
 # Limits of the items that are converted to columns at a time: the number of Python objects, and
-# memory. After 700 new objects Python's garbage collector runs, and sometimes traverses all
+# memory. As few as 700 new objects start Python's garbage collector, which sometimes traverses all
 # objects. If the source is a list of 20 million keys, that takes longer than storing them.
 _BATCH_OBJECTS = 512
 _BATCH_BYTES = 16 << 20
@@ -85,7 +85,7 @@ class Items:
         self._forms = Forms(self.form, value)
 
     def blocks(self) -> Iterator[tuple[int, list[Any], list[Any]]]:
-        """Yields (number of the first pair, keys, values)."""
+        """Yields for each block: the number of its first pair, the keys and the values."""
         begin = 0
         count = items_per_batch(self._first[0][1])
         block = self._first + list(islice(self._rest, count - 1))
@@ -114,8 +114,8 @@ class Items:
             for key, value in zip(keys, values, strict=True):
                 if "key" in value:
                     raise ValueError(
-                        'value: entry "key": expected another name, as the keys are called so, '
-                        "found it among the values"
+                        'value: entry "key": expected another name, found that of the column of '
+                        "the keys"
                     )
                 rows.append({"key": key, **value})
             ingest.add_rows(rows, 0)
@@ -172,19 +172,25 @@ def _is_int(key: Any) -> bool:
 
 
 def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
-    """Converts keys to Python's own types, and checks that all have the type of the first key.
+    """Converts keys to Python's own types, and checks that all have the type `expected`.
+
+    Args:
+        keys: The keys of a block.
+        expected: The type of the dictionary's keys: str, bytes or int.
+        begin: Number of the first item of the block, for messages.
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type (the message names both), or beyond 64 bits.
+        ValueError: For a key of another type (the message names both types), or an int beyond 64
+            bits.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):
             found = key_type_of(key, begin + i)
             if found is not expected:
                 raise ValueError(
-                    f"item {begin + i}: key {key!r}: expected {_KEY_TYPES[expected]}, as the first "
-                    f"key is, found {_KEY_TYPES[found]}"
+                    f"item {begin + i}: key {key!r}: expected {_KEY_TYPES[expected]}, the type of "
+                    f"the dictionary's keys, found {_KEY_TYPES[found]}"
                 )
         keys = [expected(key) for key in keys]
     if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
@@ -194,7 +200,10 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
 
 def form_of(value: Any) -> str:
-    """The form of a value: "columns" for a dict, "scalar" for a JSON scalar, else "tensor"."""
+    """The form of a value: "columns", "scalar" or "tensor".
+
+    "columns" is that of a dict or TensorDict, "scalar" that of a bool, int, float or str.
+    """
     if isinstance(value, Mapping) or hasattr(value, "batch_size"):
         return "columns"
     if isinstance(value, (bool, int, float, str)) and not is_array(value):
@@ -203,7 +212,10 @@ def form_of(value: Any) -> str:
 
 
 class Forms:
-    """Checks that all values have the form and type of the first one."""
+    """Checks that all values fit the first one: in form, and in type (scalars) or shape (tensors).
+
+    Ints and floats may be mixed.
+    """
 
     def __init__(self, form: str, first: Any) -> None:
         self._form = form
@@ -217,7 +229,7 @@ class Forms:
         self._greatest = 0
 
     def check(self, values: list[Any], begin: int) -> None:
-        """Raises ValueError that names the first value with another form."""
+        """Raises ValueError if a value does not fit; `begin` is the number of the first value."""
         kinds = set(map(type, values))
         for kind in kinds - self._allowed:
             index = next(i for i, value in enumerate(values) if type(value) is kind)
@@ -235,7 +247,7 @@ class Forms:
         return (form_of(value) == "columns") == (self._form == "columns")
 
     def _check_shapes(self, values: list[Any], begin: int) -> None:
-        """Checks shapes, which may differ in the length of the first dimension only."""
+        """Checks shapes, which may differ only in the length of the first dimension."""
         try:
             shapes = list(map(_shape_of, values))
         except AttributeError:  # not tensors, but for example lists of numbers

@@ -43,8 +43,9 @@ class MappedDict(_Native):
     """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
 
     Opening reads only metadata, however large the dictionary is; a lookup accesses a few pages of
-    mapped files. It is a `collections.abc.Mapping` in insertion order. Iterating reads the
-    dictionary in blocks.
+    mapped files. If the index does not fit the rows, for example after a power failure, opening
+    reads all keys and warns. A dictionary is a `collections.abc.Mapping` in insertion order.
+    Iterating reads it in blocks.
 
     >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
     >>> words = tenfold.MappedDict("w")
@@ -61,15 +62,16 @@ class MappedDict(_Native):
 
     Args:
         path: A folder created by `build`, or a file that `convert` created from one.
-        mode: ``"r"`` or ``"c"``: the files never change. ``"r+"``: ``d[key] = value`` changes
-            existing keys, and `extend` adds new ones. Other processes may read concurrently, and
-            see the old value or the new one. One process writes at a time.
+        mode: ``"r"`` or ``"c"``: read-only. ``"r+"``: ``d[key] = value`` changes existing keys, and
+            `extend` adds new ones. Other processes may read concurrently, and see the old value or
+            the new one. One process writes at a time.
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; pickles keep
             it.
 
     Raises:
-        ValueError: If `path` is not a dictionary.
-        CorruptFileError: If the shape of the index is invalid.
+        FileNotFoundError: If there is nothing at `path`.
+        ValueError: If `path` is not a dictionary, or for another mode.
+        CorruptFileError: If the metadata or the header of the index is invalid.
     """
 
     def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
@@ -106,10 +108,13 @@ class MappedDict(_Native):
             MappedDict: The dictionary, opened to read.
 
         Raises:
-            ValueError: For keys of two types (the message names both), a duplicate key, the value
-                None, and values of different forms, dtypes or shapes.
+            ValueError: For keys of two types (the message names both), a duplicate key, and values
+                that cannot be stored together: None, values of different forms, scalars of
+                different types (int and float may be mixed), tensors whose shapes differ beyond the
+                first dimension, and dtypes that `ingest` does not promote to a common one.
             KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
+            OSError: If a folder at `path` has other files, or a system call failed.
         """
         path_argument("MappedDict.build(items, path)", path)
         build(items, os.fspath(path), duplicates, key, progress)
@@ -127,18 +132,20 @@ class MappedDict(_Native):
 
         Args:
             keys: A list or another iterable of keys, which may be repeated. Integer keys may be a
-                tensor or array, string keys packed: ``{"values": uint8 [M], "offsets": int64
-                [B + 1]}``.
+                1-d tensor or array, str and bytes keys packed: ``{"values": uint8 [M], "offsets":
+                int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
 
         Returns:
-            ``(values, found)``: a tensor ``[B, *shape]``, a list of str, or a dict of these; and a
-            bool tensor ``[B]``.
+            ``(values, found)``: a tensor ``[B, *shape]``, a jagged tensor for ragged values, a list
+            of str, or a dict of these; and a bool tensor ``[B]``.
 
         Raises:
             KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
-            TypeError: For keys that are not hashable, or a single str.
+            TypeError: For keys that are not hashable, a single key, and tensors or arrays of other
+                dtypes (also uint64) or dimensions.
+            ValueError: For another `missing`, and packed keys whose offsets do not ascend.
         """
         if keys is None:
             raise TypeError("keys: expected several of them, found None")
@@ -148,7 +155,10 @@ class MappedDict(_Native):
         return both  # type: ignore[no-any-return]
 
     def rows(self, keys: Any) -> Any:
-        """Returns the row indices of keys in `dataset`.
+        """Returns the row indices of keys in ``tenfold.Dataset(path)``.
+
+        That data set also has superseded rows, which `dataset` omits. Row indices are valid until
+        `compact`.
 
         Args:
             keys: As for `get_many`.
@@ -157,7 +167,7 @@ class MappedDict(_Native):
             int64 ``[B]``; -1 for missing keys.
 
         Raises:
-            TypeError: For keys that are not hashable, or a single str.
+            TypeError, ValueError: For invalid `keys`, as for `get_many`.
 
         Example:
             >>> words.rows(["house", "tree"]).tolist()
@@ -167,10 +177,10 @@ class MappedDict(_Native):
 
     @property
     def dataset(self) -> Dataset:
-        """The columns of the values, and the column ``"key"``, in the order of the keys.
+        """The keys (column ``"key"``) and their values, one row for each key, in insertion order.
 
-        Plain values are the column ``"value"``. If no row is superseded, the positions of rows are
-        the results of `rows`.
+        Values other than dicts are the column ``"value"``. If no row is superseded, `rows` returns
+        the row indices in this data set.
         """
         num_keys = len(self)
         # Read the number of keys first: the data set then has at least these rows.
@@ -214,15 +224,15 @@ class MappedDict(_Native):
         return KeysView(self)
 
     def values(self) -> ValuesView[Any]:
-        """The values, in the order of the keys, read in blocks."""
+        """The values, in the order of `keys`, read in blocks."""
         return _Values(self)
 
     def items(self) -> ItemsView[Any, Any]:
-        """Pairs of key and value, in the order of the keys, read in blocks."""
+        """Pairs of key and value, in the order of `keys`, read in blocks."""
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
-        """True if both mappings have the same keys and equal values, tensors elementwise."""
+        """True if both mappings have the same keys and equal values, and tensors equal dtypes."""
         if self is other:
             return True
         if not isinstance(other, Mapping):
@@ -264,16 +274,18 @@ class MappedDict(_Native):
 
         Raises:
             KeyError: For a missing key, which `extend` would add.
-            ValueError: For a value of another form, dtype or shape.
-            UnsupportedError: If the dictionary is open read-only.
-            OSError: If another process is writing; the message names the process.
+            ValueError: For a value of another form or shape, and for numbers that the dtype cannot
+                hold.
+            UnsupportedError: If the dictionary is open read-only, closed, or a single file.
+            OSError: If another process is writing (the message names the process), or a system call
+                failed.
         """
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
         """Assigns each item of a mapping or an iterable of pairs, in one atomic step.
 
-        The number of items is not limited by memory, as for `extend`.
+        The values may be larger than memory, as for `extend`.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
@@ -295,7 +307,7 @@ class MappedDict(_Native):
         >>> with tenfold.MappedDict("words", "r+") as words:
         ...     words.extend({"tree": torch.rand(300)})
 
-        Many items are kept in spill files; memory use is about 100 bytes per key.
+        Many items are kept in spill files; memory use is then about 100 bytes per key.
 
         Args:
             items: A mapping or an iterable of pairs.
@@ -303,8 +315,9 @@ class MappedDict(_Native):
                 keys are assigned, and the last of several pairs with the same key wins.
 
         Raises:
-            ValueError: For existing or duplicate keys, a key of another type, and a value of
-                another form, dtype or shape. The message names the keys. Nothing has been added.
+            ValueError: For existing or duplicate keys (the message names the first ones), a key of
+                another type, and a value that does not fit, as for assignment. Nothing has been
+                added.
             UnsupportedError, OSError: As for assignment.
         """
         self._require_writer("extend")
@@ -365,16 +378,17 @@ class MappedDict(_Native):
     def compact(self, *, progress: Callback | bool | None = None) -> None:
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
-        Row indices change. Open readers reopen the dictionary; iterators of this handle must be
-        exhausted before the call. No other process may write concurrently: keys that it adds during
-        the call are lost.
+        Row indices change. Open readers reopen the dictionary at their next lookup; iterators of
+        this handle must be exhausted before the call. No other process may write concurrently: keys
+        that it adds during the call may be lost.
 
         Args:
             progress: As for `tenfold.save`.
 
         Raises:
-            UnsupportedError: If the dictionary is open read-only.
-            OSError: If another process has it open for writing.
+            UnsupportedError: As for assignment.
+            OSError: If another process is writing, or has added keys during the call (nothing has
+                changed then), or if a system call failed.
 
         Example:
             >>> with tenfold.MappedDict("words", "r+") as words:
@@ -402,10 +416,10 @@ class MappedDict(_Native):
         self._close()
 
     def refresh(self) -> Self:
-        """Includes the keys that other processes have added, and returns `self`.
+        """Reads the current state of the files, and returns `self`. Rarely needed.
 
-        Lookups, ``len``, iteration and `dataset` include them, and values that other processes
-        assign, without this call, too.
+        Lookups, ``len``, iteration and `dataset` include the keys that other processes have added,
+        and the values that they have assigned, without this call.
         """
         self._refresh()
         return self

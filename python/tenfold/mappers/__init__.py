@@ -1,7 +1,7 @@
 """State mappers, which map states to rows of numbers, saved without pickle.
 
-`_mapper` has the base class, saving, and the names of classes in files; then a module for each
-kind, and `_cached`, which caches rows.
+`_mapper` has the base class, saving, and the names of classes in files. Each kind of mapper has a
+module; `_cached` caches rows.
 """
 
 from tenfold.mappers._cached import CachedStateMapper

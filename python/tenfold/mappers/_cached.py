@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-# Initial number of rows of the tensor in which rows are cached; it grows. With one tensor per row,
-# looking rows up would take longer than copying them.
+# Rows are cached in one tensor, because collecting them from a tensor each would take longer than
+# copying them. This is its initial number of rows, unless the first batch needs more or `max_bytes`
+# allows fewer.
 _FIRST_ROWS = 64
 
 
@@ -29,17 +30,17 @@ class CachedStateMapper(StateMapper):
 
     A batch generates missing rows, each once, in one call. Rows are returned as copies, without
     gradients. When the mapper's rows change (the parameters of a module are trained), the
-    cache is cleared. Only rows with the dtype and shape of the first rows are cached; others are
-    generated each time.
+    cache is cleared. Only rows with the dtype and shape of the first cached rows are cached. Others
+    are generated each time; a batch of both is generated as a whole.
 
-    The cache may be used from several threads. Saving and pickling it saves the mapper without
-    the cached rows.
+    The cache may be used from several threads. A saved or pickled cache contains the mapper, but
+    no rows.
 
     Attributes:
         mapper: The mapper that generates the rows.
-        max_bytes: Greatest total size of the rows.
+        max_bytes: Greatest total size of the cached rows in bytes.
         hits: States whose row was cached, or was generated for an equal state of the same batch.
-        misses: Rows that were generated.
+        misses: Distinct states, counted for each batch, whose row was not cached.
     """
 
     def __init__(self, mapper: StateMapper, max_bytes: int) -> None:
@@ -106,7 +107,7 @@ class CachedStateMapper(StateMapper):
     def _look_up(
         self, keys: list[Hashable], states: list[Any]
     ) -> tuple[Any, Any, list[int], dict[Hashable, Any]]:
-        """Returns the stamp, the cached rows, their positions in the batch, and missing states."""
+        """Returns the stamp, the cached rows (None: none), their positions, and missing states."""
         stamp = self.mapper.stamp()
         if stamp != self._stamp:
             self._forget()
@@ -145,7 +146,7 @@ class CachedStateMapper(StateMapper):
         _rows.put(self._rows, slots, made[len(made) - len(keys) :])
 
     def _make_room(self, made: Any, num_rows: int) -> None:
-        """Grows the cache to `num_rows` rows, which must fit `max_bytes`."""
+        """Grows the cache to at least `num_rows` rows, which must fit `max_bytes`."""
         have = 0 if self._rows is None else len(self._rows)
         if num_rows <= have:
             return

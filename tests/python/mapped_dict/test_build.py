@@ -18,9 +18,18 @@ build = tenfold.MappedDict.build
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([("a", 1), (2, 2)], "item 1: key 2: expected str, as the first key is, found int"),
-        ([(1, 1), ("a", 2)], "item 1: key 'a': expected int, as the first key is, found str"),
-        ([(b"a", 1), ("a", 2)], "item 1: key 'a': expected bytes, as the first key is, found str"),
+        (
+            [("a", 1), (2, 2)],
+            "item 1: key 2: expected str, the type of the dictionary's keys, found int",
+        ),
+        (
+            [(1, 1), ("a", 2)],
+            "item 1: key 'a': expected int, the type of the dictionary's keys, found str",
+        ),
+        (
+            [(b"a", 1), ("a", 2)],
+            "item 1: key 'a': expected bytes, the type of the dictionary's keys, found str",
+        ),
         ([(1, 1), (True, 2)], "item 1: key: expected str, bytes or int, found bool True"),
         ([(True, 1)], "item 0: key: expected str, bytes or int, found bool True"),
         ([(1.5, 1)], "item 0: key: expected str, bytes or int, found float 1.5"),

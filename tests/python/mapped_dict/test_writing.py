@@ -58,7 +58,7 @@ def test_extend_adds_new_keys_atomically(path):
         assert reader["n1"][0] == 1
         with pytest.raises(ValueError, match='"n1"'):
             d.extend({"fresh": torch.zeros(3), "n1": torch.zeros(3)})
-        with pytest.raises(ValueError, match="as the first key is, found int"):
+        with pytest.raises(ValueError, match="the type of the dictionary's keys, found int"):
             d.extend([("fresh", torch.zeros(3)), (3, torch.zeros(3))])
         with pytest.raises(ValueError, match="every key once"):
             d.extend([("fresh", torch.zeros(3)), ("fresh", torch.zeros(3))])
