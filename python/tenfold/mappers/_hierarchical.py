@@ -107,8 +107,9 @@ class HierarchicalStateMapper(StateMapper):
         Raises:
             KeyError: If a path has no value and no default (the message names the path and the
                 nearest level), ends at a mapper, or has a rest that the mapper does not know.
-            ValueError: If tensors of a batch differ in shape (the message names two states), or a
-                path has no component, an empty one, or one in a tuple that contains "/".
+            ValueError: If the values of a batch are all tensors and differ in shape (the message
+                names two states), or a path has no component, an empty one, or in a tuple one that
+                contains "/".
             UnsupportedError: If torch cannot promote the dtypes of a batch to a common one.
             TypeError: For a state that is not a path.
         """
@@ -135,7 +136,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._joined(states, rows, groups)
 
     def _nothing(self) -> Any:
-        """The result for an empty list: 0 rows of the table if it has all values, else float64."""
+        """The result for ``[]``: 0 rows of the table if it has all values, else float64 ``[0]``."""
         if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
             return self._tables[0][:0]
         return _rows.made([], float)

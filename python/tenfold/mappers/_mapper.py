@@ -5,8 +5,8 @@ A mapper is saved as this tree:
     {"state_mapper": {"class": "tenfold.ModuleStateMapper", "version": 1, "config": {...}},
      "tensors": {...}}
 
-The entry "tensors" is omitted if it would be empty.
-A mapper within a mapper is such a tree among the tensors of the outer one.
+The entry "tensors" is omitted if it would be empty. A mapper within a mapper is such a tree among
+the tensors of the outer one.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     """Opens a mapper that was saved, in any format.
 
     ``StateMapper.load(path)`` returns a mapper of the class that was saved;
-    ``SparseStateMapper.load(path)`` raises for classes that are not subclasses;
+    ``SparseStateMapper.load(path)`` raises unless this is SparseStateMapper or a subclass of it;
     ``mapper.load(path)`` replaces the content of `mapper`, which must have the saved class, and
-    returns it. Tensors are mapped and read on access, apart from JSON files, which are parsed, and
-    parameters, which are copied into a new module.
+    returns it. Tensors are mapped and read on access, with two exceptions: a JSON file is parsed
+    completely, and the parameters of a module are copied into a new module.
 
     Args:
         target: The class or mapper on which `load` is called.
@@ -144,8 +144,8 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        UnsupportedError: If the file is not a mapper or of another version, or the name of its
-            class or factory is not registered; the message contains the name.
+        UnsupportedError: If the file is not a mapper, it has another version of the format, or the
+            name of its class or factory is not registered; the message contains the name.
         ValueError: If it is a mapper of another class, or its parameters do not fit the module.
         CorruptFileError: If the parts of the mapper contradict each other, or `verify` finds
             damage.
