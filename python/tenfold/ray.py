@@ -44,8 +44,9 @@ _BLOCK_BYTES = 128 << 20
 class TenfoldDatasource(Datasource):  # type: ignore[misc]
     """The rows of a data set, for `ray.data.read_datasource`.
 
-    Each read task reads consecutive rows: at most 65,536 rows, and at most the size of a block of
-    Ray. The workers open the data set by its path, so all nodes need access to it.
+    Each read task reads consecutive rows: at most 65,536, and at most as many as a block of Ray
+    holds at the average size of a row, but at least one. The workers open the data set by its path,
+    so all nodes need access to it.
 
     Args:
         path: Path of a data set, in any format that `tenfold.Dataset` reads.
@@ -93,12 +94,13 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into about `parallelism` ranges; into more if these would be too large.
+        """Splits the rows into at most `parallelism` ranges; more if these would be too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.
             per_task_row_limit: Passed to each task.
             data_context: Ray's context, whose ``target_max_block_size`` limits a range, in bytes.
+                None: 128 MiB.
 
         Returns:
             list[ReadTask]: In the order of the rows.
@@ -126,9 +128,10 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
 
 def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
-    """The rows as one block. A column with a shape is a tensor column of Ray.
+    """The rows as one block; without columns if `has_columns` is false.
 
-    Ragged and nullable columns stay columns of Arrow.
+    A column with a shape is a tensor column of Ray, unless it is ragged or nullable. All others are
+    columns of Arrow.
     """
     table = view.to_arrow()
     if not has_columns:
@@ -145,9 +148,10 @@ def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
 class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     """Writes blocks as parts of a data set, for `ray.data.Dataset.write_datasink`.
 
-    Each task writes one part next to those of the data set; the driver commits the parts of the
-    tasks that succeeded, in the order of the tasks, in one step. Parts of failed or repeated tasks,
-    and of killed jobs, are removed.
+    Each task writes one part into a temporary folder inside that of the data set; the driver
+    commits the parts of the tasks that succeeded, in the order of the tasks, in one step. The
+    job removes the parts of failed and repeated tasks; the next `commit_parts` removes those of
+    killed jobs.
 
     Args:
         path: Folder of the data set, to which all nodes need access. If it is a data set of parts,
@@ -188,7 +192,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             OSError: If the path is a file, or a system call failed.
         """
         if not exists(os.path.join(self._path, "%parts.json")):
-            _core.part_path(self._path, 0, 1)  # refuses another data set
+            _core.part_path(self._path, 0, 1)  # raises if it is a data set in one folder
         os.makedirs(self._path, exist_ok=True)
         name = os.path.basename(self._staging)
         self._lease = _core.Lease.acquire(self._path, f"{name}.lease")
@@ -203,6 +207,11 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
         Returns:
             The name of the folder and the number of rows of the part; None without rows.
+
+        Raises:
+            ValueError, pyarrow.ArrowException: If a block cannot be cast to the columns of the
+                first one, or does not fit `schema`.
+            UnsupportedError: For a column of an extension type other than tensors of one shape.
         """
         tables = _tables_of(blocks)
         first = next(tables, None)
@@ -219,7 +228,11 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """Publishes the parts of the tasks that succeeded.
 
         Args:
-            write_result: What the tasks' `write` returned.
+            write_result: Ray's result; its ``write_returns`` has what the tasks' `write` returned.
+
+        Raises:
+            ValueError: If parts, or a part and the existing data set, have different columns.
+            OSError: If another process is changing the data set, or a system call failed.
         """
         written = sorted(part for part in write_result.write_returns if part is not None)
         try:
@@ -238,7 +251,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """Removes the parts that were written.
 
         Args:
-            error: The exception of the job.
+            error: The exception of the job, which is not used.
         """
         self._clean()
 
@@ -246,10 +259,13 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         return f"{self._job}-{name[:6]}"
 
     def _agree(self, names: list[str]) -> None:
-        """Converts all parts to the same columns.
+        """Converts the parts in the staging folder to the same columns.
 
-        A column becomes nullable if it is nullable in any part or in the existing data set. Parts
-        with other columns than the result are rewritten.
+        A column becomes nullable if it is nullable in any part or in the existing data set, which
+        is not converted. Parts with other columns than the result are rewritten.
+
+        Raises:
+            ValueError: If columns differ in anything else.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
@@ -279,7 +295,8 @@ def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     """
     if list(a) != list(b):
         raise ValueError(
-            f"tenfold.ray: columns: expected the same in all blocks, found {list(a)} and {list(b)}"
+            "tenfold.ray: columns: expected the same in all blocks and in the data set, found "
+            f"{list(a)} and {list(b)}"
         )
     made: dict[str, Any] = {}
     for name in a:
@@ -293,8 +310,8 @@ def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
             made[name] = Schema(_union(one, two))
             continue
         raise ValueError(
-            f'tenfold.ray: column "{name}": expected one type in all blocks, found {one} and '
-            f"{two}; schema= gives it"
+            f'tenfold.ray: column "{name}": expected one type in all blocks and in the data set, '
+            f"found {one} and {two}; select the type with schema="
         )
     return made
 
@@ -306,7 +323,7 @@ def _chain_tables(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Tabl
 
 
 def _tables_of(blocks: Iterable[Any]) -> Iterator[pa.Table]:
-    """The blocks that have rows, with tensors as lists of a fixed size."""
+    """The blocks that have rows, as tables with tensors as lists of a fixed size."""
     for block in blocks:
         table = BlockAccessor.for_block(block).to_arrow()
         if table.num_rows == 0:
@@ -318,7 +335,11 @@ def _tables_of(blocks: Iterable[Any]) -> Iterator[pa.Table]:
 
 
 def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
-    """Rows of a tensor column as nested lists of a fixed size."""
+    """Rows of a tensor column as nested lists of a fixed size.
+
+    Raises:
+        UnsupportedError: If the column is not of tensors of one shape.
+    """
     if not hasattr(field.type, "shape"):
         raise UnsupportedError(
             f'tenfold.ray: column "{field.name}": expected numbers, strings, lists or tensors of '
@@ -338,8 +359,8 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
     """Opens a data set as a data set of Ray Data.
 
     Args:
-        path: As for `TenfoldDatasource`.
-        columns: Columns to read.
+        path: Path of a data set, in any format that `tenfold.Dataset` reads.
+        columns: As for `TenfoldDatasource`.
         **options: Options of `ray.data.read_datasource`, such as ``concurrency``.
 
     Returns:
@@ -359,7 +380,7 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
 
     Args:
         ds: The rows.
-        path: As for `TenfoldDatasink`.
+        path: Folder of the data set, as for `TenfoldDatasink`.
         schema: The columns, as for `tenfold.ingest`. None: those of the blocks.
         **options: Options of `ray.data.Dataset.write_datasink`, such as ``concurrency``.
 
@@ -367,7 +388,8 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
         Dataset: The data set at `path`, opened.
 
     Raises:
-        ValueError: If blocks have different columns, or there are no rows and no data set.
+        ValueError: If blocks have different columns, `path` is a data set in one folder, or there
+            are no rows and no data set.
 
     Example:
         >>> ds = tenfold.ray.write(ray.data.range(1000), "numbers")

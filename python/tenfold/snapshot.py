@@ -1,4 +1,4 @@
-"""The names of torchsnapshot: snapshots of training state as folders.
+"""Snapshots of training state in folders, with the interface of torchsnapshot.
 
 >>> from tenfold.snapshot import Snapshot, StateDict
 >>> snapshot = Snapshot.take("run/snapshot", {"model": model, "progress": StateDict(epoch=3)})

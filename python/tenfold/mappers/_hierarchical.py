@@ -1,4 +1,4 @@
-"""Values that are looked up by paths through nested levels, with defaults for each level."""
+"""Values that are looked up by paths through nested levels, each with an optional default."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
 
 # Used instead of a table's number, as in the engine (src/mapper/state_paths.hpp).
-NONE = -1  # a level without a default
-TEXT = -2  # JSON that is not a number
-MAPPER = -3  # another mapper: the row is its number
+NONE = -1  # neither a value nor a default
+TEXT = -2  # JSON that is not in a table: the row is its index among such values
+MAPPER = -3  # another mapper: the row is the index of the mapper
 
 
 @set_module("tenfold")
@@ -49,24 +49,27 @@ class HierarchicalStateMapper(StateMapper):
     >>> mapper.save("mapper.json")        # one file, readable and editable
     >>> mapper.save("mapper")             # a folder: opening time does not depend on its size
 
-    A state is a path: a str with "/" or a tuple of components; an integer component is the same as
-    the str of its digits. A list is a batch. For a value of shape ``S``, one state returns shape
-    ``S`` and a list ``[n, *S]``; Python numbers and lists of them become int64, float64 or bool. A
-    batch of several dtypes has the promoted dtype, as in `torch.cat`. Other JSON values (str, None,
-    mixed lists) are returned unchanged, and a batch with any of them is a list.
+    A state is a path: a str of components with "/" between them, an int, or a tuple of components.
+    An int component is the same as the str of its digits. A list is a batch. For a value of shape
+    ``S``, one state returns shape ``S`` and a list ``[n, *S]``. Python numbers, and lists of them
+    (nested ones with equal lengths), become int64, float64 or bool. A batch of several dtypes has
+    the promoted dtype, as in `torch.cat`. Other JSON values (str, None, other lists, ints beyond
+    int64) are returned as Python values, tuples as lists. A batch with any of them is a list.
 
     For a state without a value, the default of the deepest level on its path that has a default is
-    returned. If a value is a mapper, it gets the rest of the path: for ``("arm", (0.5, 1.0))``, the
-    mapper at "arm" gets ``(0.5, 1.0)``.
+    returned. If a value is a mapper, it gets the rest of the path, unconverted: one component as it
+    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``.
 
     Args:
-        hierarchy: Nested dicts, which are copied.
+        hierarchy: Nested dicts. Later changes of the dicts have no effect; tensors may share memory
+            with the mapper.
         default_key: The key of a level's default.
 
     Raises:
-        ValueError: For a key that is empty or contains "/", a default that is a level, and more
-            than 512 levels.
-        UnsupportedError: For a value that is neither JSON nor a tensor nor a mapper.
+        ValueError: For a key (or `default_key`) that is empty or contains "/", keys such as 1 and
+            "1" in one level, a default that is a level, and more than 512 levels.
+        TypeError: If `hierarchy` is not a dict, or a key is neither a str nor an int.
+        UnsupportedError: For a value that is neither JSON nor a dense tensor nor a mapper.
     """
 
     def __init__(self, hierarchy: dict[Any, Any], default_key: str = "default") -> None:
@@ -88,7 +91,7 @@ class HierarchicalStateMapper(StateMapper):
 
     @property
     def hierarchy(self) -> dict[str, Any]:
-        """The nested dicts, rebuilt from all values."""
+        """The nested dicts with str keys, rebuilt on each access; tensors are copies."""
         return self._native.nested(self._mappers)
 
     @property
@@ -102,10 +105,12 @@ class HierarchicalStateMapper(StateMapper):
         """Returns the value of a path, or the values of a list of paths.
 
         Raises:
-            KeyError: If a path has no value and no default; the message names the path and the
-                nearest level.
-            ValueError: If values of a batch differ in shape (the message names two states), or a
-                path has an empty component.
+            KeyError: If a path has no value and no default (the message names the path and the
+                nearest level), ends at a mapper, or has a rest that the mapper does not know.
+            ValueError: If the values of a batch are all tensors and differ in shape (the message
+                names two states), or a path has no component, an empty one, or in a tuple one that
+                contains "/".
+            UnsupportedError: If torch cannot promote the dtypes of a batch to a common one.
             TypeError: For a state that is not a path.
         """
         if isinstance(states, list):
@@ -131,7 +136,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._joined(states, rows, groups)
 
     def _nothing(self) -> Any:
-        """The result for an empty list: 0 rows of the only table, or else float64 ``[0]``."""
+        """The result for ``[]``: 0 rows of the table if it has all values, else float64 ``[0]``."""
         if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
             return self._tables[0][:0]
         return _rows.made([], float)
@@ -146,7 +151,7 @@ class HierarchicalStateMapper(StateMapper):
         return _rows.take(self._tables[table], [row])[0]
 
     def _query(self, number: int, rest: Any) -> Any:
-        """The values of a mapper inside the hierarchy."""
+        """The value or values that a mapper inside the hierarchy returns for `rest`."""
         try:
             return self._mappers[number](rest)
         except KeyNotFoundError as error:
@@ -180,8 +185,8 @@ class HierarchicalStateMapper(StateMapper):
         for places, part in parts:
             if part.shape[1:] != first.shape[1:]:
                 raise ValueError(
-                    f"states {shown(states[first_places[0]])} and {shown(states[places[0]])}: the "
-                    "values of a batch have one shape: expected "
+                    f"states {shown(states[first_places[0]])} and {shown(states[places[0]])}: "
+                    "their values differ in shape: expected "
                     f"{list(first.shape[1:])}, found {list(part.shape[1:])}"
                 )
         return _rows.joined(parts, len(states))
@@ -235,20 +240,22 @@ class HierarchicalStateMapper(StateMapper):
 
         A JSON file is the hierarchy itself, indented by 4, and is parsed completely when it is
         loaded; files of plain nested JSON from other programs load as well. A tree has an index of
-        all paths: opening takes constant time, and a lookup reads only a few pages.
+        all paths: the time to open it does not depend on their number, and a lookup reads only a
+        few pages.
 
         Args:
-            path: Destination; ``.json`` selects a JSON file, no suffix a folder.
-            format: As for `StateMapper.save`.
-            durable: As for `StateMapper.save`.
-            overwrite: As for `StateMapper.save`.
+            path: Target path; ``.json`` selects a JSON file, other suffixes as for `tenfold.save`.
+            format: As for `tenfold.save`. If it is given, a ``.json`` path is a tree, too.
+            durable: fsync before returning.
+            overwrite: If false, an existing `path` is an error.
 
         Returns:
             Path: `path`.
 
         Raises:
             UnsupportedError: If a JSON file cannot store a value: a mapper, a tensor of more than
-                65,536 numbers, or a complex or float4 tensor.
+                65,536 numbers, or a complex or float4 tensor. For a tree, as `StateMapper.save`.
+            FileExistsError: If `path` exists and `overwrite` is false.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": {"b": [1.0, 2.0]}})
@@ -305,7 +312,7 @@ def _parts(state: Any) -> tuple[Any, ...]:
 
 
 def _members(tensors: Any, key: str) -> list[Any]:
-    """The entries of a list in a tree."""
+    """The entries of a list in a tree; [] if the tree has no such list."""
     node = tensors[key] if key in tensors.keys() else []  # noqa: SIM118 - may be a TensorDict
     return node if isinstance(node, list) else [node[name] for name in node.keys()]  # noqa: SIM118
 
@@ -336,8 +343,8 @@ def _dense(path: str, value: Any) -> Any:
         )
     if value.layout is not torch.strided or value.is_nested or value.is_quantized:
         raise UnsupportedError(
-            f'hierarchy: "{path}": expected a dense tensor, found one of layout {value.layout};'
-            " a SparseStateMapper holds sparse rows"
+            f'hierarchy: "{path}": expected a dense tensor, neither nested nor quantized, found '
+            f"{value.dtype} of layout {value.layout}; a SparseStateMapper holds sparse rows"
         )
     dense = value.detach().cpu().resolve_conj().resolve_neg()
     return dense if type(dense) is torch.Tensor else dense.as_subclass(torch.Tensor)

@@ -5,7 +5,8 @@ A mapper is saved as this tree:
     {"state_mapper": {"class": "tenfold.ModuleStateMapper", "version": 1, "config": {...}},
      "tensors": {...}}
 
-A mapper within a mapper is such a tree among the tensors of the outer one.
+The entry "tensors" is omitted if it would be empty. A mapper within a mapper is such a tree among
+the tensors of the outer one.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
 
     Raises:
         TypeError: If the name is empty or not a str, or the decorated object is not callable.
-        ValueError: If the name is registered for another definition. Registering the same
-            definition again (a reloaded module, a repeated notebook cell) replaces the old one.
+        ValueError: If the name is registered for another definition. Registering a definition of
+            the same module and qualified name again (a reloaded module, a repeated notebook cell)
+            replaces the old one.
 
     Example:
         >>> @tenfold.register_mapper("mlp")
@@ -115,7 +117,7 @@ def name_of(mapped: Any) -> str | None:
 
 
 class _Load:
-    """`StateMapper.load`: returns a mapper for a class, and replaces the content of a mapper."""
+    """A descriptor that passes the class or the instance on which `load` is called to `_load`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.__doc__ = function.__doc__
@@ -126,23 +128,27 @@ class _Load:
 
 
 def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
-    """Opens a mapper that was saved, in any format, lazily.
+    """Opens a mapper that was saved, in any format.
 
     ``StateMapper.load(path)`` returns a mapper of the class that was saved;
-    ``SparseStateMapper.load(path)`` raises for other classes; ``mapper.load(path)`` replaces the
-    content of `mapper`, which must have the saved class, and returns it.
+    ``SparseStateMapper.load(path)`` raises unless this is SparseStateMapper or a subclass of it;
+    ``mapper.load(path)`` replaces the content of `mapper`, which must have the saved class, and
+    returns it. Tensors are mapped and read on access, with two exceptions: a JSON file is parsed
+    completely, and the parameters of a module are copied into a new module.
 
     Args:
         target: The class or mapper on which `load` is called.
-        path: The path that was passed to `save`.
-        verify: Compare checksums first.
+        path: A file or folder that `save` wrote, or a JSON file of a hierarchy.
+        verify: Check the structure and compare all checksums first. JSON files have none and raise
+            UnsupportedError.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        UnsupportedError: If the file is not a mapper, or the name of its class or factory is not
-            registered; the message contains the name.
-        ValueError: If it is a mapper of another class.
-        CorruptFileError: If the parts of the mapper contradict each other.
+        UnsupportedError: If the file is not a mapper, it has another version of the format, or the
+            name of its class or factory is not registered; the message contains the name.
+        ValueError: If it is a mapper of another class, or its parameters do not fit the module.
+        CorruptFileError: If the parts of the mapper contradict each other, or `verify` finds
+            damage.
     """
     wanted = target if isinstance(target, type) else type(target)
     loaded = load_mapper(os.fsdecode(path), wanted, verify)
@@ -177,10 +183,11 @@ class StateMapper:
     torch.Size([2, 4])
 
     Only the name, `config` (JSON) and `tensors` are saved: no object is pickled, and loading
-    imports nothing. A mapper that was saved or loaded pickles as its path.
+    imports nothing. A mapper that was saved or loaded pickles as its path, unless its `stamp` has
+    changed since.
     """
 
-    # The path of the last save or load, if its content still equals this mapper; otherwise None.
+    # The path of the last save or load, and the stamp at that time.
     _path: str | None = None
     _saved_stamp: Any = None
     load: ClassVar[Any] = _Load(_load)
@@ -209,11 +216,14 @@ class StateMapper:
         raise NotImplementedError(f"{type(self).__name__}.generate")
 
     def config(self) -> dict[str, Any]:
-        """The constructor arguments other than tensors, as a dict of JSON values."""
+        """Returns the constructor arguments other than tensors, as a dict of JSON values.
+
+        A subclass that overrides `restore` may return any dict of JSON values.
+        """
         return {}
 
     def tensors(self) -> dict[str, Any]:
-        """The tensors of the mapper: any tree that `tenfold.save` supports."""
+        """Returns the tensors of the mapper: a dict of anything that `tenfold.save` supports."""
         return {}
 
     @classmethod
@@ -222,13 +232,13 @@ class StateMapper:
 
         Args:
             config: The result of `config`.
-            tensors: The result of `tensors`, over the opened file.
+            tensors: The result of `tensors`, from the opened file or a pickle.
 
         Returns:
             StateMapper: ``cls(**config, **tensors)``, unless overridden.
 
         Raises:
-            CorruptFileError: If config and tensors contradict each other.
+            CorruptFileError: In overrides, if config and tensors contradict each other.
 
         Example:
             >>> @tenfold.register_mapper("constant")
@@ -264,11 +274,11 @@ class StateMapper:
         return state  # type: ignore[no-any-return]
 
     def stamp(self) -> Any:
-        """A value that changes whenever the rows of this mapper change."""
+        """Returns a value that changes whenever the rows of this mapper change; by default None."""
         return None
 
     def saved_as(self) -> StateMapper:
-        """The mapper that is saved instead of this one."""
+        """Returns the mapper that `save` stores: this one, or the one inside a cache."""
         return self
 
     # --- common methods ---
@@ -304,16 +314,18 @@ class StateMapper:
         Args:
             path: Target path. Its suffix selects the format; without a suffix, a folder is written.
                 An existing file or folder is replaced atomically.
-            format: As for `tenfold.save`.
-            durable: As for `tenfold.save`.
-            overwrite: As for `tenfold.save`.
+            format: The name of the format, as for `tenfold.save`; None: by the suffix.
+            durable: fsync before returning.
+            overwrite: If false, an existing `path` is an error.
 
         Returns:
             Path: `path`.
 
         Raises:
-            UnsupportedError: If the class is not registered (`register_mapper`), or `config` is not
-                JSON. Nothing has been written.
+            UnsupportedError: If the class is not registered (`register_mapper`), `config` contains
+                a tensor, or the format cannot store an entry. Nothing has been written.
+            TypeError: If `config` does not return a dict.
+            FileExistsError: If `path` exists and `overwrite` is false.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
@@ -338,7 +350,11 @@ class StateMapper:
 
         Returns:
             CachedStateMapper: with ``.hits``, ``.misses``, ``.nbytes``. A batch generates only the
-                missing rows.
+                missing rows, unless they differ from the cached rows in dtype or shape.
+
+        Raises:
+            TypeError: If `max_bytes` is not an int.
+            ValueError: If `max_bytes` is negative.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
@@ -368,7 +384,10 @@ class StateMapper:
 
 
 def integers(states: Any) -> list[int] | None:
-    """The numbers of a 1-d tensor or array of integers; None for anything else."""
+    """The numbers of a 1-d tensor or array of integers; None for anything else.
+
+    A 1-d torch tensor of bools counts as one of integers; its numbers are bools.
+    """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(states, torch.Tensor):
         whole = not (states.is_floating_point() or states.is_complex())
@@ -380,7 +399,7 @@ def integers(states: Any) -> list[int] | None:
 
 
 def shown(state: Any) -> str:
-    """Formats a state for messages, shortened to a line."""
+    """Formats a state for messages, in at most 80 characters."""
     text = repr(state)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-16:]}"
 
@@ -455,7 +474,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
 
 
 def mapper_of(tree: Any, where: str) -> StateMapper:
-    """Creates a mapper from a tree as returned by `tree_of`. An opened tree is read on demand."""
+    """Creates a mapper from a tree as returned by `tree_of`, which may be an opened one."""
     name, config = _head_of(tree, where)
     cls = registered(name, where)
     if not (isinstance(cls, type) and issubclass(cls, StateMapper)):
@@ -501,7 +520,8 @@ def _head_of(tree: Any, where: str) -> tuple[str, dict[str, Any]]:
         raise CorruptFileError(f"{where}: {HEAD}: class: expected a str, found {name!r}")
     if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
         raise CorruptFileError(
-            f"{where}: {HEAD}: config: expected an object, found {type(config).__name__}"
+            f"{where}: {HEAD}: config: expected an object with str keys, found "
+            f"{type(config).__name__}"
         )
     return name, config
 

@@ -1,4 +1,4 @@
-"""A mapper that is a module of torch: its parameters are saved, its code is not."""
+"""A mapper over a module of torch: its state dict is saved, its code is not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ModuleStateMapper(StateMapper):
     Raises:
         ImportError: If torch is not installed.
         UnsupportedError: If no factory has that name.
-        TypeError: If the factory does not return a module.
+        TypeError: If `module`, or the result of the factory, is not a ``torch.nn.Module``.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ModuleStateMapper(StateMapper):
 
     def stamp(self) -> Any:
         return tuple(
-            # Inference tensors have no version counter, but they cannot be trained.
+            # Inference tensors have no version counter, but no optimizer can change them.
             (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
             for tensor in (*self.module.parameters(), *self.module.buffers())
         )

@@ -58,7 +58,10 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """The same memory as integers, which torch copies without changing bits."""
+    """The same memory as integers, which torch can index and copies without changing bits.
+
+    Rows with gradients, of common dtypes or of 16-byte elements are returned unchanged.
+    """
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
         return rows
@@ -68,7 +71,7 @@ def _bits(rows: Any) -> Any:
 
 
 def same_kind(left: Any, right: Any) -> bool:
-    """True if rows have the same dtype and shape, so that one tensor can hold them."""
+    """True if rows have the same dtype and row shape, so that one tensor can hold them."""
     return bool(left.dtype == right.dtype and left.shape[1:] == right.shape[1:])
 
 
@@ -129,7 +132,7 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
 
 
 def negative(rows: Any) -> list[int]:
-    """The positions of numbers below 0."""
+    """The positions of numbers below 0. In a list, the only such number must be -1."""
     if isinstance(rows, list):
         return [position for position, row in enumerate(rows) if row < 0] if -1 in rows else []
     below = rows < 0
@@ -154,7 +157,7 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     try:
         # torch converts Python floats to its default dtype, usually float32.
         given = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-    except (OverflowError, RuntimeError, TypeError, ValueError) as error:  # not a number
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"default: expected numbers: {error}") from None
     given = given.detach().cpu()
     row = _held_by(given, getattr(torch, arrays.dtype_name(dtype)), torch)
@@ -162,7 +165,12 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
-    """Converts numbers to that dtype. Float dtypes round them; others must hold them exactly."""
+    """Converts numbers to that dtype. Float and complex dtypes round them.
+
+    Raises:
+        ValueError: If a float or complex dtype overflows, if another dtype changes a number, or if
+            an imaginary part would be lost.
+    """
     if given.is_complex() and not dtype.is_complex:
         lost = given.imag != 0
         given = given.real

@@ -37,21 +37,25 @@ class SparseStateMapper(StateMapper):
     >>> mapper([(3, 4)]).shape
     torch.Size([1, 1000])
 
-    States are integers, strings and tuples of these, and compare as in Python: ``(True, 2.0)``
-    equals ``(1, 2)``.
+    States are ints, floats, strings, None and tuples of these, and compare as in Python:
+    ``(True, 2.0)`` equals ``(1, 2)``. In a saved mapper, a float of magnitude 2^63 or more equals
+    no int. Only the keys of a `MappedDict` may be bytes.
 
     Args:
         keys: A list of states, or a tensor of integers ``[n]``, in the order of the matrix rows; a
-            dict from states to row numbers; or a `MappedDict` whose keys are the states, in the
-            order of the matrix rows.
+            dict from states to row numbers; or a `MappedDict` without superseded rows, whose keys
+            are the states, in the order of the matrix rows.
         matrix: A `SparseMatrix`, its path, or a sparse matrix of scipy or torch. Reading rows is
             fast in layout csr.
         default: The row of unknown states, ``[dim]``, or a number that fills it; None: unknown
             states raise a KeyError.
 
     Raises:
-        ValueError: For a duplicate state, NaN, and row numbers that the matrix does not have.
-        TypeError: For objects that cannot be states.
+        ValueError: For a duplicate state, NaN, a row number that is not an int or that the matrix
+            does not have (in a list: more states than rows), and a default of another shape or
+            outside the range of the dtype.
+        TypeError: For objects that cannot be states, and a default that is not numeric.
+        UnsupportedError: For a `MappedDict` with superseded rows.
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
@@ -71,8 +75,8 @@ class SparseStateMapper(StateMapper):
                     )
         elif len(self._keys) > num_rows:
             raise ValueError(
-                f"keys: expected at most the {num_rows:,} rows of the matrix, found "
-                f"{len(self._keys):,}"
+                f"keys: expected at most {num_rows:,} states, one for each row of the matrix, "
+                f"found {len(self._keys):,}"
             )
 
     def _row_of(self, default: Any) -> Any:
@@ -115,7 +119,7 @@ class SparseStateMapper(StateMapper):
         try:
             return self.matrix.rows(rows, layout="dense")
         except IndexError as error:
-            # The row numbers come from a file: those that a program passes are checked before.
+            # The row numbers come from a file: the constructor checks those that a program passes.
             raise CorruptFileError(
                 f"{self._path or 'state mapper'}: rows: expected row numbers below "
                 f"{self.matrix.shape[0]:,}, found others: {error}"
@@ -183,8 +187,8 @@ class SparseStateMapper(StateMapper):
             from tenfold._errors import UnsupportedError
 
             raise UnsupportedError(
-                "state mapper: it has no path to send to another process: expected one that was "
-                "saved or opened, found one of a MappedDict; save it first"
+                "state mapper: it has no path and its states are on disk, so it cannot be pickled: "
+                "expected one that was saved or loaded, found neither; save it first"
             )
         return SparseStateMapper, (states, self.matrix, self._default)
 
@@ -219,8 +223,8 @@ def _keys_of(keys: Any) -> Keys:
             raise TypeError(
                 f"keys: expected a list of states, a tensor of integers [n], a dict or a "
                 f"MappedDict, found a tensor {list(keys.shape)} of "
-                f"{arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] is a "
-                f"list of states"
+                f"{arrays.dtype_name(keys.dtype)}; [tuple(state) for state in keys.tolist()] makes "
+                f"a list of states of a 2-d tensor"
             )
         keys = numbers
     if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):

@@ -46,10 +46,15 @@ class StatesInMemory:
 
     @classmethod
     def of_list(cls, states: Iterable[Any]) -> StatesInMemory:
-        """Creates the map from a list of states, which are numbered in their order."""
+        """Creates the map from a list of states, which are numbered in their order.
+
+        Raises:
+            TypeError: For an object that cannot be a state.
+            ValueError: For NaN and for a duplicate state.
+        """
         rows: dict[Any, int] = {}
         for row, state in enumerate(states):
-            # A tensor would be hashed by its address.
+            # Without plain(), a tensor would be hashed by its address.
             first = rows.setdefault(_hashable(plain(state)), row)
             if first != row:
                 raise ValueError(
@@ -160,7 +165,7 @@ def plain(state: Any) -> Any:
     if isinstance(state, str):
         return str(state)
     if not isinstance(state, float):
-        with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
+        with contextlib.suppress(TypeError):  # not an integer, such as a tensor of floats
             return operator.index(state)
     if isinstance(state, float) or hasattr(state, "is_integer"):
         number = float(state)

@@ -2,8 +2,8 @@
 
 >>> from tenfold.safetensors import load_file, safe_open, save_file
 
-Files are replaced atomically and carry checksums, which `tenfold.verify` compares; safetensors
-reads them. `tenfold.safetensors.numpy` has the functions of `safetensors.numpy`.
+Files are replaced atomically and have checksums, which `tenfold.verify` compares; the package
+safetensors reads these files. `tenfold.safetensors.numpy` has the functions of `safetensors.numpy`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening a safetensors file by the names of its header."""
+"""Opens a safetensors file as a flat dict of tensors, by their names in the header."""
 
 from __future__ import annotations
 
@@ -46,15 +46,18 @@ class safe_open:  # noqa: N801 - safetensors' name
 
     Args:
         filename: The path of one file.
-        framework: ``"pt"`` (``"torch"``) or ``"np"`` (``"numpy"``).
+        framework: ``"pt"`` (``"torch"``, ``"pytorch"``) or ``"np"`` (``"numpy"``).
         device: The device of the tensors, as ``torch.device`` takes it; ``"cpu"`` for numpy.
-        backend: ``"mmap"``: tensors are private copy-on-write maps of the file. ``"pread"``: they
-            are copies in memory.
+        backend: ``"mmap"``: tensors are private copy-on-write maps of the file; numpy arrays are
+            read-only. ``"pread"``: they are writable copies in memory. On another device than the
+            CPU, tensors are copies in both cases.
 
     Raises:
         FileNotFoundError: If there is no such file.
         CorruptFileError: If the header is damaged or the file too short.
-        UnsupportedError: For another framework or backend.
+        UnsupportedError: For another framework or backend, and for numpy with another device than
+            ``"cpu"``.
+        ImportError: If a device other than ``"cpu"`` is given, and torch is not installed.
 
     Example:
         >>> with safe_open("model.safetensors", framework="pt") as f:
@@ -104,18 +107,20 @@ class safe_open:  # noqa: N801 - safetensors' name
         return list(self._entries)
 
     def metadata(self) -> dict[str, str] | None:
-        """Returns ``__metadata__`` without tenfold's checksums; None if there is none."""
+        """Returns ``__metadata__`` without tenfold's checksums; None if nothing else is in it."""
         self._require_open()
         return dict(self._metadata) or None
 
     def get_tensor(self, name: str) -> Any:
-        """Returns a tensor.
+        """Returns a tensor, or a numpy array with framework ``"np"``.
 
         Args:
             name: Its name in the file.
 
         Raises:
-            KeyError: If the file has no such tensor; also a `SafetensorError`.
+            KeyError: If the file has no such tensor. The exception is a `SafetensorError` as well.
+            SafetensorError: If the file is closed.
+            UnsupportedError: For a dtype that numpy, or this version of torch, does not have.
 
         Example:
             >>> _ = tenfold.save({"x": torch.ones(2)}, "x.safetensors")
@@ -138,7 +143,8 @@ class safe_open:  # noqa: N801 - safetensors' name
             name: Its name in the file.
 
         Raises:
-            KeyError: If the file has no such tensor; also a `SafetensorError`.
+            KeyError: If the file has no such tensor. The exception is a `SafetensorError` as well.
+            SafetensorError: If the file is closed.
 
         Example:
             >>> _ = tenfold.save({"x": torch.ones(2, 3)}, "x.safetensors")

@@ -29,11 +29,12 @@ def save_file(
             `safe_open.metadata` returns do.
 
     Raises:
-        ValueError: If `tensors` is not a dict of tensors, a tensor is sparse or not contiguous, or
-            `metadata` describes a tree of other tensors.
-        TypeError: If a name, or a key or value of `metadata`, is not a str.
-        RuntimeError: If tensors share memory; `save_model` saves such modules.
-        UnsupportedError: For a dtype that the format does not have.
+        ValueError: If `tensors` is not a dict of tensors, a tensor is sparse, nested or not
+            contiguous, or `metadata` describes a tree of other tensors.
+        TypeError: If a name is not a str, or `metadata` is not a dict of str to str.
+        RuntimeError: If tensors share memory; `save_model` saves modules that have such tensors.
+        UnsupportedError: For a dtype that the format does not have, a quantized tensor, one on the
+            meta device, and the name ``__metadata__``.
 
     Example:
         >>> save_file({"embedding": torch.zeros(512, 1024)}, "model.safetensors")
@@ -52,7 +53,7 @@ def save(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> byt
         metadata: As for `save_file`; no checksums are added.
 
     Raises:
-        ValueError, RuntimeError, UnsupportedError: As `save_file`.
+        ValueError, TypeError, RuntimeError, UnsupportedError: As `save_file`.
 
     Example:
         >>> data = save({"embedding": torch.zeros(512, 1024)})
@@ -67,8 +68,8 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
 
     Args:
         filename: The path.
-        device: The device of the tensors.
-        backend: As for `safe_open`.
+        device: The device of the tensors, as for `safe_open`.
+        backend: ``"mmap"`` or ``"pread"``, as for `safe_open`.
 
     Returns:
         dict[str, torch.Tensor]: In the order of their bytes.
@@ -86,7 +87,7 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
 
 @set_module("tenfold.safetensors")
 def load(data: bytes) -> dict[str, Any]:
-    """Loads the tensors of a whole file in memory; each gets separate memory.
+    """Loads all tensors from the bytes of a file; each tensor is a copy with its own memory.
 
     Args:
         data: The bytes of the file.
@@ -96,6 +97,7 @@ def load(data: bytes) -> dict[str, Any]:
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.
+        TypeError: If `data` is not bytes.
 
     Example:
         >>> load(save({"x": torch.ones(2)}))["x"]
@@ -105,7 +107,7 @@ def load(data: bytes) -> dict[str, Any]:
 
 
 def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
-    """The tensors of a file in memory, in the order of their bytes."""
+    """The tensors from the bytes of a file, in the order of their bytes; see `load`."""
     if not isinstance(data, bytes):
         raise TypeError(f"load: expected bytes, got {type(data).__name__}")
     node, entries, _ = _core.read_flat_safetensors(data)
@@ -123,7 +125,8 @@ def save_model(
 ) -> None:
     """Saves the state of a module, in which tensors that share memory are stored once.
 
-    ``__metadata__`` maps each dropped name to the name under which the tensor is stored.
+    The other names of such a tensor are dropped; ``__metadata__`` maps each of them to the name
+    under which the tensor is stored, unless `metadata` has that key.
 
     Args:
         model: A torch module.
@@ -133,8 +136,8 @@ def save_model(
             raises a ValueError.
 
     Raises:
-        RuntimeError: If none of the tensors that share memory covers all of the shared memory.
-        ValueError, UnsupportedError: As `save_file`.
+        RuntimeError: If none of the tensors that share memory covers the whole storage.
+        ValueError, TypeError, UnsupportedError: As `save_file`.
 
     Example:
         >>> save_model(model, "model.safetensors")
@@ -167,7 +170,7 @@ def load_model(
     """Loads the state that `save_model` stored into a module.
 
     Args:
-        model: A torch module; its parameters are filled in place.
+        model: A torch module; its parameters and buffers are filled in place.
         filename: The path.
         strict: Raise if names are missing or unexpected.
         device: The device on which tensors are loaded before they are copied.
@@ -175,11 +178,14 @@ def load_model(
 
     Returns:
         ``(missing, unexpected)``: names of the module that were not loaded, and names of the file
-        that the module does not have.
+        that the module does not have. Of names that share memory in the module, `save_model` stores
+        one: the others are not missing, and are unexpected if the file has them.
 
     Raises:
-        RuntimeError: With `strict`, naming all missing and unexpected names; and for a tensor of
-            another shape. Parameters may have changed by then, as with safetensors.
+        RuntimeError: With `strict`, naming all missing and unexpected names. Without it, too, for a
+            tensor of another shape, and if none of the module's tensors that share memory covers
+            the whole storage. Parameters may have changed by then, as with safetensors.
+        FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
 
     Example:
         >>> load_model(model, "model.safetensors")
@@ -214,8 +220,8 @@ def _check(tensors: Any) -> None:
             raise ValueError(f"key {name!r}: expected a torch tensor, got {type(tensor).__name__}")
         if tensor.is_nested or tensor.layout != torch.strided:
             raise ValueError(
-                f"key {name!r}: expected a dense tensor, got layout {tensor.layout}; to_dense() "
-                "makes a dense one, which may be much larger"
+                f"key {name!r}: expected a tensor that is neither sparse nor nested, got layout "
+                f"{tensor.layout}; to_dense() makes a sparse one dense, which may be much larger"
             )
     shared = storages.overlapping(tensors)
     if shared:

@@ -1,4 +1,6 @@
-"""The functions of `safetensors.numpy`, with their signatures; torch is never imported.
+"""The functions of `safetensors.numpy`, with their signatures. They do not import torch.
+
+`safe_open` imports torch for framework ``"pt"``.
 
 >>> from tenfold.safetensors.numpy import load_file, save_file
 """
@@ -37,8 +39,8 @@ def save_file(
     Raises:
         ValueError: If `tensor_dict` is not a dict of arrays, or `metadata` describes a tree of
             other tensors.
-        TypeError: If a name, or a key or value of `metadata`, is not a str.
-        UnsupportedError: For a dtype that the format does not have.
+        TypeError: If a name is not a str, or `metadata` is not a dict of str to str.
+        UnsupportedError: For a dtype that the format does not have, and the name ``__metadata__``.
 
     Example:
         >>> save_file({"embedding": np.zeros((512, 1024))}, "model.safetensors")
@@ -56,7 +58,7 @@ def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) ->
         metadata: As for `save_file`; no checksums are added.
 
     Raises:
-        ValueError, UnsupportedError: As `save_file`.
+        ValueError, TypeError, UnsupportedError: As `save_file`.
 
     Example:
         >>> data = save({"embedding": np.zeros((512, 1024))})
@@ -77,7 +79,8 @@ def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
         dict[str, numpy.ndarray]: In the order of their bytes.
 
     Raises:
-        FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
+        FileNotFoundError, CorruptFileError: As `safe_open`.
+        UnsupportedError: For another backend, and for a dtype that numpy does not have.
 
     Example:
         >>> load_file("model.safetensors")["embedding"].shape
@@ -89,7 +92,7 @@ def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
 
 @set_module("tenfold.safetensors.numpy")
 def load(data: bytes) -> dict[str, Any]:
-    """Loads the arrays of a whole file in memory; each gets separate memory.
+    """Loads all arrays from the bytes of a file; each array is a copy with its own memory.
 
     Args:
         data: The bytes of the file.
@@ -99,6 +102,8 @@ def load(data: bytes) -> dict[str, Any]:
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.
+        TypeError: If `data` is not bytes.
+        UnsupportedError: For a dtype that numpy does not have.
 
     Example:
         >>> load(save({"x": np.ones(2)}))["x"]

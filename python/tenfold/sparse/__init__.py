@@ -1,4 +1,4 @@
-"""Sparse matrices on disk.
+"""Sparse matrices on disk and in memory.
 
 >>> m = tenfold.SparseMatrix.from_scipy(ratings)
 >>> m.save("ratings")
