@@ -1422,7 +1422,7 @@ class TensorDictBase(TensorLike):
             TensorDict: The tree. Its batch size is [] unless an option sets it.
 
         Raises:
-            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`, or if `names`
+            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`; if `names`
                 does not have one for each batch dimension.
             RuntimeError: If the shape of a tensor does not begin with `batch_size`.
 
@@ -1948,9 +1948,10 @@ class TensorDictBase(TensorLike):
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
-    # The results of memmap*() and load_memmap() contain MemoryMappedTensors. Writing to one writes
-    # to its file, for every process that maps it, unless it was opened with mode "r" or "c". With
-    # `tenfold.open` and `tenfold.load`, plain tensors share the file in mode "r+" only.
+    # Over folders, the results of memmap*() and load_memmap() contain MemoryMappedTensors, unless
+    # the framework is numpy. Writing to one writes to its file, for every process that maps it,
+    # unless it was opened with mode "r" or "c". Archives, `tenfold.open` and `tenfold.load` return
+    # plain tensors, which share the file in mode "r+" only.
 
     def memmap_(
         self, prefix: PathLike | None = None, copy_existing: bool = False, *,
@@ -1960,19 +1961,20 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Writes every tensor to a file and maps it into this TensorDict.
 
-        This TensorDict is locked afterwards, and its device is the CPU. The files are those that
-        tensordict writes and opens.
+        This TensorDict is locked afterwards, and its device is the CPU. The tensordict package can
+        open the files, too.
 
         Args:
-            prefix: The folder. None: the folder to which the tree was saved before, otherwise
-                anonymous memory that processes share.
-            copy_existing: Copy tensors that are mapped from other files. If false, such a tensor
-                is an error, which prevents copying a large file by accident.
+            prefix: The folder. None: the folder from which the tree is mapped in mode "r+",
+                otherwise anonymous memory that processes share.
+            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
+                false, such a tensor is an error, which prevents copying a large file by accident.
+                Anonymous memory always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
                 returns the TensorDict, or raises the error.
-            share_non_tensor: Accepted and ignored.
+            share_non_tensor: Ignored; if true, with a warning.
             existsok: If false, an existing file of a tensor is an error.
             robust_key: If false, use keys as file names unchanged, as tensordict before 0.14 did.
             atomic: None: a new or empty folder is created by one rename, and an existing one is
@@ -1987,9 +1989,11 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
                 a file exists and `existsok` is false; if a folder to be replaced has entries that
-                no metadata names; if a file of the tree is a symlink.
-            UnsupportedError: If a value is not JSON, or a tensor is not dense; the message names
-                the key.
+                no metadata names; if a folder that is not replaced as a whole has a symlink in
+                place of a file to be written; if `robust_key` is false and a key is no file name.
+            ValueError: If a key is too long for a file name.
+            UnsupportedError: If a value is not JSON, or a tensor cannot be stored, such as one that
+                is quantized or on the meta device; the message names the key.
             OSError: If a system call failed. The old tree is unchanged if the whole folder was to
                 be replaced.
 
@@ -2016,27 +2020,27 @@ class TensorDictBase(TensorLike):
         `prefix` are the same objects in both TensorDicts.
 
         Args:
-            prefix: The folder, or a ``.tdz`` file. None: the folder to which the tree was saved
-                before, otherwise anonymous memory.
-            copy_existing: Copy tensors that are mapped from other files; if false, an error.
+            prefix: The folder, or a ``.tdz`` file. None: as for `memmap_`.
+            copy_existing: As for `memmap_`. An archive always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Accepted and ignored.
+            share_non_tensor: Ignored; if true, with a warning.
             existsok: If false, an existing file of a tensor, or archive, is an error.
             robust_key: If false, use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` has
-                the suffix.
+            archive: Write one file, a ``.tdz``, instead of a folder. Default: true if `prefix`
+                ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: fsync before returning.
 
         Returns:
-            A locked TensorDict over the files; an archive is opened as by `load_memmap`.
+            A locked TensorDict over the files, or a future of it. An archive is opened as by
+            `load_memmap`, not locked.
 
         Raises:
-            ValueError: If `compression` is unknown or given without an archive, or `archive` is
-                true without a `prefix`.
+            ValueError: If `compression` is unknown or given without an archive; if an archive has
+                no `prefix`, or `prefix` is a folder; as for `memmap_`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -2074,20 +2078,20 @@ class TensorDictBase(TensorLike):
             prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
             existsok: If false, an existing file of a tensor, or archive, is an error.
-            num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
-                the number of cores, at most 8.
+            num_threads: Number of threads that create files, at most 256. 0:
+                ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Accepted and ignored.
+            share_non_tensor: Ignored; if true, with a warning.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: fsync before returning.
 
         Returns:
-            A locked TensorDict over the files; that of an archive is not locked.
+            A locked TensorDict over the files, or a future of it. That of an archive is not locked.
 
         Raises:
-            ValueError: If `archive` is true without a `prefix`.
+            ValueError: If an archive has no `prefix`, or `prefix` is a folder; as for `memmap_`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -2115,29 +2119,32 @@ class TensorDictBase(TensorLike):
         compression: str | None = None, atomic: bool | None = None, durable: bool = True,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Saves the tree with `tenfold.save`: durable, with checksums, in any format.
+        """Saves the tree with `tenfold.save`: by default durable and with checksums, in any format.
 
-        Without `options`, it writes like `memmap`, without checksums, if tensors are already mapped
-        from `prefix`, or if `atomic` or `robust_key` is False.
+        It writes a folder like `memmap`, without checksums, if tensors are already mapped from
+        `prefix` in mode "r+", or if `atomic` or `robust_key` is False. With `options`, and for an
+        archive, it never does.
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
-            copy_existing: Copy tensors that are mapped from other files; if false, an error.
+            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
+                false, such a tensor is an error, unless `compression` is "deflate".
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Accepted and ignored.
-            robust_key: If false, use keys as file names unchanged.
+            share_non_tensor: Ignored; if true, with a warning.
+            robust_key: If false, use keys as file names unchanged, where it writes like `memmap`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
-            atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
+            atomic: As for `memmap_`, where it writes like `memmap`. Otherwise the path is replaced
+                as a whole.
             durable: fsync before returning.
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree, opened; that of a folder is locked. Writes into the tree do not reach
-            the files, because their checksums would become wrong. But if `save` wrote like
-            `memmap`, the tree is a shared mapping, as from `memmap`.
+            The saved tree, opened, or a future of it. That of a folder is locked. Writes into the
+            tree do not reach the files, because their checksums would become wrong. But if `save`
+            wrote like `memmap`, the tree is a shared mapping, as from `memmap`.
 
         Raises:
             ValueError: If `compression` is unknown, or given without an archive or with `options`.
@@ -2167,7 +2174,8 @@ class TensorDictBase(TensorLike):
         """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
 
         This call maps at least the first 4,096 tensors; the others are mapped on access. A damaged
-        or short file raises an error when its tensor is accessed.
+        or short file raises an error when its tensor is accessed, unless tensors are copied to
+        another device.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2185,15 +2193,16 @@ class TensorDictBase(TensorLike):
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
 
         Returns:
-            An unlocked TensorDict. `memmap_` without arguments locks it, so that `is_memmap` is
-            true.
+            An unlocked TensorDict; `out` if it is given. For a folder in mode "r+", `memmap_`
+            without arguments locks it, so that `is_memmap` is true.
 
         Raises:
-            FileNotFoundError: If `prefix` does not exist.
+            FileNotFoundError: If `prefix` does not exist, or is a folder without ``meta.json``.
             CorruptFileError: If metadata is damaged; if tensors are copied to another device, also
                 if a file is damaged or too short.
-            ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` is
-                invalid, or `device` is not that of `out`.
+            ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` or
+                `framework` is invalid, or `device` is not that of `out`.
+            RuntimeError: If `out` is locked.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2218,7 +2227,8 @@ class TensorDictBase(TensorLike):
             As for `load_memmap`.
 
         Raises:
-            FileNotFoundError, CorruptFileError, ValueError: As of `load_memmap`.
+            FileNotFoundError, CorruptFileError, ValueError, RuntimeError, UnsupportedError: As for
+                `load_memmap`.
 
         Example:
             >>> _ = td.memmap("files")
@@ -2235,10 +2245,12 @@ class TensorDictBase(TensorLike):
         allow_pickle: bool | None = None,
         mode: Literal["r", "c", "r+"] | None = None,
     ) -> Self:
-        """Replaces the entries of this TensorDict by those of a folder; see `load_memmap`.
+        """Replaces the entries of this TensorDict by those in a folder or archive.
 
-        Nodes with the same path remain the same objects. If `is_memmap` was true, it is true
-        again, unless `mode` is given or this user may not write to the files.
+        Nodes with the same path remain the same objects. If this TensorDict has another device than
+        the CPU, the tensors are copied to it. If `is_memmap` was true, it is true again for a
+        folder that this user may write to, unless `mode` is given. Otherwise this TensorDict is
+        unlocked.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2250,8 +2262,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked, unless only because it is mapped.
-            FileNotFoundError, CorruptFileError: As for `load_memmap`.
+            RuntimeError: If this TensorDict is locked and `is_memmap` is false.
+            FileNotFoundError, CorruptFileError, ValueError, UnsupportedError: As for `load_memmap`.
 
         Example:
             >>> _ = td.memmap("files")
@@ -2272,7 +2284,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this is not the result of `memmap*` with a folder.
+            RuntimeError: If `is_memmap` is false, or the tree is not mapped from a folder in mode
+                "r+".
+            UnsupportedError: If `allow_pickle` is true.
 
         Example:
             >>> files = td.memmap("files")
@@ -2307,6 +2321,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `is_memmap` is false, the tree is a lazy stack, the key or its file
                 exists, or `shape` does not begin with the batch size.
             KeyError: If a path leads through a tensor or a plain value.
+            ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
+                or the name of its file is too long or belongs to another key.
 
         Example:
             >>> files.make_memmap(("b", "d"), (3, 2), dtype=torch.int64).sum()
@@ -2318,12 +2334,12 @@ class TensorDictBase(TensorLike):
         self, key: Key, tensor: torch.Tensor, *, copy_data: bool = True, existsok: bool = True,
         robust_key: bool | None = True,
     ) -> Any:  # fmt: skip
-        """Adds an entry with the shape, dtype and values of a tensor; see `make_memmap`.
+        """Adds an entry with the shape, dtype and values of a tensor, like `make_memmap`.
 
         Args:
             key: As for `make_memmap`.
             tensor: The tensor to copy.
-            copy_data: If false, only its shape and dtype are used.
+            copy_data: If false, only its shape and dtype are used; a new file contains zeros.
             existsok: Reuse an existing file that belongs to no entry.
             robust_key: As for `memmap`.
 
@@ -2331,7 +2347,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As for `make_memmap`; if the file exists and `existsok` is false.
+            RuntimeError: As for `make_memmap`; an existing file is an error only if `existsok` is
+                false.
+            KeyError, ValueError: As for `make_memmap`.
 
         Example:
             >>> files = td.memmap("files")
@@ -2357,7 +2375,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As for `make_memmap`; if the storage is mapped from another file, or none.
+            RuntimeError: As for `make_memmap`, except that the file may exist; if the tree has a
+                folder and the storage is mapped from another file, or none.
+            KeyError, ValueError: As for `make_memmap`.
 
         Example:
             >>> files = td.memmap("files")
@@ -2368,9 +2388,10 @@ class TensorDictBase(TensorLike):
         return grow.make_from_storage(self, key, storage, shape, dtype, robust_key)
 
     def is_memmap(self) -> bool:
-        """Returns True for the results of `memmap*` and their nodes, as long as they are locked.
+        """Returns True for results of `memmap*` and `save`, and nodes below, while they are locked.
 
-        Also true for a node that `tenfold.open` returned, as long as no entry was set or deleted.
+        Also true for trees of archives, `tenfold.open` and `from_consolidated`, as long as no entry
+        was set or deleted.
         """
         return memmap.is_memmap(self)
 
@@ -2389,7 +2410,7 @@ class TensorDictBase(TensorLike):
         """Waits until data written into mapped files is fsynced.
 
         Raises:
-            ValueError: If the tree is not a shared mapping: in memory, or opened "r" or "c".
+            ValueError: If the tree is in memory, or was opened in mode "r" or "c".
         """
         memmap.flush(self)
 
@@ -2405,9 +2426,13 @@ class TensorDictBase(TensorLike):
         """Copies all tensors into one block of memory; the result's tensors are views of it.
 
         Such a tree is pickled, sent and copied to another device as one block. It is locked;
-        unlocking it ends the consolidation. A tree that is consolidated already is returned itself;
-        its file is rewritten if it is `filename` and batch sizes or names have changed since. With
-        `pin_memory`, an unpinned block in memory is copied.
+        unlocking it ends the consolidation.
+
+        A tree that is consolidated already is returned itself, with a warning if an argument
+        requests another file, device or shared memory. Its file is rewritten if it is `filename`
+        and batch sizes or names have changed since. With `pin_memory`, a block in memory that is
+        not pinned is copied into pinned memory, unless `filename`, `inplace` or another device is
+        given.
 
         Args:
             filename: A file for the block, in tensordict's format, which is created atomically.
@@ -2421,12 +2446,14 @@ class TensorDictBase(TensorLike):
                 the TensorDict.
             use_buffer: With `filename`: write the file, but keep the block in memory, so that
                 writes into the result do not reach the file.
-            share_memory: Use memory that processes share; ignored on a CUDA device.
-            pin_memory: Use pinned memory.
+            share_memory: Use memory that processes share; ignored on a CUDA device, and with a file
+                that is mapped.
+            pin_memory: Use pinned memory; ignored with a file that is mapped.
             metadata: Accepted; the structure of the tree is always stored with the block.
 
         Returns:
-            A new TensorDict, unless `inplace`.
+            A new TensorDict, or a future of it. This TensorDict with `inplace`, or if it is
+            consolidated already.
 
         Raises:
             RuntimeError: If `filename` is given with a `device` other than the CPU.
@@ -2486,6 +2513,7 @@ class TensorDictBase(TensorLike):
         """Returns whether the tensors are views of the block that `consolidate` created.
 
         False after the tree was unlocked or an entry was replaced, but not after in-place writes.
+        True for trees of `from_consolidated`, even unlocked, until an entry is set or deleted.
         """
         return consolidated.is_consolidated(self)
 
@@ -2493,7 +2521,12 @@ class TensorDictBase(TensorLike):
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The schema of a data set: a JSON value stored with the root, or None."""
+        """The schema of a data set, stored as JSON with the root; or None. It can be assigned.
+
+        Raises:
+            RuntimeError: On assignment, if this TensorDict is locked.
+            TypeError: On assignment, if the schema is not JSON.
+        """
         return _convert.schema(self)
 
     @schema.setter
@@ -2506,6 +2539,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             TypeError: On assignment, if a key or value is not a str.
+            RuntimeError: On assignment, if this TensorDict is locked.
         """
         return dict(self._kind.metadata)
 
