@@ -218,7 +218,7 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
     Returns:
         TensorDict: The tree, or an object of its tensorclass, over the mapped files; ``out`` if it
             is given. Unless ``mode`` is given, writes reach the files of a folder that this user
-            may write to. With another ``device`` than the CPU, the tensors are copies.
+            may write to. With another ``device`` than the CPU, no tensor is mapped.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.

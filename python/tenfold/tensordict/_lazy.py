@@ -366,7 +366,7 @@ class LazyStackedTensorDict(TensorDictBase):
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of one kind, found '
+            f'lazy stack: key "{key}": expected entries of one kind and batch size, found '
             f"{sorted({type(entry).__name__ for entry in entries})}"
         )
 
@@ -705,7 +705,7 @@ class LazyStackedTensorDict(TensorDictBase):
             is_leaf: Called with a node's class; returns whether the node is kept.
 
         Raises:
-            RuntimeError: If the members' own keys differ, or `inplace` and this stack is locked.
+            RuntimeError: If the members' own keys differ, or `inplace` and a member is locked.
             KeyError: If two entries would have the same key.
 
         Example:
@@ -724,7 +724,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Change the members of this stack instead.
 
         Raises:
-            RuntimeError: If the members' own keys differ, or `inplace` and this stack is locked.
+            RuntimeError: If the members' own keys differ, or `inplace` and a member is locked.
             KeyError: If two entries would have the same key, or a path would lead through a tensor
                 or a plain value.
 

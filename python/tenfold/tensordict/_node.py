@@ -129,7 +129,7 @@ class Opened:
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.
-        changed: True if the tree in memory differs from the file: it was changed, or is a part.
+        changed: True if the tree in memory differs from the file, such as after a change.
         closed: True after the `with` block of its root.
     """
 
@@ -203,7 +203,7 @@ def with_class(node: Any) -> Any:
     """Returns an object of a node's tensorclass over the node, or the node if it has none.
 
     Reading a file never imports the classes that it names. If a class is not registered, the node
-    is returned, and a warning, once for each class, names it.
+    is returned, and a warning names the class, once for each name.
 
     Raises:
         ValueError: If the node has entries that are not fields of the class.
