@@ -142,8 +142,8 @@ class ImportWalk {
   }
 
  private:
-  /// Advances past one opcode. Returns false if Python's unpickler fails at it for lack of bytes,
-  /// values or marks, or because the opcode does not exist.
+  /// Advances past one opcode. Returns false where Python's unpickler fails for lack of bytes,
+  /// values or marks, at NEXT_BUFFER, and at unknown opcodes.
   bool step(unsigned char code) {
     switch (code) {
       case '.':  // the next pickle starts with an empty stack
