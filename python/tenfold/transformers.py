@@ -40,7 +40,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     renamed. It has the files that the Trainer writes, so programs without this class can read it,
     and ``tenfold_checksums.json`` with size and CRC-32 of each of them. An existing folder is
     replaced by one system call, or by renames if the file system cannot exchange folders. Files in
-    it that its ``tenfold_checksums.json`` does not list are kept.
+    it that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint has
+    files of the same names.
 
     `train` compares the checksums of the checkpoint that it resumes from, and
     ``load_best_model_at_end`` those of the best one. ``resume_from_checkpoint=True`` takes the
@@ -88,8 +89,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         Raises:
             CorruptFileError: If the checkpoint is damaged, or with True every checkpoint; the
                 message names the files.
-            UnsupportedError: If another version of tenfold wrote ``tenfold_checksums.json`` in a
-                format that this one does not read.
+            UnsupportedError: If the version of ``tenfold_checksums.json`` is not supported.
             ValueError: If there is no checkpoint at the path, or with True none in ``output_dir``.
         """
         if resume_from_checkpoint is True:
@@ -157,7 +157,7 @@ def _last_whole(run: str) -> str | bool:
 
     Raises:
         CorruptFileError: If all checkpoints are damaged.
-        UnsupportedError: If the checksums of a checkpoint have another version.
+        UnsupportedError: If the version of a ``tenfold_checksums.json`` is not supported.
     """
     if not os.path.isdir(run):
         return True

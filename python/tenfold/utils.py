@@ -12,7 +12,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def print_directory_tree(path: PathLike, indent: str = "", display_metadata: bool = True) -> str:
-    """Prints the names of `path` and of everything below it, one per line; folders end in a slash.
+    """Prints `path` and what is below it, one name per line; folders end in a slash.
 
     Args:
         path: A folder, or a file.
