@@ -54,16 +54,15 @@ void check_options(const CheckpointManagerOptions& options) {
         .found(std::to_string(*options.every_seconds));
   }
   checkpoint::check_rules(options.formats);
-  // Entries that no rule names are stored as safetensors.
+  // Entries that match no rule are stored as safetensors.
   const bool can_share =
       std::ranges::none_of(options.formats, [](const auto& rule) { return rule.first == "*"; }) ||
       std::ranges::any_of(options.formats, [](const auto& rule) { return rule.second != "npz"; });
   if (options.share_unchanged && !can_share) {
     throw base::invalid_argument()
         .part("checkpoint manager: share_unchanged")
-        .expected(
-            "an entry whose files have checksums (\"safetensors\", \"memmap\", \"tdz\" or \"pt\")")
-        .found("none");
+        .expected("entries of format \"safetensors\", \"memmap\", \"tdz\" or \"pt\"")
+        .found("only \"npz\"");
   }
 }
 
