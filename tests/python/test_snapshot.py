@@ -155,6 +155,18 @@ def test_read_object_returns_each_entry(tmp_path):
             snapshot.read_object(path)
 
 
+def test_read_object_returns_every_entry_of_values_and_of_equal_keys(tmp_path):
+    for state in ({"v": {"w": {1: [{"x": 2}]}}}, {"v": [[1, 2]], "t": torch.ones(2)}):
+        snapshot = Snapshot.take(tmp_path / "s", {"v": StateDict(state)}, durable=False)
+        paths = list(snapshot.get_manifest())
+        assert paths[0] == "0/v"
+        for path in paths:
+            expected = state
+            for key in path.split("/")[2:]:
+                expected = expected[int(key) if key.isdecimal() else key]
+            helpers.assert_same(snapshot.read_object(path), expected)
+
+
 @pytest.mark.parametrize("budget", [None, 1, 20, 1 << 20])
 def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
     stored = torch.arange(24.0).reshape(4, 3, 2)

@@ -292,10 +292,10 @@ class Snapshot:
         if not pieces:
             return self._rank_state(rank)
         _, node = self._rank_node(int(rank))
-        for piece in pieces[:-1]:
-            node = node.describe(key_of(node, piece))[1]
-            if not hasattr(node, "keys"):  # a JSON value: it contains no tensor
-                return within(node, pieces[pieces.index(piece) + 1 :])
+        for position, piece in enumerate(pieces[:-1], 1):
+            kind, node, *_ = node.describe(key_of(node, piece))
+            if kind == "value":  # JSON: it contains no tensor
+                return within(node, pieces[position:])
         key = key_of(node, pieces[-1])
         described = node.describe(key)
         if described[0] != "tensor":
