@@ -185,6 +185,16 @@ def test_ml_dtypes_arrays_can_be_saved(target):
     assert_same(found, torch.tensor([1.0, -2.5], dtype=torch.bfloat16))
 
 
+def test_a_dtype_that_the_installed_ml_dtypes_lacks_is_an_error_that_names_it(
+    tmp_path, monkeypatch
+):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    path = tenfold.save({"x": torch.ones(2, dtype=torch.bfloat16)}, tmp_path / "x.safetensors")
+    monkeypatch.delattr(ml_dtypes, "bfloat16")
+    with pytest.raises(tenfold.UnsupportedError, match=r"x: ml_dtypes .* has no bfloat16: .* -U"):
+        tenfold.load(path, framework="numpy")
+
+
 class OnlyDlpack:
     def __init__(self, tensor):
         self.tensor = tensor
