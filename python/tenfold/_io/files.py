@@ -46,7 +46,7 @@ def save(
     """Saves a tree of tensors and replaces `path` atomically.
 
     A crash leaves the old version or the new one, never a partial file. Tensors over the same
-    memory, such as tied weights, are stored once and share memory again after loading; a ``.npz``
+    bytes, such as tied weights, are stored once and share memory again after loading; a ``.npz``
     file cannot store them. Nothing is pickled.
 
     Args:
