@@ -186,6 +186,24 @@ def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
         snapshot.read_object("0/state/a", torch.zeros(24))
 
 
+@pytest.mark.parametrize("budget", [None, 1, 1 << 20])
+def test_read_object_refuses_what_cannot_hold_the_tensor(tmp_path, budget):
+    snapshot = taken(tmp_path, a=torch.tensor([1 + 2j, 3]))
+    for out in (
+        torch.zeros(2),
+        torch.zeros(4, dtype=torch.int8)[::2],
+        torch.zeros(2, dtype=torch.complex64).conj().imag,
+        numpy.zeros(2, "float32"),
+    ):
+        with pytest.raises(ValueError, match="expected a complex tensor for complex64, found "):
+            snapshot.read_object("0/state/a", out, budget)
+        assert not out.any()
+    with pytest.raises(TypeError, match="expected a tensor or array, found list"):
+        snapshot.read_object("0/state/a", [0, 0], budget)
+    wide = torch.zeros(2, dtype=torch.complex128)
+    assert snapshot.read_object("0/state/a", wide, budget).tolist() == [1 + 2j, 3]
+
+
 def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
     taken(tmp_path, a=torch.ones(3))
     for name in "vwxyz":
