@@ -114,6 +114,27 @@ def test_restore_changes_nothing_if_a_name_is_missing(tmp_path):
     assert state["a"].sum() == 0
 
 
+def test_restores_the_device_in_the_state_of_older_versions_of_tensordict(tmp_path):
+    class Tree(StateDict):
+        device = torch.device("cpu")
+
+        def state_dict(self):
+            state = OrderedDict(self.data)
+            state["__batch_size"], state["__device"] = torch.Size([2]), self.device
+            return state
+
+        def load_state_dict(self, state):
+            assert state.pop("__batch_size") == torch.Size([2])
+            device = state.pop("__device")
+            assert device is None or device == self.device
+            super().load_state_dict(state)
+
+    for take in (Snapshot.take, lambda *args: Snapshot.async_take(*args).wait()):
+        into = Tree(x=torch.zeros(2))
+        take(tmp_path / "s", {"tree": Tree(x=torch.ones(2))}).restore({"tree": into})
+        assert torch.equal(into["x"], torch.ones(2))
+
+
 def test_async_take_saves_the_state_at_the_call(tmp_path):
     tied = torch.arange(1000.0)
     state = StateDict(a=tied, b=tied, c=[torch.ones(3)])
