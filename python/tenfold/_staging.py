@@ -207,8 +207,13 @@ def _rename_over(folder: Path, path: Path) -> None:
         replaced = _replaced(path)
         shutil.rmtree(replaced, ignore_errors=True)
         path.rename(replaced)
-        folder.rename(path)
-        replaced.rename(folder)
+        try:
+            folder.rename(path)
+        except OSError:
+            replaced.rename(path)
+            raise
+        with contextlib.suppress(OSError):  # the next save removes the replaced folder
+            replaced.rename(folder)
     _sync_folder(path.parent)
 
 
