@@ -45,6 +45,12 @@ __all__ = ["load_state", "save_state"]
 _OURS = ".safetensors"
 # Suffixes of a saved object: ours, then those of `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
+# Files of `Accelerator.save_state`, which a new checkpoint replaces.
+_NAMES = re.compile(
+    r"model(_\d+)?\.safetensors"
+    r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
+    r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
+)
 # Distributed types that write sharded checkpoints of their own.
 _SHARDED = (
     DistributedType.FSDP,
@@ -66,10 +72,11 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
     Args:
         accelerator: The accelerator that prepared the objects to save, or registered them.
-        output_dir: A folder for this checkpoint only. An existing checkpoint is replaced
-            atomically. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next
-            one in ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are
-            removed after the new one exists.
+        output_dir: A folder for this checkpoint only. An existing checkpoint, also one of
+            `Accelerator.save_state`, is replaced atomically; files that neither of them saves are
+            kept. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next one in
+            ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are removed
+            after the new one exists.
 
     Returns:
         Path: The folder.
@@ -96,7 +103,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     writes = accelerator.is_main_process or (
         project.save_on_each_node and accelerator.is_local_main_process
     )
-    with staged_by_all(target, writes) as folder:
+    with staged_by_all(target, writes, _NAMES) as folder:
         _write(accelerator, folder, writes)
     project.iteration += 1
     if project.automatic_checkpoint_naming and writes:
@@ -159,12 +166,15 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
 
 
 @contextmanager
-def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
+def staged_by_all(
+    path: Path, writes: bool, own_names: re.Pattern[str] | None = None
+) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
 
     Args:
         path: The same in all processes.
         writes: True in one process of each file system.
+        own_names: As for `Staging.publish`.
     """
     (token,) = broadcast_object_list([new_token()])
     staging = Staging(path, token) if writes else None
@@ -174,7 +184,7 @@ def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
         yield staging_folder(path, token)
         state.wait_for_everyone()
         if staging is not None:
-            staging.publish()
+            staging.publish(own_names)
         state.wait_for_everyone()
     finally:
         if staging is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -254,6 +255,20 @@ def test_concurrent_writers_of_one_folder_do_not_mix_files(tmp_path) -> None:
     second.publish()
     assert contents(tmp_path / "checkpoint") == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_files_of_another_program_with_own_names_are_not_kept(tmp_path) -> None:
+    for name in ("state_1.pkl", "state_1.pkl.old", "sub/state_1.pkl"):
+        (tmp_path / "checkpoint/sub").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "checkpoint" / name).write_text("mine")
+    for _ in range(2):  # without a manifest, then with one
+        staging = Staging(tmp_path / "checkpoint")
+        fill(staging.folder, "new")
+        staging.publish(re.compile(r"state_\d+\.pkl"))
+        assert not (tmp_path / "checkpoint/state_1.pkl").exists()
+        assert (tmp_path / "checkpoint/state_1.pkl.old").exists()
+        assert (tmp_path / "checkpoint/sub/state_1.pkl").exists()
+        (tmp_path / "checkpoint/state_1.pkl").write_text("not listed")
 
 
 def test_folder_without_a_manifest_is_accepted_unchecked(tmp_path) -> None:

@@ -257,6 +257,25 @@ def test_folder_with_foreign_files_is_not_overwritten(tmp_path) -> None:
     assert (tmp_path / "state/notes.txt").read_text() == "a good one"
 
 
+def test_replaces_a_checkpoint_of_accelerate_that_has_more_files(tmp_path) -> None:
+    training = Training()
+    training.accelerator.register_for_checkpointing(Counter())
+    training.accelerator.save_state(tmp_path / "state")
+    assert "custom_checkpoint_1.pkl" in names(tmp_path / "state")
+    (tmp_path / "state/notes.txt").write_text("mine")
+    training = Training()
+    training.epoch()
+    save_state(training.accelerator, tmp_path / "state")
+    assert {Path(name).suffix for name in names(tmp_path / "state")} == {
+        ".safetensors",
+        ".json",
+        ".txt",
+    }
+    again = Training(seed=9)
+    load_state(again.accelerator, tmp_path / "state")
+    assert again.counter.count == 4
+
+
 def test_misuse_raises_clear_errors(tmp_path) -> None:
     training = Training()
     with pytest.raises(ValueError, match="output_dir"):
