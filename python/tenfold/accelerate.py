@@ -16,7 +16,7 @@ from pathlib import Path
 
 try:
     from accelerate.state import PartialState
-    from accelerate.utils import DistributedType, broadcast_object_list
+    from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 except ImportError as error:
     raise ImportError(
         'tenfold.accelerate needs Accelerate: pip install "tenfold[accelerate]"'
@@ -28,6 +28,7 @@ from tenfold._io.files import load, save
 from tenfold._io.load_into import load_into
 from tenfold._options import boolean
 from tenfold._paths import exists
+from tenfold._ranks import described, error_of
 from tenfold._staging import MANIFEST, Staging, check, new_token, remove_all, staging_folder
 from tenfold.checkpoint._rng import RngState
 
@@ -52,7 +53,7 @@ _NAMES = re.compile(
     r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
 )
 # Distributed types that write sharded checkpoints of their own.
-_SHARDED = (
+SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
     DistributedType.MEGATRON_LM,
@@ -68,7 +69,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``. A second
     model is ``model_1``, and so on. ``model.safetensors`` has the parameter names of the unwrapped
     model, as `from_pretrained` requires. All processes must call this function; they need a shared
-    file system, or ``save_on_each_node``.
+    file system, or ``save_on_each_node``. If one of them fails, all raise an error.
 
     Args:
         accelerator: The accelerator that prepared the objects to save, or registered them.
@@ -167,28 +168,80 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
 
 @contextmanager
 def staged_by_all(
-    path: Path, writes: bool, own_names: re.Pattern[str] | None = None
+    path: Path,
+    writes: bool,
+    own_names: re.Pattern[str] | None = None,
+    is_collective: bool = False,
 ) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
+
+    If one of the processes fails, all raise an error.
 
     Args:
         path: The same in all processes.
         writes: True in one process of each file system.
         own_names: As for `Staging.publish`.
+        is_collective: True if the processes fill the folder by collective operations. An error of
+            that is raised in its process at once, because others may wait in such an operation.
     """
     (token,) = broadcast_object_list([new_token()])
-    staging = Staging(path, token) if writes else None
-    state = PartialState()
-    try:
-        state.wait_for_everyone()
-        yield staging_folder(path, token)
-        state.wait_for_everyone()
+    staging: Staging | None = None
+
+    def begin() -> None:
+        nonlocal staging
+        if writes:
+            staging = Staging(path, token)
+
+    def publish() -> None:
         if staging is not None:
             staging.publish(own_names)
-        state.wait_for_everyone()
+
+    error: Exception | None = None
+    try:
+        on_all(begin)
+        try:
+            yield staging_folder(path, token)
+        except Exception as failure:
+            if is_collective:
+                raise
+            error = failure
+        raise_on_all(error)
+        on_all(publish)
     finally:
         if staging is not None:
             staging.close()
+
+
+def on_all(function: Callable[[], Result]) -> Result:
+    """Calls `function` in every process. If it raises in one of them, all of them raise."""
+    results: list[Result] = []
+    error: Exception | None = None
+    try:
+        results.append(function())
+    except Exception as failure:
+        error = failure
+    raise_on_all(error)
+    return results[0]
+
+
+def raise_on_all(error: Exception | None) -> None:
+    """Raises an error in every process if one of them passes one. Waits for all processes.
+
+    That process raises its own error, the others one of the same class that names the process. On
+    XLA, where objects cannot be gathered, the others do not raise.
+    """
+    state = PartialState()
+    if state.distributed_type == DistributedType.XLA:
+        if error is not None:
+            raise error
+        state.wait_for_everyone()
+        return
+    sent = gather_object([None if error is None else described(error)])
+    if error is not None:
+        raise error
+    for rank, other in enumerate(sent):
+        if other is not None:
+            raise error_of(rank, other)
 
 
 def on_main(function: Callable[..., Result], *args: Any) -> Result:
@@ -210,7 +263,7 @@ def on_main(function: Callable[..., Result], *args: Any) -> Result:
 
 
 def _refuse_sharded(accelerator: Any, where: str) -> None:
-    if accelerator.distributed_type in _SHARDED:
+    if accelerator.distributed_type in SHARDED:
         raise UnsupportedError(
             f"{where}: expected processes that each hold the whole model, found "
             f"{accelerator.distributed_type.value}; use accelerator.{where}()"

@@ -345,15 +345,67 @@ assert torch.equal(accelerator.unwrap_model(model).weight, weight)
 """
 
 
-@pytest.mark.timeout(300)
-def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(RANKS)
+FAILING_RANKS = """
+import os, sys, torch
+from accelerate import Accelerator
+from tenfold import UnsupportedError, _staging
+from tenfold.accelerate import load_state, save_state
+accelerator = Accelerator(cpu=True)
+rank = accelerator.process_index
+model = accelerator.prepare(torch.nn.Linear(2, 2))
+class Held:
+    value = 1
+    def state_dict(self): return {"value": self.value}
+    def load_state_dict(self, state): self.value = state["value"]
+held = Held()
+accelerator.register_for_checkpointing(held)
+save_state(accelerator, sys.argv[1])
+
+def fails(kind, text, failing, call, *arguments):
+    try:
+        call(accelerator, sys.argv[1])
+    except kind as error:
+        assert text in str(error), error
+        assert ("rank %d:" % failing in str(error)) == (rank != failing), error
+    else:
+        raise AssertionError("no error")
+
+held.value = print  # only rank 0 writes it
+fails(UnsupportedError, "expected", 0, save_state)
+held.value = 2
+def own(self): raise RuntimeError("no state today")
+if rank == 1:
+    Held.state_dict = own
+fails(RuntimeError, "no state today", 1, save_state)
+Held.state_dict = lambda self: {"value": self.value}
+rename = _staging._rename_over
+def full(folder, path): raise OSError(28, "No space left on device")
+_staging._rename_over = full
+fails(OSError, "No space left", 0, save_state)
+_staging._rename_over = rename
+assert rank or os.listdir(os.path.dirname(sys.argv[1])) == ["state"]
+load_state(accelerator, sys.argv[1])
+assert held.value == 1
+"""
+
+
+def run_two(program: str, folder: Path, state: Path) -> None:
+    (folder / "program.py").write_text(program)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(program), str(tmp_path / "state")]
+    command += ["--nproc-per-node", "2", str(folder / "program.py"), str(state)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=140)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_save_that_fails_in_one_process_fails_in_all(tmp_path) -> None:
+    run_two(FAILING_RANKS, tmp_path, tmp_path / "saved/state")
+
+
+@pytest.mark.timeout(300)
+def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
+    run_two(RANKS, tmp_path, tmp_path / "state")
     assert names(tmp_path / "state") == [
         "model.safetensors",
         "optimizer.safetensors",
