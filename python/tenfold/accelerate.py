@@ -101,9 +101,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     _refuse_sharded(accelerator, "save_state")
     project = accelerator.project_configuration
     target = on_main(_target, accelerator, output_dir)
-    writes = accelerator.is_main_process or (
-        project.save_on_each_node and accelerator.is_local_main_process
-    )
+    writes = _is_first(accelerator)
     with staged_by_all(target, writes, _NAMES) as folder:
         _write(accelerator, folder, writes)
     project.iteration += 1
@@ -115,8 +113,9 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
     """Loads what `save_state`, or `Accelerator.save_state`, saved.
 
-    The main process compares the checksums of `save_state`, and each process opens all files,
-    before its first object changes. No pickle is executed.
+    One process of each file system compares the checksums of `save_state`, and each process opens
+    all files, before the first object changes. If one of them fails, all raise an error. No pickle
+    is executed.
 
     Args:
         accelerator: The same objects must have been prepared and registered, in the same order.
@@ -145,10 +144,11 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
     _refuse_sharded(accelerator, "load_state")
     strict = boolean("load_state: strict", strict)
     folder: Path = on_main(_source, accelerator, input_dir)
+    on_all(lambda: check(folder) if _is_first(accelerator) else None)
     models = list(accelerator._models)
     for hook in accelerator._load_model_state_pre_hook.values():
         hook(models, str(folder))
-    found = _read(accelerator, folder, len(models))
+    found = on_all(lambda: _read(accelerator, folder, len(models)))
     for model, state in zip(models, found["model"], strict=True):
         load_into(accelerator.unwrap_model(model), state, strict=strict)
     for name, objects in _stateful(accelerator):
@@ -270,6 +270,14 @@ def _refuse_sharded(accelerator: Any, where: str) -> None:
         )
 
 
+def _is_first(accelerator: Any) -> bool:
+    """True in one process of each file system: of the nodes, or of all of them together."""
+    each_node: bool = accelerator.project_configuration.save_on_each_node
+    main: bool = accelerator.is_main_process
+    local_main: bool = accelerator.is_local_main_process
+    return main or (each_node and local_main)
+
+
 def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
     project = accelerator.project_configuration
     if project.automatic_checkpoint_naming:
@@ -309,7 +317,6 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
         path = checkpoints[-1]
     else:
         raise ValueError("load_state: input_dir must be a path, got None")
-    check(path)
     return path
 
 

@@ -389,6 +389,46 @@ assert held.value == 1
 """
 
 
+DAMAGED_NODE = """
+import shutil, sys, torch
+from pathlib import Path
+import tenfold.accelerate
+from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
+from tenfold.accelerate import load_state, save_state
+accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(save_on_each_node=True))
+rank = accelerator.process_index
+model = accelerator.prepare(torch.nn.Linear(2, 2))
+path = Path(sys.argv[1])
+save_state(accelerator, path)
+weight = next(model.parameters())
+torch.nn.init.zeros_(weight)
+# Two nodes: each process is the first one of its node, and has a folder of its own.
+type(accelerator).is_local_main_process = True
+folder = path.with_name("node%d" % rank)
+shutil.copytree(path, folder)
+if rank == 1:
+    file = folder / "random_states_0.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+check = tenfold.accelerate.check
+tenfold.accelerate.check = lambda path: check(folder)
+try:
+    load_state(accelerator, path)
+except tenfold.CorruptFileError as error:
+    assert "node1: random_states_0.safetensors: expected CRC-32" in str(error), error
+else:
+    raise AssertionError("no error")
+assert not weight.any()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_damaged_file_on_one_node_raises_in_all_processes(tmp_path) -> None:
+    run_two(DAMAGED_NODE, tmp_path, tmp_path / "saved/state")
+
+
 def run_two(program: str, folder: Path, state: Path) -> None:
     (folder / "program.py").write_text(program)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
