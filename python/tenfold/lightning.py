@@ -107,7 +107,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             TypeError: If `storage_options` are given.
             UnsupportedError: If `path` is a URL, or an entry cannot be stored; the message names
                 its key. Nothing has been written.
-            OSError: If a system call failed. The previous version at `path` is unchanged.
+            OSError: If a system call failed. The previous version at `path` is unchanged, unless
+                the last fsync failed.
             Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         if storage_options is not None:

@@ -69,7 +69,8 @@ def save(
 
     Raises:
         ValueError: For an unknown layout, or numbers out of range.
-        CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged.
+        CheckpointException: If a rank failed (a BaseException of torch). `path` is unchanged,
+            unless the last fsync failed.
 
     Example:
         >>> import tenfold.distributed
