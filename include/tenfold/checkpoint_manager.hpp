@@ -243,7 +243,9 @@ class TENFOLD_API CheckpointManager {
   std::string metadata_json(std::int64_t step) const;
   /// The step's folder. Throws Error(key_not_found).
   Path path(std::int64_t step) const;
-  /// Checks files, sizes, and every checksum of a step. Throws Error(key_not_found).
+  /// Checks files, sizes, and every checksum of a step. Damage is reported, also of its
+  /// `checkpoint.json`. Throws Error(key_not_found), and Error(unsupported) if that is of a newer
+  /// version.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
   /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if

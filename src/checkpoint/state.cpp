@@ -237,9 +237,7 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
                                                    std::int64_t step) const {
   const Step* found = listing.find(step);
   if (found != nullptr) return *found;
-  const auto unreadable =
-      std::ranges::find(listing.unreadable(), step, &checkpoint::UnreadableStep::step);
-  if (unreadable != listing.unreadable().end()) throw unreadable->problem;
+  if (const auto* unreadable = listing.find_unreadable(step)) throw unreadable->problem;
   throw base::key_not_found(directory.string())
       .part("step ", step)
       .expected("one of ", listing.numbers())

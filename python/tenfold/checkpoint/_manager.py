@@ -618,12 +618,11 @@ class CheckpointManager:
             progress: As for `tenfold.save`.
 
         Returns:
-            VerifyReport: Damage is reported, not raised.
+            VerifyReport: Damage is reported, not raised, also of its `checkpoint.json`.
 
         Raises:
             KeyError: If there is no such step.
-            FileNotFoundError, CorruptFileError, UnsupportedError: If its `checkpoint.json` is
-                missing, cannot be parsed or is of a newer version.
+            UnsupportedError: If its `checkpoint.json` is of a newer version.
 
         Example:
             >>> manager.verify(500).ok
