@@ -239,12 +239,14 @@ VerifyReport CheckpointManager::verify(std::int64_t step, const VerifyOptions& o
 
 std::vector<std::int64_t> CheckpointManager::prune() {
   const std::lock_guard lock(state_->mutex);
+  if (state_->is_absent()) return {};
   state_->require_writer();
   return state_->prune();
 }
 
 void CheckpointManager::remove(std::int64_t step) {
   const std::lock_guard lock(state_->mutex);
+  if (state_->is_absent()) state_->require_step(state_->reader.list(), step);
   os::Directory& directory = state_->require_writer();
   const Listing listing = state_->reader.list();
   const Step& found = state_->require_step(listing, step);

@@ -198,6 +198,8 @@ os::Directory& CheckpointManager::State::require_writer() {
   return *writer_directory_;
 }
 
+bool CheckpointManager::State::is_absent() const { return !lease_ && !os::exists(directory); }
+
 void CheckpointManager::State::count_from(std::int64_t step) {
   const std::lock_guard lock(last_mutex);
   last_step = step;

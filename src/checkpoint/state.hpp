@@ -88,6 +88,9 @@ struct CheckpointManager::State {
   /// Creates the directory if it is missing, acquires the writer's lease and returns the directory.
   /// Throws Error(io): EBUSY if there is another writer, ESTALE if the directory was moved since.
   os::Directory& require_writer();
+  /// Returns true if there is no directory, and this manager does not write into one: then there
+  /// is nothing to remove, and require_writer() would create it.
+  bool is_absent() const;
   void release_writer();
 
   /// Throws Error(key_not_found) listing the steps, or the step's problem if it cannot be read.

@@ -1003,6 +1003,15 @@ TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
 }
 
+TEST(CheckpointManager, RemovingFromAnAbsentDirectoryDoesNotCreateIt) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  CheckpointManager manager(run, {.max_to_keep = 1});
+  EXPECT_THAT(manager.prune(), IsEmpty());
+  EXPECT_EQ(error_of([&] { manager.remove(1); }).code(), ErrorCode::key_not_found);
+  EXPECT_FALSE(fs::exists(run));
+}
+
 TEST(CheckpointManager, LeftoversOfACrashedRunAreRemovedByTheNextOne) {
   const TemporaryFolder folder;
   {

@@ -364,6 +364,9 @@ def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
         int(result)
     assert manager.all_steps() == []
     assert manager.latest_step() is None
+    assert manager.prune() == []
+    with pytest.raises(KeyError, match="no such step"):
+        manager.delete(1)
     assert not (tmp_path / "run").exists()
     with pytest.raises(KeyError, match="expected one of none"):
         manager.metadata(3)
