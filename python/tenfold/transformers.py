@@ -24,7 +24,7 @@ except ImportError as error:
 from tenfold._errors import CorruptFileError
 from tenfold._paths import exists
 from tenfold._staging import check, remove_all
-from tenfold.accelerate import on_main, staged_by_all
+from tenfold.accelerate import SHARDED, on_main, staged_by_all
 
 __all__ = ["AtomicCheckpointMixin"]
 
@@ -103,7 +103,10 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **options: Any) -> None:
         run = super()._get_output_dir(trial)
         final = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
-        with staged_by_all(Path(final), self.args.should_save) as folder:
+        is_collective = self.accelerator.distributed_type in SHARDED
+        with staged_by_all(
+            Path(final), self.args.should_save, is_collective=is_collective
+        ) as folder:
             self._staged_run = str(folder.parent)
             try:
                 super()._save_checkpoint(model, trial, *args, **options)

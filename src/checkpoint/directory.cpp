@@ -73,6 +73,11 @@ const Step* Listing::find(std::int64_t number) const noexcept {
   return found == steps_.end() || found->info.step != number ? nullptr : &*found;
 }
 
+const UnreadableStep* Listing::find_unreadable(std::int64_t number) const noexcept {
+  const auto found = std::ranges::find(unreadable_, number, &UnreadableStep::step);
+  return found == unreadable_.end() ? nullptr : &*found;
+}
+
 const Step* Listing::newest_save() const noexcept {
   const auto found =
       std::ranges::max_element(steps_, {}, [](const Step& step) { return step.info.seq; });

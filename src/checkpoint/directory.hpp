@@ -41,6 +41,8 @@ class Listing {
   /// In ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
+  /// Returns a folder with the name of that step that is not a step, or null.
+  const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
   /// Returns the step with the highest seq, or null if there is none. Its line is the current one.
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;

@@ -198,6 +198,8 @@ os::Directory& CheckpointManager::State::require_writer() {
   return *writer_directory_;
 }
 
+bool CheckpointManager::State::is_absent() const { return !lease_ && !os::exists(directory); }
+
 void CheckpointManager::State::count_from(std::int64_t step) {
   const std::lock_guard lock(last_mutex);
   last_step = step;
@@ -237,9 +239,7 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
                                                    std::int64_t step) const {
   const Step* found = listing.find(step);
   if (found != nullptr) return *found;
-  const auto unreadable =
-      std::ranges::find(listing.unreadable(), step, &checkpoint::UnreadableStep::step);
-  if (unreadable != listing.unreadable().end()) throw unreadable->problem;
+  if (const auto* unreadable = listing.find_unreadable(step)) throw unreadable->problem;
   throw base::key_not_found(directory.string())
       .part("step ", step)
       .expected("one of ", listing.numbers())
