@@ -126,8 +126,8 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const formats::folder::Plan plan =
       detail::formats::folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    // Rows that are written in place have no checksums. The initial rows may be written through
-    // mappings, which cannot report a full disk, so space is reserved for them.
+    // Rows that are written in place have no checksums. The initial rows may be changed in mapped
+    // memory, where a full disk raises SIGBUS, so space is reserved for them.
     const formats::WriteRequest request{.durable = true,
                                         .checksums = options.num_rows == 0 && options.capacity == 0,
                                         .zeros = true,
