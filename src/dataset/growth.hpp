@@ -18,8 +18,8 @@ namespace tenfold {
 
 namespace detail {
 
-/// The rows of a data set that was opened from a path. Their number grows when this process appends
-/// and, after refresh(), when another process has appended.
+/// The rows of a data set that was opened from a path. Their number grows when this object appends
+/// and, after refresh(), by the rows that others have appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {
@@ -36,12 +36,13 @@ class Growth {
   virtual void refresh() = 0;
   virtual std::int64_t capacity() = 0;
   virtual std::int64_t cursor() = 0;
-  /// Removes the stored checksums. Must be called before a caller gets writable memory that is
-  /// mapped from the file.
+  /// Removes the stored checksums if the data set is open for writing. Must be called before a
+  /// caller gets writable memory that is mapped from the file.
   virtual void will_write_in_place() = 0;
 };
 
-/// Rows in one folder, or in a file of another format, which does not grow.
+/// The rows at a path of any format, except those of a data set of parts that is opened for writing
+/// (PartsGrowth). Only a folder of the format `memmap` can grow.
 class FolderGrowth final : public Growth {
  public:
   FolderGrowth(const Path& path, Mode mode);
