@@ -110,7 +110,7 @@ class Lister {
     throw base::unsupported(folder.display())
         .problem("a data set that grows cannot be packed")
         .expected("one whose rows are all in meta.json")
-        .found("a \"", name, '"')
+        .found("a \"", name, "\"")
         .remedy("close its writer, or save the data set as an archive");
   }
 
