@@ -718,7 +718,7 @@ class Dataset(Growing):
     def __reduce__(self) -> tuple[Any, ...]:
         maps = tuple((step.function, step.batched) for step in self._maps)
         if self._joined is not None:
-            return _pickle.joined_dataset, (*self._joined, self._steps, maps)
+            return _pickle.joined_dataset, (*self._joined, self._steps, maps, self._framework)
         if self._path is None:
             raise UnsupportedError(
                 "data set: it has no path to send to another process: expected one that was opened "
@@ -776,9 +776,12 @@ def rejoined(
     weights: Sequence[float] | None,
     steps: _pickle.Steps,
     maps: _pickle.Maps,
+    framework: Name | None = None,
 ) -> Dataset:
     """Rebuilds the result of `concat` or `mix` from a pickle."""
     joined = concat(datasets) if weights is None else mix(datasets, weights)
+    if framework is not None:
+        joined = joined._with_framework(framework)
     return _viewed(joined, steps, maps)
 
 
