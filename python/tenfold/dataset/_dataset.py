@@ -20,7 +20,7 @@ from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
-from tenfold.dataset._ragged import jagged
+from tenfold.dataset._ragged import is_jagged, jagged
 from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
 from tenfold.dataset._schema import Schema
 
@@ -218,7 +218,8 @@ class Dataset(Growing):
             IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
             TypeError: For an index of another type.
-            UnsupportedError: For indices of several dimensions, if there is a column of strings.
+            UnsupportedError: For indices of several dimensions, if a column is ragged or has
+                strings.
         """
         if isinstance(index, str):
             return self._column(column_name("column", index))
@@ -937,7 +938,7 @@ def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
 def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(value, dict):
         return {key: _reshaped(item, shape) for key, item in value.items()}
-    if not hasattr(value, "reshape"):
+    if is_jagged(value) or not hasattr(value, "reshape"):
         raise UnsupportedError(
             f"data set: strings or ragged rows in a batch of shape {shape}: expected indices of "
             f"one dimension, found {len(shape)}"
