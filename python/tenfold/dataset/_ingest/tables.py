@@ -49,14 +49,14 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
     """Ingests rows one by one, from an iterable or a map-style data set of torch."""
     ingest = _rows_ingest(options)
     try:
-        total = len(rows)
+        total: int | None = len(rows)
     except TypeError:
-        total = 0
+        total = None
     # Iterate up to the length: torch's map-style data sets need not raise IndexError at their end.
-    if total and not hasattr(type(rows), "__iter__"):
+    if total is not None and not hasattr(type(rows), "__iter__"):
         ingest.add_rows((rows[i] for i in range(total)), total)
     else:
-        ingest.add_rows(rows, total)
+        ingest.add_rows(rows, total or 0)
     report: dict[str, Any] = ingest.finish()
     return report
 
