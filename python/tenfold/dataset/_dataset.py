@@ -517,6 +517,11 @@ class Dataset(Growing):
             raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
         pairs = []
         for old, new in names.items():
+            if not isinstance(new, (str, tuple, list)):
+                raise TypeError(
+                    f"rename: the new name of {old!r}: expected a str or a tuple of str, found "
+                    f"{new!r}"
+                )
             path = [new] if isinstance(new, str) else list(new)
             if not path or not all(isinstance(key, str) and key for key in path):
                 raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
