@@ -410,6 +410,7 @@ class IterableDataset(_Base):
             Assignment.from_state(state),
         )
         seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
+        epoch = integer("iterable dataset: state: epoch", epoch, 0, _LAST_EPOCH)
         if isinstance(self._source, Dataset) and assignment.position > len(self._source):
             raise ValueError(
                 f"iterable dataset: state: position: expected at most the {len(self._source)} rows "
