@@ -295,8 +295,8 @@ def _spelling(name: str) -> str | None:
         return _OF_TORCH.get(name.removeprefix("torch."))
     if name in _OF_PYTHON:
         return _OF_PYTHON[name]
-    if not name or name.isspace():
-        return None  # numpy takes "\n" and "\t" for codes of dtypes
+    if not name or name.isspace() or not name.isprintable():
+        return None  # numpy takes control characters for the numbers of dtypes
     try:
         np = numpy_module()
 

@@ -534,7 +534,9 @@ def test_schema_accepts_every_dtype_spelling(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text"])
+@pytest.mark.parametrize(
+    "dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text", "\x02", "\n"]
+)
 @pytest.mark.parametrize("beside", ["int", torch.zeros(2)])
 def test_unknown_dtype_name_in_a_schema_raises(tmp_path: Path, dtype, beside) -> None:
     hint = ".*did you mean 'float32'" if dtype == "flaot32" else ""
