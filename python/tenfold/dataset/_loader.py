@@ -104,7 +104,8 @@ class BatchLoader:
         pin_memory: bool = False,
         framework: Framework = None,
     ) -> None:
-        needs_torch = device is not None or pin_memory is True
+        pin = boolean("batch loader: pin_memory", pin_memory)
+        needs_torch = device is not None or pin
         if not isinstance(dataset, Dataset):
             dataset = Dataset(dataset, framework=decided(framework, needs_torch))
         elif needs_torch or framework is not None:
@@ -117,7 +118,7 @@ class BatchLoader:
         self._transform = transform
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
-        self._pin = boolean("batch loader: pin_memory", pin_memory) and may_pin()
+        self._pin = pin and may_pin()
         self._on_device: BatchProgress | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(

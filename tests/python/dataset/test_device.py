@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import weakref
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -252,6 +254,13 @@ def test_without_cuda_device_raises_and_pin_memory_warns(ds: Dataset) -> None:
     assert not next(iter(loader))["x"].is_pinned()
     with pytest.raises(ValueError, match="found 'nowhere'"):
         BatchLoader(ds, 4, device="nowhere")
+
+
+@pytest.mark.filterwarnings("ignore:batch loader. pin_memory")
+@pytest.mark.parametrize("pin", [True, np.True_])
+def test_pinned_batches_of_a_numpy_data_set_are_tensors(path: Path, pin: Any) -> None:
+    ds = Dataset(path, framework="numpy")
+    assert isinstance(next(iter(BatchLoader(ds, 4, pin_memory=pin)))["x"], torch.Tensor)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
