@@ -78,7 +78,7 @@ class BatchLoader:
     Raises:
         TypeError: For an option of another type, except `pad`, `device` and `framework`.
         ValueError: For a number out of range, or an invalid `pad`, `device` or `framework`; for a
-            CUDA device if CUDA is not available; for a `dataset` that is not a table.
+            device that this machine lacks; for a `dataset` that is not a table.
         KeyError: For a missing column.
         ImportError: If `framework` is ``"torch"`` and torch is not installed.
     """
@@ -339,7 +339,7 @@ def checked_device(device: Any) -> Any:
     """The torch device that `device` names.
 
     Raises:
-        UnsupportedError: For a CUDA device if CUDA is not available; if torch cannot be imported.
+        UnsupportedError: For a device that this machine lacks; if torch cannot be imported.
         ValueError: If `device` does not name a device.
     """
     torch = import_torch()
@@ -353,10 +353,18 @@ def checked_device(device: Any) -> Any:
         raise ValueError(
             f'batch loader: device: expected a device such as "cpu" or "cuda:0", found {device!r}'
         ) from None
-    if made.type == "cuda" and not torch.cuda.is_available():
+    # Without a module, as for "meta", torch checks the device when it copies the first batch.
+    module: Any = None if made.type == "cpu" else getattr(torch, made.type, None)
+    if hasattr(module, "is_available") and not module.is_available():
         raise UnsupportedError(
             f'batch loader: device: expected a device of this machine, found "{made}" and '
-            "torch.cuda.is_available() false; omit device, or install a torch with CUDA"
+            f"torch.{made.type}.is_available() false; omit device, or install a torch with "
+            f"{made.type.upper()}"
+        )
+    if hasattr(module, "device_count") and (made.index or 0) >= module.device_count():
+        raise UnsupportedError(
+            f'batch loader: device: expected a device of this machine, found "{made}" and '
+            f"torch.{made.type}.device_count() {module.device_count()}"
         )
     return made
 
