@@ -223,6 +223,11 @@ def test_invalid_options_raise(ds: Dataset, options: dict, message: str) -> None
         IterableDataset(ds, **options)
 
 
+def test_a_transform_that_cannot_be_called_is_refused(ds: Dataset) -> None:
+    with pytest.raises(TypeError, match="iterable dataset: transform: expected a function"):
+        IterableDataset(ds, transform=5)  # type: ignore[arg-type]
+
+
 def test_invalid_states_raise(ds: Dataset) -> None:
     rows = IterableDataset(ds)
     with pytest.raises(ValueError, match="1000 rows"):
