@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import pickle
 from argparse import Namespace
 from collections import OrderedDict
@@ -902,6 +903,14 @@ def test_a_shard_counts_with_its_own_bytes_not_with_those_of_the_tensor() -> Non
     assert [plan.names for plan in written] == [["shard"], ["shard", "x"]]
 
 
+class BytesPath(os.PathLike):  # type: ignore[type-arg]
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> bytes:
+        return os.fsencode(self.path)
+
+
 def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
     writer = StorageWriter()
     for name in ("a", "b"):
@@ -910,6 +919,7 @@ def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
         )
         assert tenfold.load(tmp_path / name)["w"].tolist() == [1]
     assert StorageWriter.validate_checkpoint_id(tmp_path)
+    assert StorageWriter.validate_checkpoint_id(BytesPath(tmp_path))
     assert not StorageWriter.validate_checkpoint_id("s3://bucket/x")
     with pytest.raises(BaseException, match="expected a path, or a checkpoint_id"):
         dcp.save({"w": torch.ones(1)}, storage_writer=StorageWriter(), no_dist=True)
