@@ -212,6 +212,26 @@ def test_objects_are_stored_as_the_bytes_of_torch_save(
     assert not (tmp_path / "was_executed").exists()
 
 
+@pytest.mark.parametrize("name", ["m", "m.safetensors"])
+def test_objects_and_tuples_under_keys_of_any_type_are_loaded(name: str, tmp_path: Path) -> None:
+    saved = {"d": [{1: (torch.ones(2), 3), None: Namespace(x=1)}, torch.ones(1)], True: [()]}
+    distributed.save(saved, tmp_path / name, no_dist=True, allow_opaque=True)
+    found: dict[Any, Any] = {"d": [{1: None, None: None}, torch.zeros(1)], True: None}
+    distributed.load(found, tmp_path / name, no_dist=True)
+    assert found["d"][0][1][0].tolist() == [1, 1]
+    assert found["d"][0][1][1] == 3
+    assert found["d"][0][None].dtype == torch.uint8
+    assert found[True] == [()]
+
+
+@pytest.mark.parametrize("name", ["m.npy", "m.safetensors"])
+def test_a_single_tensor_replaces_what_is_no_tensor(name: str, tmp_path: Path) -> None:
+    tenfold.save(torch.arange(3, dtype=torch.uint8), tmp_path / name)
+    found: dict[str, Any] = {"value": None}
+    distributed.load(found, tmp_path / name, no_dist=True)
+    assert found["value"].tolist() == [0, 1, 2]
+
+
 def test_an_object_replaces_only_what_is_no_tensor(tmp_path: Path) -> None:
     tenfold.save({"bytes": torch.ones(3, dtype=torch.uint8), "w": torch.ones(3)}, tmp_path / "m")
     error = failure(distributed.load, {"w": 1}, tmp_path / "m", no_dist=True)
