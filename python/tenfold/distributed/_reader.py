@@ -25,7 +25,7 @@ from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes, key_of
-from tenfold.distributed._tree import StoredTensor, names_of
+from tenfold.distributed._tree import StoredTensor, Unreadable, names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class StorageReader(HasPath, _StorageReader):
         TypeError: If `path` is not a path, or `verify` not a bool.
         CheckpointException: Raised by ``dcp.load``: a BaseException with the errors of the ranks
             that failed. They may be CorruptFileError, if the file is damaged or, with `verify`, a
-            checksum does not match, and ValueError, if ranks have different paths.
+            checksum does not match, UnsupportedError, if an entry is in a file that tenfold does
+            not read, and ValueError, if ranks have different paths.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -162,6 +163,7 @@ class StorageReader(HasPath, _StorageReader):
 
         Raises:
             CorruptFileError: If the file is damaged; with `verify`, if a checksum does not match.
+            UnsupportedError: If an entry is in a file that tenfold does not read.
             OSError: If a system call failed.
         """
         boxes, stored, _ = self._open()
@@ -208,7 +210,7 @@ class StorageReader(HasPath, _StorageReader):
 
     def _value(self, found: tuple[tuple[str | int, ...], Any]) -> Any:
         path, value = found
-        if not any(_tensors_in(value)):
+        if not any(isinstance(part, (StoredTensor, Unreadable)) for part in _parts_of(value)):
             return value
         # A tuple with tensors, or a list of such tuples, is one value, and must be loaded. The path
         # has the str() of each key.
@@ -255,11 +257,16 @@ def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
 
 def _tensors_in(value: Any) -> Iterator[StoredTensor]:
     """The tensors of a value: itself, or those in containers."""
-    if isinstance(value, StoredTensor):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
+    return (part for part in _parts_of(value) if isinstance(part, StoredTensor))
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """The tensors and plain values of a value: itself, or those in containers."""
+    if isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors_in(item)
+            yield from _parts_of(item)
+    else:
+        yield value
 
 
 def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:

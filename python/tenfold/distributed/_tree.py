@@ -230,11 +230,18 @@ class StoredTensor:
         self.keys = keys
 
 
+class Unreadable:
+    """An entry of an opened tree that cannot be read: loading it raises the error."""
+
+    __slots__ = ()
+
+
 def names_of(node: _core.Node) -> Stored:
     """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
 
-    A list without tensors and dicts is one value, as in ``flatten_state_dict``. So is every tuple,
-    which may contain tensors. Nested tensors are omitted.
+    A value is `Unreadable`, or has such items, where the tree cannot be read. A list without
+    tensors and dicts is one value, as in ``flatten_state_dict``. So is every tuple, which may
+    contain tensors. Nested tensors are omitted.
 
     Raises:
         ValueError: If two entries have the same name.
@@ -269,7 +276,7 @@ def _containers(node: _core.Node, keys: tuple[str, ...], counter: _Counter) -> A
         elif what == "node":
             made[key] = _containers(fields[0], below, counter)
         else:
-            made[key] = fields[0]
+            made[key] = fields[0] if what == "value" else Unreadable()
     if kind in ("list", "lazy_stack"):
         return list(made.values())
     return tuple(made.values()) if kind == "tuple" else made

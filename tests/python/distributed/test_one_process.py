@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
@@ -803,6 +804,18 @@ def test_an_existing_checkpoint_is_kept_if_overwrite_is_false(tmp_path: Path) ->
     error = failure(dcp.save, {"w": torch.zeros(1)}, storage_writer=writer, no_dist=True)
     assert isinstance(error, FileExistsError)
     assert tenfold.load(tmp_path / "m")["w"].tolist() == [1]
+
+
+def test_an_entry_that_cannot_be_read_raises_an_error_with_its_key(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint-2"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "data/bundle/trainer", folder)
+    (folder / "merges.txt").write_text("#version: 0.2\na b\n")
+    error = failure(distributed.load, {"merges.txt": None}, folder, no_dist=True)
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert 'key "merges.txt": not a known format' in str(error)
+    found = {"trainer_state": {"global_step": 0}}
+    distributed.load(found, folder, no_dist=True)
+    assert found["trainer_state"]["global_step"] == 2
 
 
 def test_a_missing_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
