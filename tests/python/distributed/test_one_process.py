@@ -936,6 +936,21 @@ def test_a_shard_counts_with_its_own_bytes_not_with_those_of_the_tensor() -> Non
     assert [plan.names for plan in written] == [["shard"], ["shard", "x"]]
 
 
+def test_an_entry_that_differs_between_ranks_is_refused_with_the_difference() -> None:
+    def items(**fields: Any) -> Items:
+        kind = Kind(dcp.planner.WriteItemType.SHARD, torch.uint8, (4,), (0,), (2,))
+        made = Items()
+        made.add("x", made.number_of(kind._replace(**fields)))
+        return made
+
+    for fields, expected, found in (
+        ({"sizes": (3,)}, r"the box of shape \[2\] at \[0\]", r"the box of shape \[3\] at \[0\]"),
+        ({"is_opaque": True}, r"torch\.uint8 of", r"an object, stored as torch\.uint8 of"),
+    ):
+        with pytest.raises(ValueError, match=f"expected .*{expected}.* found .*{found}"):
+            without_duplicates([items(), items(**fields)], to_lowest_rank=True)
+
+
 class BytesPath(os.PathLike):  # type: ignore[type-arg]
     def __init__(self, path: Path) -> None:
         self.path = path
