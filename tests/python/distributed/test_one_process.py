@@ -32,7 +32,7 @@ from tenfold.distributed._plans import (  # noqa: E402
     without_duplicates,
 )
 from tenfold.distributed._reader import _checks_of  # noqa: E402
-from tenfold.distributed._tree import StoredTensor  # noqa: E402
+from tenfold.distributed._tree import StoredTensor, nest  # noqa: E402
 
 
 def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: Any) -> None:
@@ -949,6 +949,13 @@ def test_an_entry_that_differs_between_ranks_is_refused_with_the_difference() ->
     ):
         with pytest.raises(ValueError, match=f"expected .*{expected}.* found .*{found}"):
             without_duplicates([items(), items(**fields)], to_lowest_rank=True)
+
+
+def test_a_container_on_some_ranks_only_is_refused_with_its_path() -> None:
+    value, below = (("x", "a"), 1), (("x", "a", "b"), 2)
+    for leaves in ([value, below], [below, value]):
+        with pytest.raises(ValueError, match=r"^'x\.a': expected a container on all ranks"):
+            nest(leaves, {})
 
 
 class BytesPath(os.PathLike):  # type: ignore[type-arg]
