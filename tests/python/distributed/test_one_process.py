@@ -495,6 +495,28 @@ def test_planners_that_are_subclasses_of_ours_are_asked(tmp_path: Path) -> None:
     assert list(tenfold.load(tmp_path / "less")) == ["a"]
 
 
+def test_states_of_objects_are_requested_in_the_order_of_their_keys(tmp_path: Path) -> None:
+    requested = []
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def state_dict(self) -> dict[str, Any]:
+            requested.append(self.name)
+            return {"n": 1}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            requested.append(f"load {self.name}")
+
+    state = {name: Named(name) for name in ("b", "c", "a")}
+    distributed.save(state, tmp_path / "m", no_dist=True)
+    assert requested == ["a", "b", "c"]
+    assert list(tenfold.load(tmp_path / "m")) == ["b", "c", "a"]
+    distributed.load(state, tmp_path / "m", no_dist=True)
+    assert requested[3:] == ["a", "b", "c", "load a", "load b", "load c"]
+
+
 def test_states_of_objects_are_saved_and_loaded_by_our_calls(tmp_path: Path) -> None:
     class Counter:
         def __init__(self, count: int) -> None:
