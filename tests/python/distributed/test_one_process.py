@@ -495,6 +495,17 @@ def test_planners_that_are_subclasses_of_ours_are_asked(tmp_path: Path) -> None:
     assert list(tenfold.load(tmp_path / "less")) == ["a"]
 
 
+class Caching(dcp.DefaultSavePlanner):
+    pass
+
+
+def test_plans_that_another_planner_caches_are_refused_by_its_name(tmp_path: Path) -> None:
+    planner = Caching(enable_plan_caching=True)
+    error = failure(save, {"a": torch.ones(2)}, tmp_path / "m", planner=planner)
+    assert "found Caching, whose cached plans" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_states_of_objects_are_requested_in_the_order_of_their_keys(tmp_path: Path) -> None:
     requested = []
 
