@@ -173,12 +173,19 @@ def dataset(
 
 
 def joined_dataset(
-    datasets: Sequence[Any], weights: Sequence[float] | None, steps: Steps, maps: Maps
+    datasets: Sequence[Any],
+    weights: Sequence[float] | None,
+    steps: Steps,
+    maps: Maps,
+    framework: Any = None,
 ) -> Any:
-    """A view of `concat` (`weights` is None) or `mix`; other arguments as for `dataset`."""
+    """A view of `concat` (`weights` is None) or `mix`; other arguments as for `dataset`.
+
+    `framework` is None in old pickles: that of the first data set.
+    """
     from tenfold.dataset._dataset import rejoined
 
-    return rejoined(datasets, weights, steps, maps)
+    return rejoined(datasets, weights, steps, maps, framework)
 
 
 def samples(rows: list[Any], ragged: frozenset[str]) -> Any:

@@ -94,6 +94,14 @@ def test_loaders_use_the_framework_of_their_rows_unless_given(saved: Path) -> No
     assert row["b"] == 2.5
 
 
+def test_pickled_loader_of_a_joined_dataset_keeps_its_framework(saved: Path) -> None:
+    ds = tenfold.Dataset(saved / "rows", framework="torch")
+    for joined in (tenfold.concat([ds, ds]), tenfold.mix([ds, ds], [1, 1]).head(3)):
+        rows = tenfold.IterableDataset(joined, framework="numpy")
+        for one in (rows, pickle.loads(pickle.dumps(rows))):
+            assert not isinstance(next(iter(one))["x"], torch.Tensor)
+
+
 def test_mapped_rows_of_a_numpy_dataset_are_stacked_as_arrays(saved: Path) -> None:
     ds = tenfold.Dataset(saved / "rows", framework="numpy").map(lambda row: {"z": row["x"] * 2})
     assert type(ds[[1, 2]]["z"]) is np.ndarray

@@ -9,7 +9,7 @@ from typing import Any
 from tenfold import _pickle
 from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
 from tenfold._public import set_module
-from tenfold.dataset._ragged import Offsets, is_jagged, jagged
+from tenfold.dataset._ragged import Offsets, is_ragged, jagged, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -198,8 +198,9 @@ def none_of(batch: Any) -> Any:
     if isinstance(batch, tuple):
         columns = [none_of(value) for value in batch]
         return type(batch)(*columns) if hasattr(batch, "_fields") else tuple(columns)
-    if is_jagged(batch):
-        return jagged(batch.values()[:0], batch.offsets()[:1])
+    if is_ragged(batch):
+        values, offsets = parts_of(batch)
+        return jagged(values[:0], offsets[:1])
     return batch[:0]
 
 

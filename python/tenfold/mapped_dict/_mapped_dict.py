@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tenfold import _core, _pickle
-from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._errors import KeyNotFoundError, UnsupportedError, with_remedy
 from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import code_of, decided
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     class _Native(_core.MappedDict, Mapping[Any, Any]): ...
 else:
     _Native = _core.MappedDict
+
+# The remedy for items that do not fit a dictionary that was built without items.
+_BUILD = (
+    "it was built without items, so the types of its keys and values are unknown: build() it again"
+)
 
 
 @set_module("tenfold")
@@ -349,25 +354,31 @@ class MappedDict(_Native):
                         raise KeyNotFoundError(
                             f"{self._path}: no key {key!r}; extend() adds new keys"
                         )
-            else:
-                keys = checked_keys(keys, self.key_type, begin)
-            yield begin, keys, self._rows_of(values, begin)
+            try:
+                if kind != "assign":
+                    keys = checked_keys(keys, self.key_type, begin)
+                rows = self._rows_of(values, begin)
+            except ValueError as error:
+                if self._is_untyped():
+                    raise with_remedy(error, _BUILD) from None
+                raise
+            yield begin, keys, rows
 
     def _rows_of(self, values: list[Any], begin: int) -> list[Any]:
         if self._form() != "columns":
             return [{"value": value} for value in values]
+        is_untyped = self._is_untyped()
         for i, value in enumerate(values, begin):
             if form_of(value) != "columns":
                 name = type(value).__name__
-                raise ValueError(
-                    f"item {i}: value: expected a dict of columns, found {name}" + self._emptiness()
-                )
+                raise ValueError(f"item {i}: value: expected a dict of columns, found {name}")
+            if is_untyped and (names := list(value.keys())):
+                raise ValueError(f"item {i}: value: expected no columns, found {names}")
         return values
 
-    def _emptiness(self) -> str:
-        if len(self) or len(self.schema):
-            return ""
-        return "; it was built without items, so its type of values is unknown: build() it again"
+    def _is_untyped(self) -> bool:
+        """True if the dictionary was built without items."""
+        return not len(self) and not len(self.schema)
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(

@@ -49,7 +49,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
     if (column.path[0] == kDictKeyColumn) {
       throw refuse(path)
           .part("column ", base::quote(column.name()))
-          .expected("another name, as the keys are called so")
+          .expected("another name than that of the keys")
           .found("it among the values");
     }
     columns.push_back(column);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import pickle
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -454,6 +455,32 @@ def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     assert batch["name"] == []
     assert batch["tokens"].offsets().tolist() == [0]
     assert texts.map(lambda row: (row["n"], row["name"]))[0:0][1] == []
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_ragged_columns_of_a_batch_without_rows_are_padded(
+    texts: Dataset, framework: Any, mapped: bool
+) -> None:
+    ds = texts.map(dict) if mapped else texts
+    for pad in (-1, {"tokens": -1, "marks": "offsets"}, "offsets"):
+        loader = BatchLoader(ds, 1, rank=0, world_size=2, pad=pad, framework=framework)
+        batch = next(iter(loader))
+        if pad != "offsets":
+            assert tuple(batch["tokens"].shape) == (0, 0)
+            assert str(batch["tokens"].dtype).endswith("int32")
+            assert batch["tokens.length"].tolist() == []
+        if pad != -1:
+            assert batch["marks"]["values"].tolist() == []
+            assert str(batch["marks"]["values"].dtype).endswith("int32")
+            assert batch["marks"]["offsets"].tolist() == [0]
+        assert batch["name"] == []
+
+
+def test_lists_of_ragged_numpy_rows_without_rows_pickle_as_lists(texts: Dataset) -> None:
+    batch = next(iter(BatchLoader(texts, 1, rank=0, world_size=2, framework="numpy")))
+    assert batch["tokens"] == []
+    assert type(pickle.loads(pickle.dumps(batch["tokens"]))) is list
 
 
 def test_map_may_return_tuples(texts: Dataset) -> None:

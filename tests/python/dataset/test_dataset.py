@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,17 @@ def test_several_rows_equal_the_result_of_torch_indexing(
 def test_an_invalid_index_is_an_error(ds: Dataset, index: object, error: type) -> None:
     with pytest.raises(error):
         ds[index]
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize("values", [[[1], [1, 2]], ["a", "b"]], ids=["ragged", "strings"])
+def test_ragged_rows_and_strings_take_indices_of_one_dimension(
+    tmp_path: Path, values: list[Any], framework: Any
+) -> None:
+    tenfold.ingest({"x": values}, tmp_path / "d")
+    ds = Dataset(tmp_path / "d", framework=framework)
+    with pytest.raises(tenfold.UnsupportedError, match="indices of one dimension, found 2"):
+        ds[np.zeros((2, 2), np.int64)]
 
 
 def test_a_column_is_a_view_of_the_mapping(ds: Dataset, path: Path) -> None:
