@@ -151,7 +151,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     Each task writes one part into a temporary folder inside that of the data set; the driver
     commits the parts of the tasks that succeeded, in the order of the tasks, in one step. The
     job removes the parts of failed and repeated tasks; the next `commit_parts` removes those of
-    killed jobs.
+    killed jobs and of failed commits.
 
     Args:
         path: Folder of the data set, to which all nodes need access. If it is a data set of parts,
@@ -167,6 +167,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         self._schema = schema
         self._job = f"ray-{uuid.uuid4().hex[:16]}"
         self._lease: Any = None
+        self._has_moved_parts = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lease": None}
@@ -238,12 +239,14 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         try:
             names = [name for name, _ in written]
             self._agree(names)
+            self._has_moved_parts = bool(names)
             for name in names:
                 os.rename(
                     os.path.join(self._staging, name), os.path.join(self._path, self._of(name))
                 )
             if names:
                 commit_parts(self._path, [self._of(name) for name in names])
+            self._has_moved_parts = False
         finally:
             self._clean()
 
@@ -281,7 +284,10 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     def _clean(self) -> None:
         import shutil
 
-        shutil.rmtree(self._staging, ignore_errors=True)
+        # If the commit failed, only its manifest shows which moved parts are in the data set. The
+        # next `commit_parts` reads it and removes the others, which it finds by the staging folder.
+        if not self._has_moved_parts:
+            shutil.rmtree(self._staging, ignore_errors=True)
         if self._lease is not None:
             self._lease.release()
             self._lease = None

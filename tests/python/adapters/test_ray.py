@@ -179,6 +179,23 @@ def test_a_driver_that_is_killed_before_it_commits_leaves_nothing(
     assert len([p for p in os.listdir(path) if "ray-" in p]) == 2
 
 
+def test_next_commit_does_not_add_the_parts_of_a_failed_commit(rows, tmp_path) -> None:
+    path = tmp_path / "out"
+    path.mkdir()
+    block = next(iter(tenfold.ray.TenfoldDatasource(rows).get_read_tasks(4)[0]()))
+    sink = tenfold.ray.TenfoldDatasink(path)
+    sink.on_write_start()
+    written = sink.write([block], SimpleNamespace(task_idx=0, kwargs={}))
+    lease = tenfold._core.Lease.acquire(path, ".parts.tenfold-lease")  # of another writer
+    with pytest.raises(OSError, match="another writer") as raised:
+        sink.on_write_complete(SimpleNamespace(write_returns=[written]))
+    sink.on_write_failed(raised.value)  # Ray calls it after on_write_complete raised
+    lease.release()
+    tenfold.ingest({"id": np.arange(3)}, path / "next")
+    assert tenfold.commit_parts(path)["id"].tolist() == [0, 1, 2]
+    assert [name for name in os.listdir(path) if "ray-" in name] == []
+
+
 def test_existing_dataset_is_not_overwritten(rows, tmp_path) -> None:
     ds = tenfold.ray.read(rows)
     with pytest.raises(Exception, match="a data set in one folder"):
