@@ -232,7 +232,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             write_result: Ray's result; its ``write_returns`` has what the tasks' `write` returned.
 
         Raises:
-            ValueError: If parts, or a part and the existing data set, have different columns.
+            ValueError: If parts, or a part and the existing data set, have different columns; for
+                a null in a column that is not nullable in the existing data set.
             OSError: If another process is changing the data set, or a system call failed.
         """
         written = sorted(part for part in write_result.write_returns if part is not None)
@@ -268,15 +269,25 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         is not converted. Parts with other columns than the result are rewritten.
 
         Raises:
-            ValueError: If columns differ in anything else.
+            ValueError: If columns differ in anything else, or one becomes nullable that is not
+                nullable in the existing data set.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
-        if exists(os.path.join(self._path, "%parts.json")):
+        is_append = exists(os.path.join(self._path, "%parts.json"))
+        if is_append:
             schemas.insert(0, dict(Dataset(self._path).schema))
         if all(schema == schemas[0] for schema in schemas[1:]):
             return
         wanted = functools.reduce(_union, schemas)
+        if is_append:
+            existing = Schema(schemas[0])._leaves()
+            for (name, old), (_, new) in zip(existing, Schema(wanted)._leaves(), strict=True):
+                if old != new:
+                    raise ValueError(
+                        f'{self._path}: column "{name}": expected a block that fits {old} of the '
+                        f"data set, found {new}; remove or replace the nulls"
+                    )
         for name, part in parts.items():
             if dict(part.schema) != wanted:
                 ingest(part, os.path.join(self._staging, name), schema=Schema(wanted))
@@ -394,8 +405,8 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
         Dataset: The data set at `path`, opened.
 
     Raises:
-        ValueError: If blocks have different columns, `path` is a data set in one folder, or there
-            are no rows and no data set.
+        ValueError: If blocks have different columns or do not fit the existing data set, `path` is
+            a data set in one folder, or there are no rows and no data set.
 
     Example:
         >>> ds = tenfold.ray.write(ray.data.range(1000), "numbers")

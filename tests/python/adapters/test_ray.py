@@ -120,6 +120,25 @@ def test_column_nullable_in_one_part_is_nullable_in_all(tmp_path) -> None:
     assert missing == [90]
 
 
+def test_null_in_a_column_that_is_not_nullable_in_the_data_set_raises(tmp_path) -> None:
+    import pyarrow as pa
+
+    path = tmp_path / "out"
+    tenfold.ingest({"i": [1], "r": [{"y": 1.0}]}, path / "first")
+    tenfold.commit_parts(path)
+    sink = tenfold.ray.TenfoldDatasink(path)
+    sink.on_write_start()
+    tables = [pa.table({"i": [1], "r": [{"y": y}]}) for y in (2.0, None)]
+    written = [
+        sink.write([table], SimpleNamespace(task_idx=i, kwargs={}))
+        for i, table in enumerate(tables)
+    ]
+    with pytest.raises(ValueError, match=r'column "r\.y": expected .* float64 of the data set'):
+        sink.on_write_complete(SimpleNamespace(write_returns=written))
+    assert len(tenfold.commit_parts(path)) == 1
+    assert [name for name in os.listdir(path) if "ray-" in name] == []
+
+
 def test_failed_write_task_leaves_no_data(rows, tmp_path) -> None:
     def fail(batch):
         if 500 in batch["id"]:
