@@ -236,9 +236,9 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
                 a null in a column that is not nullable in the existing data set.
             OSError: If another process is changing the data set, or a system call failed.
         """
-        written = sorted(part for part in write_result.write_returns if part is not None)
+        written = [part for part in write_result.write_returns if part is not None]
         try:
-            names = [name for name, _ in written]
+            names = sorted((name for name, _ in written), key=_task_of)
             self._agree(names)
             self._has_moved_parts = bool(names)
             for name in names:
@@ -260,7 +260,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         self._clean()
 
     def _of(self, name: str) -> str:
-        return f"{self._job}-{name[:6]}"
+        return f"{self._job}-{_task_of(name):06}"
 
     def _agree(self, names: list[str]) -> None:
         """Converts the parts in the staging folder to the same columns.
@@ -302,6 +302,11 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         if self._lease is not None:
             self._lease.release()
             self._lease = None
+
+
+def _task_of(name: str) -> int:
+    """The number of the task that wrote this folder: 7 of "000007-1f3a5b7c"."""
+    return int(name.partition("-")[0])
 
 
 def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:

@@ -172,6 +172,20 @@ def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None
     assert len(manifest["parts"]) == 1
 
 
+def test_parts_of_tasks_with_more_than_six_digits_are_committed_in_order(tmp_path) -> None:
+    import pyarrow as pa
+
+    sink = tenfold.ray.TenfoldDatasink(tmp_path / "out")
+    sink.on_write_start()
+    tasks = [1_000_001, 1_000_000, 999_999]
+    written = [
+        sink.write([pa.table({"i": [task]})], SimpleNamespace(task_idx=task, kwargs={}))
+        for task in tasks
+    ]
+    sink.on_write_complete(SimpleNamespace(write_returns=written))
+    assert tenfold.Dataset(tmp_path / "out")["i"].tolist() == sorted(tasks)
+
+
 def test_a_driver_that_is_killed_before_it_commits_leaves_nothing(
     rows, tmp_path, monkeypatch
 ) -> None:
