@@ -85,9 +85,10 @@ class CheckpointManager:
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
         verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
-            ``"structure"``: files, sizes and metadata. False: nothing. ``"auto"``: as ``"full"``
-            for steps below 8 GB and objects with DTensors; for others as ``"structure"`` first, and
-            the checksum of each block as it is copied for an object.
+            ``"structure"``: files, sizes, metadata and its checksums, and every byte of entries
+            other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for steps
+            below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
+            checksum of each block as it is copied for an object.
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
             next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
             ``"warn"``: an error while a step is written is a warning, and the training continues;
