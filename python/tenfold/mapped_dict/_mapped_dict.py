@@ -283,9 +283,11 @@ class MappedDict(_Native):
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
-        """Assigns each item of a mapping or an iterable of pairs, in one atomic step.
+        """Assigns each item of a mapping or an iterable of pairs.
 
-        The values may be larger than memory, as for `extend`.
+        Each key changes atomically, one after another; if the call raises, none has changed. The
+        values may be larger than memory, as for `extend`. After a crash, some keys may keep their
+        old values until a process writes to the dictionary again.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
@@ -302,7 +304,7 @@ class MappedDict(_Native):
         self._write_all(items, "assign")
 
     def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
-        """Adds keys in one atomic step.
+        """Adds keys; readers find all of them or none.
 
         >>> with tenfold.MappedDict("words", "r+") as words:
         ...     words.extend({"tree": torch.rand(300)})
@@ -312,7 +314,8 @@ class MappedDict(_Native):
         Args:
             items: A mapping or an iterable of pairs.
             duplicates: ``"error"``: an existing or duplicate key is an error. ``"last"``: existing
-                keys are assigned, and the last of several pairs with the same key wins.
+                keys are assigned, as by `update`, and the last of several pairs with the same key
+                wins.
 
         Raises:
             ValueError: For existing or duplicate keys (the message names the first ones), a key of
