@@ -131,9 +131,9 @@ class MappedDict(_Native):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, which may be repeated. Integer keys may be a
-                1-d tensor or array, str and bytes keys packed: ``{"values": uint8 [M], "offsets":
-                int64 [B + 1]}``.
+            keys: A list or another iterable of keys, which may be repeated, but no str, bytes or
+                dict. Integer keys may be a 1-d tensor or array, str and bytes keys packed:
+                ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
 
@@ -382,8 +382,8 @@ class MappedDict(_Native):
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
         Row indices change. Open readers reopen the dictionary at their next lookup; iterators of
-        this handle must be exhausted before the call. No other process may write concurrently: keys
-        that it adds during the call may be lost.
+        this handle must be exhausted before the call. If the file system has no ``flock``, keys
+        that another process adds during the call may be lost.
 
         Args:
             progress: As for `tenfold.save`.
