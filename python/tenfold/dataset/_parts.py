@@ -36,6 +36,7 @@ def create_parts(path: PathLike, schema: Any) -> Dataset:
     Raises:
         FileExistsError: If `path` exists and is not an empty folder.
         ValueError: For an invalid schema or dtype, or no columns.
+        OSError: If a system call failed.
 
     Example:
         >>> log = tenfold.create_parts("log", {"x": ("float32", (3,)), "note": "string"})
