@@ -602,8 +602,9 @@ CheckpointHold CheckpointManager::hold(std::int64_t step) {
     return CheckpointHold(std::move(held));
   }
   throw Error::io(EBUSY, (state_->directory / name).string())
-      .expected("at most ", kMaxHolds, " holds")
-      .found("more");
+      .expected("fewer than ", kMaxHolds, " holds")
+      .found(kMaxHolds)
+      .remedy("release one");
 }
 
 }  // namespace tenfold
