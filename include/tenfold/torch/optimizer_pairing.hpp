@@ -162,7 +162,7 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
     throw Error(ErrorCode::key_not_found)
         .path(source.where())
         .part("rename")
-        .problem("no parameter \"", name, '"');
+        .problem("no parameter \"", name, "\"");
   }
   return names;
 }
