@@ -85,8 +85,8 @@ class LeafSource {
   /// The leaves that `leaf` is assembled from; empty if its bytes are stored as one range.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
-  /// Makes writes through shared mappings durable (fdatasync); does nothing in other modes. The
-  /// monitor may be null.
+  /// Makes writes through shared mappings durable; does nothing in other modes. The monitor may be
+  /// null.
   virtual void flush(Monitor* /*monitor*/) {}
 };
 
