@@ -3,9 +3,11 @@
     python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
     python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
 
-Each round runs the benchmarks with A and with B, in alternating order; the smallest time of a row
-counts. Prints the ratio of the times of B and A for each row of tenfold, and the geometric mean.
-With --write, the first round with A also updates the tables in docs/performance/. Exits 1 if the mean is above 1.05 or if B misses in every round a goal that A meets in one.
+Each benchmark runs with A and with B, in alternating order, for each round; the smallest time of a
+row counts. Prints the ratio of the times of B and A for each row of tenfold, and the geometric
+mean. With --write, the first round with A also updates the tables in docs/performance/. Exits 1 if
+the mean is above 1.05, if B misses in every round a goal that A meets in one, or if a benchmark
+fails.
 """
 
 from __future__ import annotations
@@ -19,34 +21,36 @@ import sys
 import tempfile
 from pathlib import Path
 
+from run import benchmarks
+
 BENCH = Path(__file__).resolve().parent
 AT_MOST = 1.05
 
 
-def measure(site: Path, arguments: list[str], scratch: Path) -> list[dict]:
-    """Returns the results of bench/run.py with the package that is unpacked in `site`."""
-    results = scratch / "results.json"
-    subprocess.run(
-        [
-            *(sys.executable, str(BENCH / "run.py"), *arguments),
-            *("--results", str(results)),
-        ],
-        env={**os.environ, "PYTHONPATH": str(site)},
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return json.loads(results.read_text())
+class Measured:
+    """The smallest time of each row of a wheel, and how often it missed each goal."""
 
+    def __init__(self, site: Path) -> None:
+        self.site = site
+        self.rows: dict[str, float] = {}
+        self.missed: dict[str, int] = {}
 
-def add(rows: dict[str, float], missed: dict[str, int], found: list[dict]) -> None:
-    """Keeps the smallest time of each row of tenfold, and counts missed goals."""
-    for result in found:
-        for contender in result["ours"]:
-            name = f"{result['name']}: {contender}"
-            rows[name] = min(rows.get(name, math.inf), *result["seconds"][contender])
-        for goal in result["goals"]:
-            name = f"{result['name']}: {goal['goal']}"
-            missed[name] = missed.get(name, 0) + (not goal["met"])
+    def run(self, arguments: list[str], results: Path) -> None:
+        """Adds the results of bench/run.py with the package that is unpacked in `site`."""
+        subprocess.run(
+            [sys.executable, BENCH / "run.py", *arguments, "--results", results],
+            env={**os.environ, "PYTHONPATH": str(self.site)},
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        for result in json.loads(results.read_text()):
+            for contender in result["ours"]:
+                name = f"{result['name']}: {contender}"
+                fastest = min(result["seconds"][contender])
+                self.rows[name] = min(self.rows.get(name, math.inf), fastest)
+            for goal in result["goals"]:
+                name = f"{result['name']}: {goal['goal']}"
+                self.missed[name] = self.missed.get(name, 0) + (not goal["met"])
 
 
 def main() -> None:
@@ -62,35 +66,44 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="update docs/performance/ from A")
     options = parser.parse_args()
 
+    failed = []
+    shown: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        sites = []
+        wheels = []
         for which, wheel in (("a", options.a), ("b", options.b)):
-            sites.append(scratch / which)
+            wheels.append(Measured(Path(folder) / which))
             pip = [sys.executable, "-m", "pip", "--quiet", "install", "--no-deps", "--target"]
-            subprocess.run([*pip, str(sites[-1]), str(wheel)], check=True)
-        rows: list[dict[str, float]] = [{}, {}]
-        missed: list[dict[str, int]] = [{}, {}]
-        arguments = [*options.names, "--repetitions", str(options.repetitions)]
-        for index in range(options.rounds):
-            for which in (0, 1) if index % 2 == 0 else (1, 0):
-                write = ["--write"] if options.write and index == 0 and which == 0 else []
-                found = measure(sites[which], [*arguments, *write], scratch)
-                add(rows[which], missed[which], found)
+            subprocess.run([*pip, str(wheels[-1].site), str(wheel)], check=True)
+        a, b = wheels
+        for name in options.names or benchmarks():
+            arguments = [name, "--repetitions", str(options.repetitions)]
+            try:
+                for index in range(options.rounds):
+                    for wheel in (a, b) if index % 2 == 0 else (b, a):
+                        write = options.write and index == 0 and wheel is a
+                        more = ["--write"] if write else []
+                        wheel.run([*arguments, *more], Path(folder) / "results.json")
+            except subprocess.CalledProcessError:
+                failed.append(name)
+            for row in a.rows.keys() - shown:
+                if row in b.rows and a.rows[row] > 0:
+                    ratio = b.rows[row] / a.rows[row]
+                    print(f"{ratio:6.3f}  {row} ({a.rows[row] * 1e3:.3g} ms)", flush=True)
+            shown |= a.rows.keys()
 
-    ratios = {name: rows[1][name] / time for name, time in rows[0].items() if time > 0}
-    for name, ratio in sorted(ratios.items(), key=lambda item: item[1]):
-        print(f"{ratio:6.3f}  {name} ({rows[0][name] * 1e3:.3g} ms)")
-    mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+    ratios = [b.rows[row] / a.rows[row] for row in a.rows if row in b.rows and a.rows[row] > 0]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     print(f"{mean:6.3f}  geometric mean of {len(ratios)} rows, at most {AT_MOST}")
     lost = [
         name
-        for name, times in missed[1].items()
-        if times == options.rounds and missed[0][name] < options.rounds
+        for name, times in b.missed.items()
+        if times == options.rounds and a.missed.get(name, 0) < options.rounds
     ]
     for name in lost:
         print(f"goal missed by {options.b.name} alone: {name}")
-    sys.exit(mean > AT_MOST or bool(lost))
+    for name in failed:
+        print(f"failed: {name}")
+    sys.exit(mean > AT_MOST or bool(lost) or bool(failed))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,15 @@ def compiled() -> Path | None:
     program.parent.mkdir(parents=True, exist_ok=True)
     home = Path(torch.__file__).parent
     include, libraries = home / "include", home / "lib"
-    command = ["g++", "-std=c++20", "-O2", "-pthread", str(source), str(library)]
+    linked = subprocess.run(
+        ["pkg-config", "--static", "--libs", "tenfold"],
+        env={**os.environ, "PKG_CONFIG_PATH": str(BUILD)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    command = ["g++", "-std=c++20", "-O2", str(source), f"-L{library.parent}"]
+    command += linked.stdout.split()
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
     command += [f"-I{ROOT / 'include'}", f"-isystem{include}"]
     command += [f"-isystem{include / 'torch/csrc/api/include'}"]

@@ -12,6 +12,8 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -88,13 +90,18 @@ def write_page(results: list[Result], page: Path) -> None:
     page.write_text(f"{head}{BEGIN}\n{body}{END}{tail}")
 
 
-def main() -> None:
-    every = {
+def benchmarks() -> dict[str, tuple[str, Callable[[Path, int], Result | None]]]:
+    """Returns the topic and the function of each benchmark, by its name."""
+    return {
         work.__name__: (topic, work)
         for topic, modules in TOPICS.items()
         for module in modules
         for work in module.ALL
     }
+
+
+def main() -> None:
+    every = benchmarks()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -123,11 +130,17 @@ def main() -> None:
     torch.manual_seed(0)
     print(machine(), flush=True)
     results: dict[str, list[Result]] = {}
+    failed = []
     for name in options.names or every:
         topic, work = every[name]
         with tempfile.TemporaryDirectory(dir=base) as folder:
             settle()
-            result = work(Path(folder), options.repetitions)
+            try:
+                result = work(Path(folder), options.repetitions)
+            except Exception:
+                traceback.print_exc()
+                failed.append(name)
+                continue
             remove(Path(folder))
             Path(folder).mkdir()
         if result is not None:
@@ -137,6 +150,8 @@ def main() -> None:
     save_json(measured, options.results or ROOT / "build" / "bench" / "results.json")
     if options.write:
         write_pages(results)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ enum class BestMode : std::uint8_t {
 /// The checks before a step is restored.
 enum class CheckpointCheck : std::uint8_t {
   full,       ///< every checksum
-  structure,  ///< files, sizes, metadata; all bytes of entries other than safetensors and memmap
+  structure,  ///< files, sizes, metadata with checksums; of other entries than safetensors and
+              ///< memmap all bytes
   none,       ///< no check
 };
 
@@ -208,6 +209,7 @@ class TENFOLD_API CheckpointManager {
   /// Error(unsupported) naming the key of an entry that its format cannot hold, or for `extra` or
   /// `versions` that JSON cannot represent, such as NaN; Error(io) with ENOSPC, with EBUSY if
   /// another process or manager writes to the directory, or with ESTALE if the directory was moved.
+  /// If the directory was missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and
@@ -243,7 +245,9 @@ class TENFOLD_API CheckpointManager {
   std::string metadata_json(std::int64_t step) const;
   /// The step's folder. Throws Error(key_not_found).
   Path path(std::int64_t step) const;
-  /// Checks files, sizes, and every checksum of a step. Throws Error(key_not_found).
+  /// Checks files, sizes, and every checksum of a step. Damage is reported, also of its
+  /// `checkpoint.json`. Throws Error(key_not_found), and Error(unsupported) if that is of a newer
+  /// version.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
   /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if

@@ -262,8 +262,8 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
 /// Throws the error of a strict load_into() unless report.ok(): an Error(invalid_argument) that
-/// lists all differences, and a prefix of names that explains them, if there is one. `source`: the
-/// name of the source in the message.
+/// lists up to 20 differences of each kind, and a prefix of names that explains them, if there is
+/// one. `source`: the name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

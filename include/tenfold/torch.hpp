@@ -122,8 +122,8 @@ TensorDict state_dict(Module& module);
 /// Copies tensors of `source` (from its file, if it has one) directly into the parameters and
 /// buffers of `module`. These stay the same objects: optimizers, tied parameters and flattened
 /// weights of RNNs see the new values.
-/// Names, dtypes and shapes are compared first. Unless `options.strict` is false, one
-/// Error(invalid_argument) lists all differences, and nothing has changed.
+/// Names, dtypes and shapes are compared first. Unless `options.strict` is false, differences are
+/// one Error(invalid_argument), which lists up to 20 of each kind, and nothing has changed.
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
 /// negative views and for tensors on other devices; `options.monitor` observes the other tensors.
@@ -157,8 +157,9 @@ TensorDict state_dict(Optimizer& optimizer);
 /// by their order in the groups. Existing state tensors are filled in place, others are created
 /// like their parameters. A parameter that was saved without a state loses its own (in Adagrad,
 /// this is a difference). Group options are loaded. Everything is compared first: unless
-/// `options.strict` is false, one Error(invalid_argument) lists all differences, and nothing has
-/// changed. If `strict` is false, the state of each parameter is loaded completely or not at all.
+/// `options.strict` is false, differences are one Error(invalid_argument), which lists up to 20 of
+/// each kind, and nothing has changed. If `strict` is false, the state of each parameter is loaded
+/// completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize

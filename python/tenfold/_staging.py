@@ -79,11 +79,15 @@ class Staging:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.folder.mkdir()
 
-    def publish(self) -> None:
+    def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
 
         The old folder is removed. Files that its manifest does not list are kept in the new one,
         unless it has files of the same names.
+
+        Args:
+            own_names: Matches names of files that another program saves for what is saved here; old
+                ones of them are not kept.
 
         Raises:
             CorruptFileError: If a file violates its format.
@@ -91,7 +95,7 @@ class Staging:
                 last fsync failed.
         """
         _write_manifest(self.folder)
-        _keep_unlisted(self.path, self.folder)
+        _keep_unlisted(self.path, self.folder, own_names)
         _sync(self.folder)
         _rename_over(self.folder, self.path)
         self.close()
@@ -218,8 +222,13 @@ def _rename_over(folder: Path, path: Path) -> None:
         replaced = _replaced(path)
         shutil.rmtree(replaced, ignore_errors=True)
         path.rename(replaced)
-        folder.rename(path)
-        replaced.rename(folder)
+        try:
+            folder.rename(path)
+        except OSError:
+            replaced.rename(path)
+            raise
+        with contextlib.suppress(OSError):  # the next save removes the replaced folder
+            replaced.rename(folder)
     _sync_folder(path.parent)
 
 
@@ -280,7 +289,7 @@ def _write_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
-def _keep_unlisted(old: Path, new: Path) -> None:
+def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> None:
     """Links or copies files that the old manifest does not list into the new folder."""
     if not old.is_dir():
         return
@@ -289,7 +298,8 @@ def _keep_unlisted(old: Path, new: Path) -> None:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         listed = set()  # the manifest is missing, damaged or of another program
     for name in _files(old):
-        if name not in listed and not exists(new / name):
+        is_own = name in listed or (own_names is not None and own_names.fullmatch(name))
+        if not is_own and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(old / name, new / name, follow_symlinks=False)

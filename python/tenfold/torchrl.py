@@ -44,19 +44,20 @@ _STATE = "buffer.safetensors"
 
 
 class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
-    """Saves and loads a `RingStorage` for `ReplayBuffer.dumps`: its path, length and cursor.
+    """Saves and restores the state of a `RingStorage` in `ReplayBuffer.dumps` and `loads`.
 
-    The rows are not copied.
+    The state has path, max_size, length and cursor. The rows are not copied.
     """
 
     def dumps(self, storage: RingStorage, path: PathLike) -> None:
-        """Flushes the rows, and writes a document that names them.
+        """Flushes the rows, and writes the state of the storage to a JSON document.
 
         Args:
             storage: The storage.
-            path: The folder of the document, which is created.
+            path: The folder of the document; it is created if it does not exist.
 
         Raises:
+            UnsupportedError: If the storage was closed.
             OSError: If a system call failed.
         """
         state = storage.state_dict()
@@ -99,18 +100,21 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         raise UnsupportedError("RingStorage: register_load_hook is not supported")
 
 
-# The base must be a storage whose samples a ReplayBuffer returns unchanged. Of these, StoreStorage
-# is the one that does not allocate rows itself. All methods that use its store are overridden.
+# The base must be a storage whose samples a ReplayBuffer returns unchanged. Among these, only
+# StoreStorage does not allocate rows itself. Its methods that use its store are overridden or never
+# called.
 class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
     The buffer may be larger than memory, and another process may sample from it while this one
     writes (``mode="r"``). It survives a restart: a new buffer over it continues after the newest
     row. Readers never see a partially written row if rows are written in order, as by the default
-    writers; they may see one that is changed in place. `flush` makes rows durable.
+    writers. They may see both old and new values in a row that is changed in place. `flush` makes
+    rows durable.
 
     Rows are passed as TensorDicts of tensors, with one batch dimension for several rows. The first
-    row defines the entries. The folder is a data set, which `tenfold.Dataset(path)` reads, too.
+    row defines keys, shapes and dtypes. The folder is a data set, which `tenfold.Dataset(path)`
+    reads, too.
 
     Args:
         path: A folder for this buffer only; writing the first row creates it.
@@ -118,9 +122,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         mode: ``"r+"``; or ``"r"``, to sample from the rows that another process writes.
 
     Raises:
-        ValueError: If `path` is not a circular buffer, or one of another size.
+        ValueError: If `path` is not a circular buffer, or one of another size; if `mode` is unknown
+            or `max_size` less than 1.
+        TypeError: If `max_size` is not an int.
         FileNotFoundError: If `path` does not exist and `mode` is ``"r"`` or `max_size` is None.
-        OSError: If another process has the buffer open for writing.
+        OSError: If a system call failed. Another writer is an error only when rows are written.
 
     Example:
         >>> storage = RingStorage("buffer", 1_000_000)
@@ -139,8 +145,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
-        # Number of rows to sample, after `loads` of a state with fewer rows than the circular
-        # buffer has; otherwise None.
+        # Number of visible rows, after a state with fewer rows than the circular buffer was loaded;
+        # otherwise None.
         self._limit: int | None = None
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
@@ -166,7 +172,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until the first row is written."""
+        """False until the circular buffer exists, which writing the first row creates."""
         return self._ring is not None
 
     @property
@@ -195,18 +201,22 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Writes rows.
 
         Args:
-            cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor.
-            data: A TensorDict: one row for an int, otherwise one row per slot. Or a list of
-                TensorDicts, which are stacked.
+            cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor of ints, or
+                a mask. Negative slots count from `max_size`.
+            data: A TensorDict: one row for an int or a 0-d tensor, otherwise one row per slot. Or a
+                list of TensorDicts, which are stacked.
             set_cursor: True for new rows, false for older rows that are changed.
 
         Raises:
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
-            ValueError: If there are not as many rows as slots, or entries are missing, unknown or
-                of another shape or dtype. Nothing is written.
-            IndexError: If a slot neither has a row nor is the next slot.
-            UnsupportedError: If the storage was opened with ``mode="r"``, or rows have entries
-                other than tensors of one shape.
+            ValueError: If there are not as many rows as slots, the rows do not have one batch
+                dimension, or entries are unknown, of another shape or of a dtype that does not fit
+                the column; or if an entry of appended rows is missing. Nothing is written.
+            IndexError: If a slot is out of range, or neither has a row nor is the next slot. Rows
+                before it may have been written.
+            UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
+                neither a tensor nor a TensorDict.
+            OSError: If another process or object writes to the buffer, or a system call failed.
         """
         if self._mode == "r":
             raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
@@ -233,10 +243,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             index: An int, a slice, a sequence, or a tensor of ints or bools.
 
         Returns:
-            TensorDict: One row for an int, else a batch of the shape of `index`.
+            TensorDict: One row for an int or a 0-d tensor, else a batch: of the shape of `index`
+                for ints, of one dimension for a slice or a mask.
 
         Raises:
-            IndexError: If a row does not exist.
+            IndexError: If a row does not exist, or a mask has another length than the storage.
         """
         if isinstance(index, tuple):
             if len(index) != 1:
@@ -327,7 +338,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return slots
 
     def _visible(self, index: Any, length: int) -> Any:
-        """The same rows of the whole circular buffer, of which the first `length` are visible."""
+        """Converts an index of the visible rows, the first `length`, to one of the whole buffer."""
         if isinstance(index, slice):
             return index
         places = torch.as_tensor(index)
@@ -355,7 +366,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._open()
 
     def flush(self) -> None:
-        """Makes all rows durable: they survive a power failure."""
+        """Makes all rows durable: they survive a power failure. Does nothing in mode ``"r"``.
+
+        Raises:
+            UnsupportedError: If the storage was closed, which flushed the rows.
+            OSError: If a system call failed.
+        """
         if self._ring is not None and self._mode == "r+":
             self._ring.flush()
 
@@ -385,7 +401,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 writer._cursor = self.cursor
 
     def state_dict(self) -> dict[str, Any]:
-        """Flushes, and returns the path of the rows and the cursor."""
+        """Flushes the rows, and returns path, max_size, length and cursor as a dict.
+
+        Raises:
+            UnsupportedError: If the storage was closed.
+        """
         self.flush()
         return {
             "path": str(self.path),
@@ -397,8 +417,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the length and cursor of a state.
 
-        Rows that were added after the state was saved are no longer sampled, and will be
-        overwritten. Warns if rows of the state were overwritten in the meantime.
+        If the state has fewer rows than the circular buffer, rows that were added later are no
+        longer sampled, and will be overwritten. Warns if the position of the cursor shows that
+        newer rows have replaced rows of the state.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -410,8 +431,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         there = len(self) if self._ring is None else len(self._ring)
         if state_dict["max_size"] != self.max_size or length > there:
             raise ValueError(
-                f"{self.path}: expected {length} rows and max_size {state_dict['max_size']}, as "
-                f"saved from {state_dict['path']}, found {there} rows and max_size {self.max_size}"
+                f"{self.path}: expected {length} rows or more and max_size "
+                f"{state_dict['max_size']}, as saved from {state_dict['path']}, found {there} rows "
+                f"and max_size {self.max_size}"
             )
         now = 0 if self._ring is None else self._ring.cursor
         has_wrapped = there == self.max_size and now not in (cursor, 0)
@@ -439,21 +461,24 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 def save_buffer(buffer: Any, path: PathLike) -> Path:
     """Saves the state of a replay buffer over a `RingStorage`, atomically and without pickle.
 
-    The state consists of sampler, writer, transforms, random numbers and batch size of the buffer,
-    and of length and cursor of the storage. The rows are flushed, but not copied.
-    `ReplayBuffer.dumps` writes the same state with pickle.
+    The state consists of sampler, writer, transforms, random generator and batch size of the
+    buffer, and of length and cursor of the storage. The rows are flushed, but not copied.
+    `ReplayBuffer.dumps` writes the same state, but not atomically and in part with pickle.
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
-        path: A folder, which is replaced as a whole.
+        path: A folder. An existing one is replaced atomically; files in it that `save_buffer` did
+            not write are kept.
 
     Returns:
         Path: `path`.
 
     Raises:
         TypeError: If the storage is not a `RingStorage`.
-        UnsupportedError: If the buffer prefetches, or a state cannot be stored. Nothing has been
-            written.
+        UnsupportedError: If the buffer prefetches, its storage was closed, or a state cannot be
+            stored. Nothing has been written to `path`.
+        FileExistsError: If `path` is a file.
+        OSError: If a system call failed.
 
     Example:
         >>> tenfold.torchrl.save_buffer(buffer, "run/buffer_state")
@@ -491,8 +516,10 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
         path: The folder.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
-        CorruptFileError: If a file is damaged.
+        TypeError: If the storage is not a `RingStorage`.
+        FileNotFoundError: If there is no such folder, or it has no saved state.
+        CorruptFileError: If a file is damaged or missing.
+        UnsupportedError: If the file of the checksums has another version.
         ValueError: If the rows do not fit the state, as for `RingStorage.load_state_dict`.
 
     Example:
@@ -545,7 +572,7 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
 
 
 def _values(rows: TensorDictBase) -> dict[str, Any]:
-    """Nested dicts of tensors. Their first dimension is that of the rows, if there are several."""
+    """Nested dicts of tensors, with the batch dimension of `rows`, if it has one."""
     values: dict[str, Any] = {}
     for key, value in rows.items():
         if isinstance(value, TensorDictBase):

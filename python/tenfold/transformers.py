@@ -24,27 +24,31 @@ except ImportError as error:
 from tenfold._errors import CorruptFileError
 from tenfold._paths import exists
 from tenfold._staging import check, put_back, put_back_all, remove_all
-from tenfold.accelerate import on_main, staged_by_all
+from tenfold.accelerate import SHARDED, on_main, staged_by_all
 
 __all__ = ["AtomicCheckpointMixin"]
 
 
-_Base: Any = object  # Trainer, for a type checker without transformers
+# Has the type Any, so that type checkers, also without transformers, accept the methods of Trainer.
+_Base: Any = object
 
 
 class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     """Saves each ``checkpoint-<step>`` of a `transformers.Trainer` atomically.
 
-    A checkpoint is written into a sibling folder, checked, synced and renamed;
-    ``tenfold_checksums.json`` in it lists size and CRC-32 of every file. Its files are
-    those that the Trainer writes: programs without this class can read them. A folder of the same
-    name is replaced by one system call; files of other programs in it are kept.
+    A checkpoint is written into a temporary folder next to the final one, checked, synced and
+    renamed. It has the files that the Trainer writes, so programs without this class can read it,
+    and ``tenfold_checksums.json`` with size and CRC-32 of each of them. An existing folder is
+    replaced by one system call, or by renames if the file system cannot exchange folders. Files in
+    it that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint has
+    files of the same names.
 
-    `Trainer.train` compares the checksums of the checkpoint that it resumes from, and so does
-    ``load_best_model_at_end``. ``resume_from_checkpoint=True`` takes the highest undamaged step,
-    with a warning for each skipped one. Checkpoints without checksums, of a Trainer without this
-    class, are not checked. ``save_total_limit`` removes checkpoints only once the new one exists,
-    and each atomically.
+    `train` compares the checksums of the checkpoint that it resumes from, and
+    ``load_best_model_at_end`` those of the best one. ``resume_from_checkpoint=True`` takes the
+    highest undamaged step, with a warning for each skipped one. A Trainer without this class saves
+    no checksums: the files of its checkpoints are not compared, and True skips those without a
+    ``trainer_state.json``. After each save, ``save_total_limit`` removes older checkpoints, each
+    atomically.
 
     Several processes need one file system for all of them, or ``save_on_each_node``.
 
@@ -58,7 +62,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         >>> MyTrainer(model, arguments, train_dataset=rows).train(resume_from_checkpoint=True)
     """
 
-    # The folder to which checkpoints are written during `_save_checkpoint`.
+    # During `_save_checkpoint`: the temporary folder in which the checkpoint is written.
     _staged_run: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -71,11 +75,11 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             )
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
-        """Trains, as `Trainer.train`, from a checkpoint whose checksums match.
+        """Trains as `Trainer.train` does; first checks the checkpoint that it resumes from.
 
         Args:
             resume_from_checkpoint: A path; or True: the undamaged checkpoint with the highest step
-                in ``output_dir``.
+                in ``output_dir``. None or False: start from the beginning.
             *args: As for `Trainer.train`.
             **options: As for `Trainer.train`.
 
@@ -85,7 +89,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         Raises:
             CorruptFileError: If the checkpoint is damaged, or with True every checkpoint; the
                 message names the files.
-            ValueError: With True, if ``output_dir`` has no checkpoint.
+            UnsupportedError: If the version of ``tenfold_checksums.json`` is not supported.
+            ValueError: If there is no checkpoint at the path, or with True none in ``output_dir``.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)
@@ -98,7 +103,10 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **options: Any) -> None:
         run = super()._get_output_dir(trial)
         final = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
-        with staged_by_all(Path(final), self.args.should_save) as folder:
+        is_collective = self.accelerator.distributed_type in SHARDED
+        with staged_by_all(
+            Path(final), self.args.should_save, is_collective=is_collective
+        ) as folder:
             self._staged_run = str(folder.parent)
             try:
                 super()._save_checkpoint(model, trial, *args, **options)
@@ -134,7 +142,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
                 self.state.best_model_checkpoint = best
 
     def _prune(self, run: str) -> None:
-        """Keeps ``save_total_limit`` checkpoints, including the newest and the best one."""
+        """Removes the oldest checkpoints beyond the limit, but not the newest and the best one."""
         limit = self.args.save_total_limit
         if limit is None or limit <= 0:
             return
@@ -155,7 +163,12 @@ def _check_existing(path: Path) -> None:
 
 
 def _last_whole(run: str) -> str | bool:
-    """The complete checkpoint with the highest step; True if there is no checkpoint."""
+    """Returns the undamaged checkpoint with the highest step; True if there is no checkpoint.
+
+    Raises:
+        CorruptFileError: If all checkpoints are damaged.
+        UnsupportedError: If the version of a ``tenfold_checksums.json`` is not supported.
+    """
     if not os.path.isdir(run):
         return True
     put_back_all(Path(run), f"{PREFIX_CHECKPOINT_DIR}-*")

@@ -1,4 +1,4 @@
-"""Small helpers with tensordict's names."""
+"""Functions with the names of those in `tensordict.utils`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def print_directory_tree(path: PathLike, indent: str = "", display_metadata: bool = True) -> str:
-    """Prints the files and folders below `path`, one a line; folders end in a slash.
+    """Prints `path` and what is below it, one name per line; folders end in a slash.
 
     Args:
         path: A folder, or a file.
-        indent: Prefix of each line; each level adds four spaces.
-        display_metadata: Print the total size of all files first.
+        indent: Prefix of the line of each file and folder; each level adds four spaces.
+        display_metadata: Print the total size of all files first, on a line without `indent`.
 
     Returns:
         str: The printed text.

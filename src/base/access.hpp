@@ -5,7 +5,7 @@
 namespace tenfold::detail {
 
 /// Gives the library access to private members of its public classes. The library calls it through
-/// functions of its private headers: node_of(), source_of(), state_of().
+/// functions of its private headers, such as node_of(), source_of() and state_of().
 struct Access {
   template <class T, class... Args>
   static T make(Args&&... args) {

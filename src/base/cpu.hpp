@@ -7,7 +7,7 @@ namespace tenfold::base {
 ///
 /// `__builtin_cpu_supports` is not used: it reads a table that the compiler's runtime library
 /// fills. The library of zig leaves the table empty, so that the wheels for old glibcs, which zig
-/// compiles, ran without vector instructions.
+/// compiles, would run without vector instructions.
 struct VectorInstructions {
   bool avx2 = false;
   bool avx512vbmi2 = false;

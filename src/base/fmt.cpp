@@ -7,7 +7,7 @@
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
-// Explicit instantiations that format.h declares extern, for char.
+// The explicit instantiations of src/format.cc of {fmt}, for char.
 template FMT_API auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<float>;
 template FMT_API auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
 template FMT_API locale_ref::locale_ref(const std::locale& locale);

@@ -55,8 +55,8 @@ Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) n
   return {found != negated, i + 1 - at};
 }
 
-/// A pattern, and the end of its last class: a `[` after it is a literal. Without that, each such
-/// `[` would be followed to the end of the pattern, for every character of the string.
+/// A pattern, and the position of its last `]`: a `[` after it is a literal. Without that position,
+/// each such `[` would cost a scan to the end of the pattern, for every character of the string.
 struct Pattern {
   std::string_view text;
   std::size_t last_close;

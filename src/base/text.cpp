@@ -38,8 +38,8 @@ void append_escaped(std::string& out, char byte) {
   out += kDigits[value & 15];
 }
 
-/// True for characters that must be escaped before they reach a terminal or a log. The C1 controls
-/// (U+0080 to U+009F) are two bytes in UTF-8, and some terminals execute them.
+/// True for invalid bytes (size 0), control characters, double quotes and backslashes. The C1
+/// controls (U+0080 to U+009F) are two bytes in UTF-8, and some terminals execute them.
 bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexcept {
   const auto lead = static_cast<unsigned char>(text[at]);
   if (size == 0) return true;

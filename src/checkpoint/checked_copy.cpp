@@ -39,7 +39,7 @@ namespace {
 
 /// Copies of fewer bytes are allocated on the heap, others in pages of their own.
 constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
-/// Bytes per read. Larger pieces are evicted from the cache before they are hashed.
+/// Bytes per read. Larger pieces are evicted from the CPU cache before they are hashed.
 constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
 
 /// The stored checksums of an entry's tensors.

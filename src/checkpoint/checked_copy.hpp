@@ -6,9 +6,12 @@
 
 namespace tenfold::checkpoint {
 
-/// Copies an entry, or the selected part of it, into memory. If `compares`, also compares each
-/// block with its checksum, in the same pass. The caller must have checked the rest of the entry's
-/// files with CheckpointCheck::structure. Throws Error(corrupt) naming the tensor and the block.
+/// Copies the tensors of `item`, which is `entry` or a selected part of it, into memory. If
+/// `compares`, also compares the tensors of safetensors and memmap entries with their checksums:
+/// block by block in the same pass, or in a pass of its own if several processes wrote the entry.
+/// The caller must have checked the entry with CheckpointCheck::structure, which covers the other
+/// formats. Throws Error(corrupt), naming the tensor or its file, if a checksum is missing or
+/// differs.
 TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
                             const CheckpointEntry& entry, bool compares, int num_threads,
                             Monitor* monitor);

@@ -39,7 +39,7 @@ void recover_steps(const Path& path, const std::vector<std::string>& names) {
     try {
       formats::recover_folder(path / hidden->folder_name);
     } catch (const Error&) {
-      continue;  // Read-only for this process: the next writer renames the step.
+      continue;  // The directory may be read-only for this process: a writer renames the step.
     }
   }
 }
@@ -71,6 +71,11 @@ const Step* Listing::find(std::int64_t number) const noexcept {
   const auto found =
       std::ranges::lower_bound(steps_, number, {}, [](const Step& step) { return step.info.step; });
   return found == steps_.end() || found->info.step != number ? nullptr : &*found;
+}
+
+const UnreadableStep* Listing::find_unreadable(std::int64_t number) const noexcept {
+  const auto found = std::ranges::find(unreadable_, number, &UnreadableStep::step);
+  return found == unreadable_.end() ? nullptr : &*found;
 }
 
 const Step* Listing::newest_save() const noexcept {
@@ -150,7 +155,7 @@ std::optional<Listing> DirectoryReader::try_list() {
     const std::string& ignored = is_newer ? place->second.folder_name : name;
     warn_once(ignored, directory.display_of(ignored) + ": step " + std::to_string(number) +
                            " is a duplicate: " + base::quote(kept) +
-                           " was saved later and is used; remove this one");
+                           " is used, because it is not older; remove this one");
     if (is_newer) place->second = std::move(*step);
   }
   known_ = std::move(known);
@@ -179,7 +184,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     }
     const auto document = folder.entry_info(std::string(kDocumentName));
     if (!document) {
-      // A step that is being removed no longer has a document.
+      // The document of a step that was removed since it was listed may be deleted already.
       if (!directory.entry_info(name)) return std::nullopt;
       return is_none(
           base::file_not_found(display).problem("is not a step: it has no ", kDocumentName),

@@ -41,12 +41,14 @@ class Listing {
   /// In ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
+  /// Returns a folder with the name of that step that is not a step, or null.
+  const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
   /// Returns the step with the highest seq, or null if there is none. Its line is the current one.
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;
   /// Returns the highest step of the current line, or null if there is none.
   const Step* latest() const noexcept;
-  /// "1, 2, 3", for messages.
+  /// "1, 2, 3", or "none", for messages.
   std::string numbers() const;
 
  private:
@@ -67,9 +69,9 @@ struct HiddenName {
 };
 std::optional<HiddenName> parse_hidden_name(std::string_view name);
 
-/// Reads the steps of a directory. Reads a document again only if it has changed, and warns once of
-/// each folder that is not a step. Renames steps that a crashed save left under a hidden name, if
-/// this process may. Thread-safe.
+/// Reads the steps of a directory. Reads a document again only if it has changed. Warns once of
+/// each entry with the name of a step that is not a step or is a duplicate. Renames steps that a
+/// crashed save left under a hidden name, if this process may. Thread-safe.
 class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}
@@ -92,11 +94,13 @@ class DirectoryReader {
   std::set<std::string> warned_;
 };
 
-/// True if the error is a problem of the files of a step, false if it is one of this process: a
-/// process without descriptors or memory must not conclude anything about a step.
+/// True if the error is a problem of the files of a step. False for other failed system calls: a
+/// process without descriptors (EMFILE) or memory, or with a failing disk (EIO), must not conclude
+/// that there is no step.
 bool is_problem_of_step(const Error& error) noexcept;
 
-/// Reads a step's document. Throws Error(file_not_found), Error(io).
+/// Reads a step's document. Throws Error(file_not_found), Error(io), and Error(corrupt) if it is
+/// not a regular file or is larger than kMaxDocumentBytes.
 std::string read_document(const os::Directory& folder, os::FileInfo* info = nullptr);
 
 }  // namespace tenfold::checkpoint

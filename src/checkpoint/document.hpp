@@ -21,7 +21,8 @@ inline constexpr std::int64_t kDocumentVersion = 1;
 /// scalars, no OrderedDicts and only str keys, and its strings are valid Unicode.
 bool is_json(const Value& value);
 
-/// Returns false if a number in the value is NaN or an infinity. Strict JSON has none.
+/// Returns false if a number in the value is NaN or an infinity, which strict JSON lacks. is_json()
+/// must be true for the value.
 bool is_finite(const Value& value);
 
 /// Returns the text of `checkpoint.json`: JSON, one member per line and one entry per line, strict
@@ -30,7 +31,7 @@ bool is_finite(const Value& value);
 std::string write_document(const CheckpointInfo& info);
 
 /// Parses a document, but does not compare its checksum. Throws Error(corrupt), naming the member
-/// unless the text is not JSON, and Error(unsupported) for a newer version.
+/// unless the text is not JSON or not Unicode, and Error(unsupported) for a newer version.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
 /// Throws Error(corrupt) if the document has a checksum that does not match.

@@ -69,8 +69,7 @@ const EntryFormat& format_of(const std::string& name, const FormatRules& rules) 
   return kFormats[0];
 }
 
-/// Returns a valid file name that is visible and safe to print: no '/', no control characters, no
-/// leading dot.
+/// Returns the stem of a visible file name: no '/', no ASCII control characters, no leading dot.
 std::string file_stem(const std::string& name, std::size_t longest_suffix) {
   std::string stem;
   for (const char c : name) {
@@ -153,7 +152,8 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
   }
 }
 
-/// Replaces a file by a hard link to the equal file of the earlier version.
+/// Replaces a file by a hard link to the equal file of the earlier version, if link_unchanged() can
+/// create one.
 void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
                      const formats::EarlierVersion& earlier, bool durable) {
   const std::string linked = entry.path + ".linked";
@@ -212,8 +212,8 @@ TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::si
   return part;
 }
 
-/// Compares the checksums of the tensors of an entry. If the entry belongs to all ranks, its
-/// tensors are distributed: each is assigned to the rank with the fewest bytes so far.
+/// Verifies the file or folder of an entry. If the entry belongs to all ranks, its tensors are
+/// distributed: each is assigned to the rank with the fewest bytes so far.
 VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
                             const VerifyOptions& options, Rank rank) {
   VerifyOptions inner = options;
@@ -234,7 +234,8 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
-/// Adds the lines of the entry `name` of `folder`, and of everything below it, to `text`.
+/// Appends to `text` a line with the stat of `name` in `folder`, and one for each file and folder
+/// below it.
 void add_stats(const os::Directory& folder, const std::string& name, std::string& text) {
   const auto info = folder.entry_info(name);
   if (!info) {

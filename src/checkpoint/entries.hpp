@@ -29,8 +29,8 @@ struct PlannedEntry {
 };
 
 /// Chooses format and path of each entry of `state`. `where`: the step's folder, for messages.
-/// Throws Error(unsupported), naming the key, if the format of an entry does not support its
-/// content.
+/// Throws Error(unsupported) or Error(invalid_argument), naming the key, if the format of an entry
+/// cannot store its content.
 std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
                                        const std::string& where);
 
@@ -65,8 +65,8 @@ struct EntryPlace {
   os::Directory folder;
   std::string name;
 };
-/// Opens the folder of an entry's `path`, relative to a step's folder. Does not follow symbolic
-/// links. Throws Error(file_not_found) if a folder of the path is missing.
+/// Opens the folder of an entry's `path`, relative to a step's folder. Throws Error(file_not_found)
+/// if a folder of the path is missing, Error(corrupt) if it is a symbolic link or not a folder.
 EntryPlace place_of(const os::Directory& step_folder, const std::string& path);
 
 /// Returns the size of all regular files below `folder`. Throws Error(corrupt) if there is anything
@@ -81,14 +81,14 @@ struct Fingerprint {
 };
 Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry);
 
-/// Hashes what stat() returns of each file of the entries: device, inode, modification time, size.
+/// Hashes the stat of each file and folder of the entries: device, inode, modification time, size.
 /// The result differs if a file was replaced, removed or written since. Reads no content. The
-/// step's document is not included, because set_metrics() replaces it. Throws Error(io) if
-/// is_problem_of_step() is false for it.
+/// step's document is not included, because set_metrics() replaces it. Throws only errors for which
+/// is_problem_of_step() is false; others are part of the hash.
 std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info);
 
 /// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors
-/// only if `full`.
+/// only if `full`. Any Error is a problem, too, except Error(io) (ECANCELED), which is thrown.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 

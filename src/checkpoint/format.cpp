@@ -36,8 +36,8 @@ namespace {
 
 using formats::bundle::Folder;
 
-/// Checks that the document begins with the name of its format, because other programs may also
-/// write a file of that name.
+/// Checks that the first bytes of the document have the name of its format, because other programs
+/// may also write a file of that name.
 bool probe_step(const formats::FileHead& head) {
   if (!head.has_file(kDocumentName)) return false;
   std::array<std::byte, 64> start{};

@@ -28,7 +28,7 @@ namespace formats = detail::formats;
 namespace safetensors = detail::formats::safetensors;
 
 /// Shards and their index. JSON values are in the index, so the headers of shards have a known
-/// size. The tensors in values are in further shards.
+/// size. Tensors that only publish() gets are in further shards.
 class IndexLayout final : public ShardedLayout {
  public:
   IndexLayout(const Path& path, const TensorDict& outline,
@@ -182,7 +182,7 @@ class IndexLayout final : public ShardedLayout {
   ShardedWriteOptions options_;
   std::string id_;
   std::vector<ShardFile> shards_;
-  bool has_begun_ = false;  ///< to publish: headers have replaced markers
+  bool has_begun_ = false;  ///< publish() may have replaced markers by headers
   std::optional<safetensors::IndexReplacement> replacement_;
 };
 

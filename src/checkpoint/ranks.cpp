@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::uint64_t kHashedBytes = std::uint64_t{4} << 20;
 
-/// Two digests of a tree, updated in its order.
+/// Two digests of an entry, updated in the order of its tree.
 struct Digests {
   base::Xxh3Stream structure;
   base::Xxh3Stream values;
@@ -62,7 +62,7 @@ void add_item(Digests& digests, const std::string& name, const TensorDict::Item&
     try {
       add(digests.values, to_json(value, codecs::JsonStyle::python));
     } catch (const Error&) {
-      // A string that is not Unicode: only its position is compared.
+      // A string in the value is not UTF-8: the content of the value is not compared.
       add(digests.values, "no UTF-8");
     }
   }

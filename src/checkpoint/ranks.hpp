@@ -18,21 +18,23 @@ namespace tenfold::checkpoint {
 /// thread, one at a time.
 class RankedSave {
  public:
-  /// `replicated`: the entries that rank 0 writes for all. Throws like CheckpointManager::save().
+  /// `replicated`: the entries that rank 0 writes for all. Throws like CheckpointManager::save()
+  /// and the constructor of ShardedWriter, and Error(invalid_argument) for a sharded entry of
+  /// another format than safetensors or memmap.
   RankedSave(const CheckpointManager& manager, std::int64_t step, const TensorDict& replicated,
              const CheckpointSaveOptions& options, const RanksPlan& ranks);
 
   /// The folder into which ranks write, relative to the manager's directory; empty if they have no
   /// entries.
   std::string ranks_path() const;
-  /// The arguments of write_shards() on that rank: one ticket for each sharded entry.
+  /// The argument `tickets` of write_shards() on that rank: one for each sharded entry.
   std::vector<std::string> tickets(int rank) const;
   /// Writes the replicated entries.
   void write(Monitor* monitor);
   /// Publishes the step. `of_ranks`: the results of write_rank_entries() of all ranks. `receipts`:
   /// the results of write_shards(). Throws Error(file_not_found) if rank 0 does not see an entry of
-  /// a rank, Error(io) if it sees another size, Error(invalid_argument) if a part of a sharded
-  /// entry was not written.
+  /// a rank, Error(io) if it sees another size or is no longer the writer of the directory,
+  /// Error(invalid_argument) if a part of a sharded entry was not written.
   Path publish(const std::vector<CheckpointEntry>& of_ranks,
                const std::vector<std::vector<std::string>>& receipts = {});
 
@@ -52,8 +54,7 @@ std::vector<std::string> write_shards(const CheckpointManager& manager,
                                       const std::vector<std::string>& tickets,
                                       const TensorDict& parts, Monitor* monitor);
 
-/// Returns the size of the entries. Throws Error(unsupported), naming the key, if one cannot be
-/// stored.
+/// Returns the bytes of the tensors and JSON values of the entries. Throws like plan_entries().
 std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& state);
 
 /// Digests of an entry, which the processes compare with each other.

@@ -23,18 +23,21 @@ class Restoration {
  public:
   /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if the requested step
   /// is missing. If the document of the requested step cannot be read, throws that error. Without a
-  /// requested step, if no document can be read, throws one error that lists the problems:
-  /// Error(corrupt) if a document is damaged, otherwise one with the code of the newest problem.
-  /// Throws Error(invalid_argument) if the options have both `path` and `discard_later`.
+  /// requested step, if no document can be read, throws one error that lists the problems. It is
+  /// Error(corrupt) if a document is damaged, otherwise it has the code of the newest problem that
+  /// is not a missing document. Throws Error(invalid_argument) if the options have both `path` and
+  /// `discard_later`.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }
   const Path& directory() const noexcept { return directory_; }
 
   /// Checks a candidate and opens it with the entries of `rank`, or with those of rank 0 if the
-  /// step does not have that rank. Throws Error(corrupt) or Error(file_not_found) if the step is
-  /// damaged, other errors if it could not be checked. `copied`: entries whose tensors are not
-  /// checked here, because the caller copies them with copy_entry(), which compares checksums.
+  /// step does not have that rank. Throws Error(corrupt) if the step is damaged or an entry cannot
+  /// be read for the check, Error(file_not_found) if the step or, without a check, a file was
+  /// removed. Throws other errors as they are, such as that of a canceled call. `copied`: entries
+  /// whose tensors are not checked here, because the caller copies them with copy_entry(), which
+  /// compares checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {});
   /// Records a candidate that open() or the caller found damaged. Returns false if another process
@@ -57,7 +60,7 @@ class Restoration {
   std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
 };
 
-/// Returns true if the step is damaged, or was removed since it was listed.
+/// Returns true if the step is damaged, or was removed or replaced since it was listed.
 bool is_damage(const Error& error) noexcept;
 
 }  // namespace tenfold::checkpoint

@@ -73,7 +73,7 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
       rules.keep(*step, "best " + options.best);
     }
   }
-  // If all others are damaged, it can be restored.
+  // This step can be restored even if all others are damaged.
   if (known_steps.newest_verified) {
     rules.keep(*listing.find(*known_steps.newest_verified), "verified");
   }

@@ -17,7 +17,7 @@ struct KnownSteps {
   std::set<std::int64_t> held;
   /// The newest step of the current line that this manager saved or verified.
   std::optional<std::int64_t> newest_verified;
-  std::set<std::int64_t> damaged;  ///< found to be damaged by this manager
+  std::set<std::int64_t> damaged;  ///< this manager found them damaged
 };
 
 /// Returns the rules that keep each step, in the order of the listing. Pruning removes the steps

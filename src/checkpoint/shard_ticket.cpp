@@ -138,7 +138,7 @@ ShardTicket ShardTicket::parse(std::string_view text) try {
   }
   for (const ValueReader& tensor : reader.at("tensors").items()) {
     const auto fields = tensor.items(5);
-    // A tensor without elements has no file.
+    // The file is not checked here, because a tensor without elements may have none.
     ticket.tensors.push_back({fields[0].text(), fields[1].dtype(), fields[2].lengths(),
                               static_cast<std::size_t>(fields[3].count()), fields[4].count()});
   }

@@ -19,7 +19,7 @@ struct TensorPlace {
   std::string key;  ///< dotted and quoted, for messages
   DType dtype = DType::float32;
   Shape shape;
-  std::size_t file = 0;            ///< index in `files` of the ticket
+  std::size_t file = 0;            ///< index in the files of the layout or ticket
   std::uint64_t offset_bytes = 0;  ///< offset in that file
 };
 
@@ -35,7 +35,7 @@ struct StagedFile {
 struct ShardTicket {
   struct Box {
     std::size_t tensor = 0;
-    bool is_written = true;  ///< false: another rank writes the same box
+    bool is_written = true;  ///< false: a duplicate of a box that is written
     detail::formats::Box box;
   };
   std::string id;  ///< identifies the save; stored in the marker of the staged files
@@ -47,9 +47,9 @@ struct ShardTicket {
   bool durable = true;
   bool checksums = true;
   bool are_crc32 = false;    ///< checksums are CRC-32 instead of XXH3
-  bool shares_files = true;  ///< other ranks write other parts of the same files
+  bool shares_files = true;  ///< other ranks may write into the same files
   int rank = 0;
-  int num_ranks = 1;  ///< that write
+  int num_ranks = 1;  ///< number of ranks that write, with this one
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;
   std::vector<Box> boxes;
@@ -77,7 +77,7 @@ std::string marker_text(const std::string& id);
 /// Returns true if the file begins with the marker of that save.
 bool has_marker(const os::File& file, const std::string& id);
 
-/// The name of the tree that a rank passes to the coordinator, in the format of the save.
+/// The name of the tree that a rank passes to the coordinator: a folder or a safetensors file.
 std::string values_name(int rank, bool is_folder);
 
 /// Returns the boot ID of this host.

@@ -42,7 +42,8 @@ using detail::formats::LeafWrite;
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Bytes that are hashed and then written, while they are in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
-/// In a durable save, writeback starts each time that this many bytes have been written.
+/// In a durable save, writeback starts each time that this many bytes of strided parts have been
+/// written.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
 
 /// Returns the part of a rank's tensor that is one box with a checksum.
@@ -347,7 +348,7 @@ class ShardWriter::State {
   std::map<std::size_t, os::File> files_;  ///< open
   std::vector<std::vector<std::uint64_t>> sums_;
   std::vector<bool> is_written_;
-  std::atomic<std::uint64_t> unsynced_bytes_ = 0;  ///< written since the last start of writeback
+  std::atomic<std::uint64_t> unsynced_bytes_ = 0;  ///< strided, since the last start of writeback
 };
 
 ShardWriter::ShardWriter(std::string_view ticket) : state_(std::make_unique<State>(ticket)) {}

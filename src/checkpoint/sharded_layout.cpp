@@ -48,7 +48,7 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
       info.kind == NodeKind::opaque) {
     throw refuse_key(prefix)
         .expected("a node that several processes can write (a dict, a list, a tuple, a TensorDict)")
-        .found("a ", to_string(info.kind));
+        .found("one of kind ", to_string(info.kind));
   }
   if (depth > kMaxDepth) {
     throw base::invalid_argument()
@@ -252,7 +252,7 @@ class FileLayout final : public ShardedLayout {
   std::optional<formats::FileReplacement> replacement_;
 };
 
-/// tensordict's folder.
+/// A folder in tensordict's format.
 class FolderLayout final : public ShardedLayout {
  public:
   FolderLayout(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -329,7 +329,8 @@ class FolderLayout final : public ShardedLayout {
     return open_;
   }
 
-  /// Creates the folders that are missing: all at first, at publish() those of new JSON values.
+  /// Creates the folders that are missing: all at first, then those that only the published tree
+  /// has.
   void make_folders(const folder::Plan& plan) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {

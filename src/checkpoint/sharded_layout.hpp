@@ -26,7 +26,7 @@ struct SummedBox {
 /// A box of one process. If several processes have the same box, only one of them writes it.
 struct PlannedShard {
   ShardBox shard;
-  bool is_written = true;        ///< this process writes it
+  bool is_written = true;        ///< its process writes it
   std::vector<SummedBox> parts;  ///< parts of the box, each with a checksum
 };
 
@@ -72,8 +72,8 @@ class ShardedLayout {
 /// deep.
 TensorDict outline_of(const TensorDict& tree);
 
-/// Creates the files for an outline: one file if `path` ends in ".safetensors", shards and their
-/// index if it ends in ".safetensors.index.json", else a folder.
+/// Creates the files for an outline in the format that the options or the suffix of `path` select:
+/// one safetensors file, shards and their index (".safetensors.index.json"), or a folder.
 /// `boxes`: for each tensor, the boxes that will have a checksum. Throws like ShardedWriter's
 /// constructor.
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,

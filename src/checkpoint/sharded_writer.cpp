@@ -42,7 +42,8 @@ bool has_elements(const ShardBox& shard) {
   return std::ranges::find(shard.sizes, 0) == shard.sizes.end();
 }
 
-/// Checks that the boxes of one tensor cover each of its elements exactly once.
+/// Marks duplicates among the boxes of one tensor as not written, and checks that the other boxes
+/// cover each element exactly once.
 class Cover {
  public:
   Cover(const std::string& path, const std::string& key, const Shape& shape)
@@ -128,7 +129,7 @@ class Cover {
   std::vector<PlannedShard*> shards_;
 };
 
-/// Returns shapes and names of the tensors of an outline, before files are created.
+/// Returns keys, dtypes and shapes of the tensors of an outline, before files are created.
 std::vector<TensorPlace> outline_tensors(const TensorDict& outline) {
   std::vector<TensorPlace> tensors;
   outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
@@ -261,7 +262,8 @@ class ShardedWriter::State {
 
  private:
   /// Finds the planned tensors in the tree to publish, by their keys. Throws if they are not all
-  /// there, in order, or if there are others and the layout does not support that.
+  /// there, in order and with their dtypes and shapes, or if there are others and the layout does
+  /// not support that.
   PublishedTree published(const TensorDict& tree, TensorDict outline) const {
     PublishedTree made{std::move(outline), {}};
     std::size_t next = 0;

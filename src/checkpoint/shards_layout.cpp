@@ -46,21 +46,21 @@ std::string numbered(std::size_t number) {
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
 }
 
-/// Returns the name that torch's HuggingFaceStorageWriter(save_distributed=True) gives. In the
-/// name, ranks and files count from 1.
+/// Returns the name that torch's HuggingFaceStorageWriter(save_distributed=True) gives. `rank`
+/// counts from 0, `number` from 1; in the name, both count from 1.
 std::string shard_name(int rank, std::size_t number, std::size_t count) {
   return "shard-" + numbered(static_cast<std::size_t>(rank) + 1) + "-model-" + numbered(number) +
          "-of-" + numbered(count) + ".safetensors";
 }
 
 /// Returns true if a save with ShardLayout::shards or ShardLayout::torch, by tenfold or by torch,
-/// writes a file of that name.
+/// writes a file of that name. `metadata.json` counts unless it can be read and is not a manifest.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
       return formats::read_manifest(folder).has_value();
     } catch (const Error&) {
-      return true;  // written by tenfold, but damaged
+      return true;  // damaged, of a newer version, or not readable
     }
   }
   return name == kTorchMetadata || name == kStagingMarker ||
@@ -70,7 +70,7 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// Lists, sorted, the entries of a folder that neither tenfold nor torch wrote in such a save.
+/// Lists, sorted, the entries of a folder that neither tenfold nor torch writes in such a save.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
@@ -81,7 +81,7 @@ std::vector<std::string> foreign_files(const os::Directory& folder) {
   return foreign;
 }
 
-/// A folder with files of the ranks and one metadata file.
+/// A folder with separate files for each rank, and the manifest.
 class ShardsLayout : public ShardedLayout {
  public:
   ShardsLayout(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -114,7 +114,7 @@ class ShardsLayout : public ShardedLayout {
   static constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
   virtual std::string layout_name() const = 0;
-  /// Writes everything but the ranks' bytes.
+  /// Writes everything but the ranks' bytes and the manifest.
   virtual void finish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
   /// Returns true if the shard has bytes in a file.
@@ -182,7 +182,7 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file per rank; several if a rank has several boxes of one tensor.
+/// One safetensors file per rank that has boxes; several if it has several boxes of one tensor.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -292,8 +292,8 @@ class SafetensorsShards final : public ShardsLayout {
   std::vector<FileTensors> of_file_;
 };
 
-/// `.metadata` and one `.distcp` file per rank, which is a concatenation of torch.save files; the
-/// values are in a separate one, kValuesFile.
+/// `.metadata`, one `.distcp` file for the tensors of each rank, and kValuesFile for the values. A
+/// `.distcp` file is a concatenation of torch.save files.
 class TorchShards final : public ShardsLayout {
  public:
   TorchShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -434,8 +434,8 @@ class TorchShards final : public ShardsLayout {
 
   static constexpr const char* kValuesFile = "__0_1.distcp";
 
-  std::vector<dcp::Item> items_;       ///< for each shard
-  std::vector<std::size_t> entry_of_;  ///< for each tensor, its entry in the metadata
+  std::vector<dcp::Item> items_;       ///< for each shard; zeros if it is not stored
+  std::vector<std::size_t> entry_of_;  ///< for each tensor, the index of its entry in the metadata
   std::string values_;
 };
 

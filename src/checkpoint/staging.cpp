@@ -75,7 +75,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
     copies[i] = Tensor(tensor.dtype(), tensor.shape(),
                        take(static_cast<std::size_t>(leaves[i].leaf.nbytes())));
   }
-  free_->drop_all();  // the remaining blocks have sizes that this state does not need
+  free_->drop_all();  // this state does not need the remaining blocks
   os::parallel_for(leaves.size(), os::num_threads_for(num_threads), [&](std::size_t i) {
     if (first[i] != i) return;
     const Tensor& into = *copies[i];

@@ -18,7 +18,8 @@ class StagingPool {
   StagingPool();
 
   /// Returns a tree over copies of all tensors. Tensors that share storage share the copy. Throws
-  /// std::bad_alloc, before it copies anything, if the available memory is too small.
+  /// std::bad_alloc, before it copies anything, if the tensors exceed the kept and the available
+  /// memory together.
   TensorDict copy(const TensorDict& tree, int num_threads);
 
   /// The size of the memory that is kept for the next copy.

@@ -46,7 +46,7 @@ std::string hold_name(const std::string& folder_name, int number) {
          std::string(kLeaseSuffix);
 }
 
-/// Returns the name of the folder that a hold protects.
+/// Returns the name of the folder that a hold protects, or nullopt if `name` is not that of a hold.
 std::optional<std::string> held_folder(std::string_view name) {
   if (!name.starts_with(kHoldPrefix) || !name.ends_with(kLeaseSuffix)) return std::nullopt;
   name.remove_prefix(kHoldPrefix.size());
@@ -198,6 +198,8 @@ os::Directory& CheckpointManager::State::require_writer() {
   return *writer_directory_;
 }
 
+bool CheckpointManager::State::is_absent() const { return !lease_ && !os::exists(directory); }
+
 void CheckpointManager::State::count_from(std::int64_t step) {
   const std::lock_guard lock(last_mutex);
   last_step = step;
@@ -237,9 +239,7 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
                                                    std::int64_t step) const {
   const Step* found = listing.find(step);
   if (found != nullptr) return *found;
-  const auto unreadable =
-      std::ranges::find(listing.unreadable(), step, &checkpoint::UnreadableStep::step);
-  if (unreadable != listing.unreadable().end()) throw unreadable->problem;
+  if (const auto* unreadable = listing.find_unreadable(step)) throw unreadable->problem;
   throw base::key_not_found(directory.string())
       .part("step ", step)
       .expected("one of ", listing.numbers())
@@ -281,7 +281,7 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
 void CheckpointManager::State::warn_of_replaced(const Listing& listing, const Step& old) const {
   const std::string text = (directory / old.folder_name).string() + ": step " +
                            std::to_string(old.info.step) + " is replaced";
-  warn(listing.is_on_line(old) ? text : text + "; it belonged to a line that was left");
+  warn(listing.is_on_line(old) ? text : text + "; it does not belong to the current line");
 }
 
 void CheckpointManager::State::warn_of_unchanged(const Step& previous, const CheckpointInfo& info,
@@ -501,12 +501,13 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Only the newest complete step of the line matters: the files of others are not examined.
+    // Of the complete steps, only the newest of the line matters: the files of others are not
+    // examined.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;
     } catch (const Error& error) {
-      // It was removed or replaced since it was listed.
+      // It was removed or replaced since it was listed, or cannot be read.
       if (checkpoint::is_problem_of_step(error)) continue;
       throw;
     }

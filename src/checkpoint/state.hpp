@@ -25,7 +25,7 @@ namespace tenfold {
 
 namespace detail {
 
-/// Access to a manager's state, for processes that save and restore together.
+/// Access to a manager's state for the other classes of src/checkpoint.
 struct CheckpointInternals {
   using State = CheckpointManager::State;
 
@@ -38,11 +38,12 @@ struct CheckpointInternals {
 
 namespace checkpoint {
 
-/// The entries that other processes add to a step.
+/// The entries of a step besides the replicated ones: those of single ranks, and those that all
+/// ranks write together.
 struct RanksPlan {
   std::int64_t world_size = 1;
   bool have_entries = false;    ///< each rank writes its own entries
-  std::uint64_t num_bytes = 0;  ///< bytes of these entries
+  std::uint64_t num_bytes = 0;  ///< bytes of the ranks' own entries
   /// Entries that the processes write together. Only dtype and shape of their tensors are used.
   TensorDict sharded{};
   std::vector<std::vector<ShardBox>> boxes{};  ///< for each entry of `sharded`
@@ -63,7 +64,9 @@ struct PendingSave {
   CheckpointInfo info;  ///< entries are added as they are written
   std::string folder_name;
   std::vector<PlannedEntry> plan;
-  std::optional<Step> previous;  ///< previous step of the line; unchanged entries link to its files
+  /// The highest step of the line before this save; empty if there is none or this save replaces
+  /// it. With share_unchanged, equal files are hard links to those of this step.
+  std::optional<Step> previous;
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process
   /// of an earlier job from writing into this save. Empty if no rank has entries.
@@ -76,21 +79,26 @@ using Internals = detail::CheckpointInternals;
 
 }  // namespace checkpoint
 
-/// The state of a manager. Reading the directory does not depend on it. The caller must lock
-/// `mutex` for all members except `reader`, require_step(), is_listed(), remember(), set_metrics(),
-/// stats_of(), status(), prunable_bytes(), write_entries(), earlier_step() and count_from(), which
-/// may be used during a save. `last_mutex` guards `last_step` and `last_save_time`.
+/// The state of a manager. The caller must lock `mutex` for all members except those that may be
+/// used during a save: `directory`, `options`, `reader`, require_step(), is_listed(), remember(),
+/// set_metrics(), stats_of(), status(), prunable_bytes(), write_entries(), earlier_step() and
+/// count_from(). `last_mutex` guards `last_step` and `last_save_time`.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Creates the directory if it is missing, acquires the writer's lease and returns the directory.
-  /// Throws Error(io): EBUSY if there is another writer, ESTALE if the directory was moved since.
+  /// Creates the directory if it is missing, acquires the writer's lease unless this manager has
+  /// it, and returns the directory. Throws Error(io): EBUSY if there is another writer or the lease
+  /// was lost (also in a forked child), ESTALE if the directory was moved since.
   os::Directory& require_writer();
+  /// Returns true if there is no directory, and this manager does not write into one: then there
+  /// is nothing to remove, and require_writer() would create it.
+  bool is_absent() const;
   void release_writer();
 
-  /// Throws Error(key_not_found) listing the steps, or the step's problem if it cannot be read.
+  /// Returns the step of that number. Throws Error(key_not_found) listing the steps, or the step's
+  /// problem if it cannot be read.
   const checkpoint::Step& require_step(const checkpoint::Listing& listing, std::int64_t step) const;
 
   /// Lists the steps again and returns whether `step` is among them, with the same save. If it is
@@ -132,12 +140,12 @@ struct CheckpointManager::State {
   void count_from(std::int64_t step);
 
   std::mutex last_mutex;
-  std::int64_t last_step = 0;  ///< the step that was saved or restored last
+  std::int64_t last_step = 0;  ///< the argument of the last count_from()
   std::chrono::steady_clock::time_point last_save_time = std::chrono::steady_clock::now();
 
  private:
   struct Checked {
-    std::uint64_t stats = 0;  ///< stats_of() the step when it was checked
+    std::uint64_t stats = 0;  ///< stats_of() the step before the check
     bool is_whole = false;
   };
 
@@ -152,7 +160,7 @@ struct CheckpointManager::State {
 
   std::optional<os::Directory> writer_directory_;
   std::optional<os::Lease> lease_;
-  std::string run_id_;                    ///< empty before the first save, also after a restore
+  std::string run_id_;                    ///< empty until the first save, and after a restore
   std::vector<CheckpointRun> ancestors_;  ///< the runs that this run continues, oldest first
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< the last step that the run `run_id_` saved

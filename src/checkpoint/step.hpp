@@ -22,7 +22,8 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
                          const VerifyOptions& options, Rank rank = {},
                          const std::set<std::string>& copied = {});
 
-/// Returns the rank whose entries `rank` gets.
+/// Returns the rank of the step whose entries `rank` restores: `rank`, or 0 if fewer ranks saved
+/// it.
 std::int64_t own_rank(const CheckpointInfo& info, std::int64_t rank) noexcept;
 
 /// Opens the tree of a step: a dict of the entries that belong to all ranks and those of `rank`, by

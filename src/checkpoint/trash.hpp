@@ -9,7 +9,7 @@
 namespace tenfold::checkpoint {
 
 /// Removes folders in two steps: renames them to `.trash-<n>`, which hides them from readers, and
-/// deletes their files on a separate thread. The next removal retries deletions that failed or were
+/// deletes their files on a separate thread. The next empty() retries deletions that failed or were
 /// interrupted.
 class Trash {
  public:
@@ -20,7 +20,7 @@ class Trash {
 
   /// Renames an entry to a trash name, and returns that name.
   static std::string put(os::Directory& directory, const std::string& name);
-  /// Starts to delete everything in the trash of `directory`.
+  /// Waits for the previous deletion, then starts to delete everything in the trash of `directory`.
   void empty(const os::Directory& directory);
   /// Waits until the deletion has finished.
   void wait();

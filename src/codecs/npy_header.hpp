@@ -45,8 +45,8 @@ std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where)
 NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where);
 
 /// Formats the header as numpy.save writes it, byte for byte: version 1.0 if it is short enough,
-/// else 2.0, padded to a multiple of 64 bytes. Ignores `data_offset_bytes`. A structured `descr` is
-/// written unchanged.
+/// else 2.0, padded to a multiple of 64 bytes. Ignores `data_offset_bytes`. A structured `descr`,
+/// which must be ASCII, is written unchanged.
 std::string write_npy_header(const NpyHeader& header);
 
 }  // namespace tenfold::codecs

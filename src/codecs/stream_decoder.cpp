@@ -187,7 +187,7 @@ class XzDecoder final : public StreamDecoder {
     const lzma_ret status = lzma_code(&stream_, LZMA_RUN);
     switch (status) {
       case LZMA_OK:
-      case LZMA_BUF_ERROR:  // no progress is possible without more input
+      case LZMA_BUF_ERROR:  // no progress is possible without more input or output space
         break;
       case LZMA_STREAM_END:
         ended_ = true;

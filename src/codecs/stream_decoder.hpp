@@ -29,9 +29,10 @@ class StreamDecoder {
 
 /// gzip (RFC 1952), of any number of members. `where` names the source in messages.
 std::unique_ptr<StreamDecoder> gzip_decoder(base::Where where);
-/// Raw deflate (RFC 1951), as in zip archives.
+/// Raw deflate (RFC 1951), as in zip archives: one stream, after which no bytes may follow.
 std::unique_ptr<StreamDecoder> deflate_decoder(base::Where where);
-/// Zstandard (RFC 8878), of any number of frames.
+/// Zstandard (RFC 8878), of any number of frames. Throws Error(unsupported) for a frame with a
+/// window of more than 128 MiB.
 std::unique_ptr<StreamDecoder> zstd_decoder(base::Where where);
 /// bzip2, of any number of streams.
 std::unique_ptr<StreamDecoder> bzip2_decoder(base::Where where);

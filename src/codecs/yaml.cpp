@@ -25,7 +25,7 @@ using base::is_digit;
 
 constexpr bool is_break(char c) noexcept { return c == '\n'; }
 
-/// Characters that may follow a backslash, besides x, u and U.
+/// Characters that may follow a backslash, besides x, u, U and a line break.
 constexpr std::string_view kEscapes = "0abtnvfre \"/\\N_LP";
 constexpr std::uint32_t kEscaped[] = {0,   7,   8,   9,    10,   11,   12,     13,    27,
                                       ' ', '"', '/', '\\', 0x85, 0xA0, 0x2028, 0x2029};
@@ -56,8 +56,7 @@ class Parser {
     while (!at_end() && text_[at_] == ' ') ++at_;
   }
 
-  /// Advances to the first character of the next line that is not blank. Must be called at the
-  /// start or end of a line, or at blanks. Returns false if there is no such line.
+  /// Skips spaces and line breaks. Returns false if nothing follows them.
   bool next_line() {
     while (true) {
       skip_spaces();
@@ -175,7 +174,7 @@ class Parser {
     handler_.null();
   }
 
-  /// True if a key, with its colon, starts here.
+  /// True if a key with its colon, or "? " and a key, starts here.
   bool starts_mapping() {
     if (peek() == '?' && peek(1) == ' ') return true;
     const std::size_t before = at_;

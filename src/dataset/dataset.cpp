@@ -31,7 +31,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
     if (found == nullptr || !are_compatible(column, *found)) {
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
-          .expected(describe(column), " in every part")
+          .expected(describe(column), " in every data set")
           .found((found == nullptr ? "none" : describe(*found)));
     }
     indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
@@ -40,9 +40,9 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
     if (schema.find(column.path) == nullptr) {
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
-          .expected("the column in every part")
-          .found("it in some parts only")
-          .remedy("select() the columns that all parts have");
+          .expected("the column in every data set")
+          .found("it in some of them only")
+          .remedy("select() the columns that all of them have");
     }
   }
   return indices;
@@ -121,8 +121,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // Views of the same table share one part. So their rows are gathered as fast as before, and
-    // joining data sets repeatedly does not double the parts each time.
+    // Views of the same columns of the same tables share parts. So their rows are gathered as fast
+    // as before, and joining data sets repeatedly does not double the parts each time.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
@@ -285,10 +285,10 @@ Tensor Dataset::column(std::string_view name) const {
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
     throw fail_dataset()
         .part("column ", base::quote(name))
-        .problem("its rows are strings or ragged, or it is a record")
+        .problem("its rows are strings, bytes or ragged, or it is a record of several columns")
         .expected("one column of fixed rows")
         .found(describe(selected.schema().columns()[0]))
-        .remedy("take its rows()");
+        .remedy("read it by rows()");
   }
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();

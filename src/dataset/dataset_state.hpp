@@ -102,7 +102,8 @@ std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const Datase
 
 /// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) for invalid end
 /// offsets, Error(invalid_argument) for a padding value that its column's dtype cannot represent.
-/// For circular buffers, also throws as RingWait and RingWatch::torn() do.
+/// For circular buffers, also throws as RingWait and RingWatch::torn() do; for parts that are not
+/// open, as PartsFolder::open(number).
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

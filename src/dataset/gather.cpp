@@ -238,7 +238,7 @@ class Gatherer {
   }
 
   /// The padding value as one element of the column's dtype. An integer or bool dtype must
-  /// represent it exactly.
+  /// represent it exactly; a complex dtype is not supported.
   static std::vector<std::byte> filler_of(const Column& column, const PadValue& pad) {
     std::vector<std::byte> filler(itemsize(column.dtype));
     const bool held = std::visit(

@@ -33,7 +33,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const auto& leaf = std::get<Leaf>(item);
   const auto handle = folder::folder_of(leaf);
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
-  // Elements of ragged rows must be in the root's `%values`, other tensors outside of `%values`.
+  // Unbatched leaves must be in the root's `%values`, other tensors outside of `%values`.
   const bool has_expected_name = role.is_unbatched
                                      ? below == folder::kValuesName
                                      : below.find(folder::kValuesName) == std::string::npos;
@@ -63,7 +63,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
 }
 
 /// Number of batched tensors and values in a node and below it. Throws Error(unsupported) for child
-/// nodes without any, and for those whose rows do not grow with those of the root.
+/// nodes without any, and for those that are not a TensorDict of `num_rows` rows.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -88,9 +88,9 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   return count;
 }
 
-/// The last of `count` end offsets; the column has `limit` elements. Throws Error(corrupt) if the
-/// offset is out of range, because new elements are written at that offset. `is_exact`: it must
-/// equal `limit`.
+/// The last of `count` end offsets, or 0 if there is none; the column has `limit` elements. Throws
+/// Error(corrupt) if the last offset is out of range or less than the one before it, because new
+/// elements are written at the last offset. `is_exact`: it must equal `limit`.
 std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
                        std::uint64_t count, std::int64_t limit, bool is_exact) {
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
@@ -356,7 +356,7 @@ void FolderGrowth::close() {
   release();
 }
 
-/// Reopens the rows for reading while the lock still prevents that another process replaces the
+/// Reopens the rows for reading while the lock still prevents other processes from replacing the
 /// folder, then releases the lock.
 void FolderGrowth::release() {
   in_place_ = nullptr;

@@ -19,8 +19,8 @@ namespace tenfold {
 
 namespace detail {
 
-/// The rows of a data set that was opened from a path. Their number grows when this process appends
-/// and, after refresh(), when another process has appended.
+/// The rows of a data set that was opened from a path. Their number grows when this object appends
+/// and, after refresh(), by the rows that others have appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {
@@ -39,7 +39,8 @@ class Growth {
   virtual std::int64_t cursor() = 0;
 };
 
-/// Rows in one folder, or in a file of another format, which does not grow.
+/// The rows at a path of any format, except those of a data set of parts that is opened for writing
+/// (PartsGrowth). Only a folder of the format `memmap` can grow.
 class FolderGrowth final : public Growth {
  public:
   FolderGrowth(const Path& path, Mode mode);

@@ -223,7 +223,9 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
     EXPECT_THAT(error_of([&] { manager.restore(); }).what(),
                 AllOf(HasSubstr("expected a step to restore, found 1 that is damaged: step 1: "),
                       HasSubstr("copy the folder of a step from a backup")));
-    EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::corrupt);
+    const VerifyReport report = manager.verify(1);
+    ASSERT_EQ(report.problems.size(), 1U);
+    EXPECT_THAT(report.problems[0].path, HasSubstr("step_00000001/checkpoint.json"));
   }
   // A step in a newer version of the format is neither damaged nor absent.
   std::string newer = text;
@@ -232,11 +234,16 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
   const Error error = error_of([&] { manager.restore(); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
   EXPECT_THAT(error.what(), HasSubstr("\"version\": expected 1 at most, found 2"));
+  EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::unsupported);
   // A folder with the name of a step is no step without a document.
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
   EXPECT_EQ(absent.code(), ErrorCode::file_not_found);
   EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is not a step: it has no checkpoint.json"));
+  const VerifyReport report = manager.verify(1);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].what, HasSubstr("it has no checkpoint.json"));
+  EXPECT_EQ(error_of([&] { manager.verify(2); }).code(), ErrorCode::key_not_found);
 }
 
 TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
@@ -1009,6 +1016,15 @@ TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
   EXPECT_EQ(error.code(), ErrorCode::key_not_found);
   EXPECT_THAT(error.what(), HasSubstr("expected one of 1, 2"));
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
+}
+
+TEST(CheckpointManager, RemovingFromAnAbsentDirectoryDoesNotCreateIt) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  CheckpointManager manager(run, {.max_to_keep = 1});
+  EXPECT_THAT(manager.prune(), IsEmpty());
+  EXPECT_EQ(error_of([&] { manager.remove(1); }).code(), ErrorCode::key_not_found);
+  EXPECT_FALSE(fs::exists(run));
 }
 
 TEST(CheckpointManager, LeftoversOfACrashedRunAreRemovedByTheNextOne) {

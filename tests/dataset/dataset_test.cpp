@@ -309,8 +309,9 @@ TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
     Dataset::concat(parts);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("column \"id\": expected int64 [] in every part, "
-                                                 "found int32 []"));
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("column \"id\": expected int64 [] in every data set, "
+                                   "found int32 []"));
   }
 }
 

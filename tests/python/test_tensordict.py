@@ -142,7 +142,7 @@ def test_memmap_like_makes_zeros_that_can_be_written(tmp_path):
 def test_mapped_tree_has_its_saved_path(tmp_path):
     td = TensorDict({"a": {"x": torch.zeros(3)}})
     assert not td.is_memmap()
-    with pytest.raises(AttributeError, match="it has no saved path"):
+    with pytest.raises(AttributeError, match="has no saved path"):
         td.saved_path  # noqa: B018
     files = td.memmap(tmp_path / "td")
     assert files.is_memmap()

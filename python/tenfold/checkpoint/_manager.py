@@ -85,7 +85,7 @@ class CheckpointManager:
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
         verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
-            ``"structure"``: files, sizes, metadata and its checksums, and every byte of entries
+            ``"structure"``: files, sizes and the checksums of metadata, and all bytes of entries
             other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for steps
             below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
             checksum of each block as it is copied for an object.
@@ -619,12 +619,11 @@ class CheckpointManager:
             progress: As for `tenfold.save`.
 
         Returns:
-            VerifyReport: Damage is reported, not raised.
+            VerifyReport: Damage is reported, not raised, also of its `checkpoint.json`.
 
         Raises:
             KeyError: If there is no such step.
-            FileNotFoundError, CorruptFileError, UnsupportedError: If its `checkpoint.json` is
-                missing, cannot be parsed or is of a newer version.
+            UnsupportedError: If its `checkpoint.json` is of a newer version.
 
         Example:
             >>> manager.verify(500).ok

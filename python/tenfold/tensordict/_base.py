@@ -1,4 +1,4 @@
-"""`TensorDictBase`: every public method of TensorDict and LazyStackedTensorDict, documented."""
+"""`TensorDictBase`: the methods that TensorDict and LazyStackedTensorDict share."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ class TensorDictBase(TensorLike):
 
     Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
     ``_`` change this TensorDict and return it. `set`, `update`, `pop` and other methods of dicts
-    change it, too. The remaining methods return a new one, which shares tensors if torch's function
-    of the same name shares memory.
+    change it, too. Other methods change it only if their description says so.
 
-    Methods that torch.Tensor has as well are in `TensorLike`.
+    Operations of tensors, such as `reshape` and `sum`, are in `TensorLike`.
     """
 
     __slots__ = ()
@@ -78,7 +77,8 @@ class TensorDictBase(TensorLike):
             KeyError: If there is no such key.
             IndexError: If the index has too many dimensions or is out of bounds.
             RuntimeError: If the index consumes a dimension but the batch size is [], or if it
-                contains several ``...``.
+                contains several ``...``; if the members of a lazy stack have entries of different
+                shapes or kinds under the key.
 
         Example:
             >>> td = TensorDict({"a": {"b": torch.arange(3)}}, [3])
@@ -97,11 +97,13 @@ class TensorDictBase(TensorLike):
         Args:
             key: A key or path of keys, as for `set`; or an index of the batch dimensions.
             value: For an index: a TensorDict or dict of rows, whose shapes broadcast to the indexed
-                rows; or a number or tensor that is written into every entry.
+                rows; or a number or tensor that is written into every entry. An entry that only
+                `value` has is added; its other rows are zeros, or None for plain values.
 
         Raises:
-            RuntimeError: If a shape does not fit, or this TensorDict is locked and `key` is a key,
-                or `value` has a new one.
+            RuntimeError: If a shape does not fit; if this TensorDict is locked, and `key` is a key
+                or `value` has an entry that this TensorDict lacks; as for `__getitem__`.
+            KeyError: As for `set`.
             IndexError: As for `__getitem__`.
         """
         indexing.assign(self, key, value)
@@ -116,8 +118,8 @@ class TensorDictBase(TensorLike):
     def get(self, key: Key, default: Any = None) -> Any:
         """Returns the entry of a key or path of keys, or `default` if it does not exist.
 
-        A plain value is returned in its NonTensorData or NonTensorStack; ``td[key]`` returns the
-        value itself.
+        A plain value is returned in its NonTensorData or NonTensorStack, and an unbatched tensor in
+        its UnbatchedTensor; ``td[key]`` returns the value or tensor itself.
 
         Args:
             key: A str or a tuple of str.
@@ -134,12 +136,18 @@ class TensorDictBase(TensorLike):
         return _mapping.get(self, key, default)
 
     def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
-        """Returns ``td[key][index]``, or `default` if the key does not exist.
+        """Returns ``td.get(key)[index]``, or `default` if the key does not exist.
+
+        If the result is a NonTensorData, its value is returned.
 
         Args:
             key: A str or a tuple of str.
-            index: An index of the entry's tensor: an int, slice, list or tensor.
+            index: An index of a tensor, or of the batch dimensions of a node or a plain value.
             default: Returned if the key does not exist.
+
+        Raises:
+            KeyError: As for `get`.
+            IndexError: If the index has too many dimensions or is out of bounds.
 
         Example:
             >>> td.get_at("a", 0), td.get_at("x", 0, default=None)
@@ -149,6 +157,8 @@ class TensorDictBase(TensorLike):
 
     def get_non_tensor(self, key: Key, default: Any = NOTHING) -> Any:
         """Returns the plain value (string, number, object) of an entry.
+
+        A tensor or a node is returned unchanged.
 
         Args:
             key: A str or a tuple of str.
@@ -164,7 +174,7 @@ class TensorDictBase(TensorLike):
         return _mapping.get_non_tensor(self, key, default)
 
     def is_non_tensor(self, key: Key) -> bool:
-        """Returns True if the entry of a key is a value that is not a tensor.
+        """Returns True if the entry of a key is a plain value: neither a tensor nor a node.
 
         Args:
             key: A str or a tuple of str.
@@ -179,7 +189,7 @@ class TensorDictBase(TensorLike):
         return _mapping.is_non_tensor(self, key)
 
     def get_item_shape(self, key: Key) -> torch.Size:
-        """Returns the shape of the entry of a key.
+        """Returns the shape of a tensor, or the batch size of a node or a plain value.
 
         Args:
             key: A str or a tuple of str.
@@ -194,7 +204,7 @@ class TensorDictBase(TensorLike):
         return _mapping.get_item_shape(self, key)
 
     def entry_class(self, key: Key) -> type:
-        """Returns the class of the entry of a key.
+        """Returns the class of the entry of a key, as `get` returns it.
 
         Args:
             key: A str or a tuple of str.
@@ -213,8 +223,8 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        Numbers and lists of numbers become tensors, dicts become nodes, str and None stay plain
-        values.
+        Numbers, lists of numbers and arrays become tensors, dicts become nodes, and lists of str
+        become a NonTensorStack. Other objects, such as str and None, stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -226,9 +236,11 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If the shape of a tensor does not begin with the batch size, or this
-                TensorDict is locked and the entry is not written in place.
-            KeyError: If a path leads through a tensor or a plain value.
+            RuntimeError: If the shape of `item` does not begin with the batch size, or this
+                TensorDict is locked and the entry is not written in place; with `inplace`, as for
+                `set_`.
+            KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
+                tensor or a plain value.
 
         Example:
             >>> td.set(("b", "d"), torch.ones(3))["b", "d"]
@@ -248,6 +260,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If this TensorDict is locked.
+            KeyError: If a path leads through a tensor or a plain value.
 
         Example:
             >>> TensorDict(batch_size=[2]).set_non_tensor("ids", [1, 2])["ids"]
@@ -256,7 +269,7 @@ class TensorDictBase(TensorLike):
         return _mapping.set_non_tensor(self, key, value)
 
     def setdefault(self, key: Key, default: Any, inplace: bool = False) -> Any:
-        """Returns the entry of a key; stores `default` first if the key does not exist.
+        """Returns the entry of a key as `get` does; stores `default` first if there is none.
 
         Args:
             key: A str or a tuple of str.
@@ -264,7 +277,9 @@ class TensorDictBase(TensorLike):
             inplace: Accepted; an entry that exists is never changed.
 
         Raises:
-            RuntimeError: If the key does not exist and this TensorDict is locked.
+            RuntimeError: If the key does not exist, and this TensorDict is locked or the shape of
+                `default` does not begin with the batch size.
+            KeyError: As for `set`.
 
         Example:
             >>> td.setdefault("x", torch.ones(3))
@@ -273,7 +288,9 @@ class TensorDictBase(TensorLike):
         return _mapping.setdefault(self, key, default, inplace)
 
     def create_nested(self, key: Key) -> Self:
-        """Stores an empty node of this batch size under a key; replaces an existing entry.
+        """Stores an empty node under a key; replaces an existing entry.
+
+        Its batch size is that of the node that contains it.
 
         Args:
             key: A str or a tuple of str; nodes on the path are created, too.
@@ -283,6 +300,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If this TensorDict is locked.
+            KeyError: If a path leads through a tensor or a plain value.
 
         Example:
             >>> td.create_nested(("x", "y"))["x", "y"].batch_size
@@ -303,7 +321,7 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If the key does not exist and no default is given, or a path leads through a
                 tensor or a plain value.
-            RuntimeError: If this TensorDict is locked.
+            RuntimeError: If the key exists and this TensorDict is locked.
 
         Example:
             >>> td.pop("a")
@@ -358,8 +376,9 @@ class TensorDictBase(TensorLike):
         Args:
             include_nested: Also return the paths of keys below nodes, as tuples, before the node's
                 own key; with `is_leaf`, after it.
-            leaves_only: Omit nodes and values that are not tensors.
-            is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
+            leaves_only: Omit entries that are not leaves.
+            is_leaf: Called with an entry's class; returns whether the entry is a leaf, below which
+                no keys are returned. Default: tensors are leaves, nodes and plain values are not.
             sort: Sort the keys alphabetically.
 
         Example:
@@ -376,12 +395,12 @@ class TensorDictBase(TensorLike):
         *,
         sort: bool = False,
     ) -> list[Any]:
-        """Returns the entries of ``keys(...)``, each as `get` returns it.
+        """Returns the entries in the order of `items`, each as `get` returns it.
 
         Args:
             include_nested: Also the entries below nodes, after the node itself.
-            leaves_only: Omit nodes and values that are not tensors.
-            is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
+            leaves_only: Omit entries that are not leaves.
+            is_leaf: Called with an entry's class; returns whether the entry is a leaf; see `keys`.
             sort: Sort the keys alphabetically.
 
         Example:
@@ -398,12 +417,12 @@ class TensorDictBase(TensorLike):
         *,
         sort: bool = False,
     ) -> list[tuple[Any, Any]]:
-        """Returns pairs of key and entry.
+        """Returns pairs of key and entry, each entry as `get` returns it.
 
         Args:
             include_nested: Also the entries below nodes, under tuples of keys, after the node.
-            leaves_only: Omit nodes and values that are not tensors.
-            is_leaf: Called with an entry's class; returns whether it is a leaf. Default: tensors.
+            leaves_only: Omit entries that are not leaves.
+            is_leaf: Called with an entry's class; returns whether the entry is a leaf; see `keys`.
             sort: Sort the keys alphabetically.
 
         Example:
@@ -413,7 +432,7 @@ class TensorDictBase(TensorLike):
         return _mapping.items(self, include_nested, leaves_only, is_leaf, sort=sort)
 
     def non_tensor_items(self, include_nested: bool = False) -> Sequence[tuple[Any, Any]]:
-        """Returns pairs of key and value of the entries that are not tensors.
+        """Returns pairs of key and NonTensorData or NonTensorStack, for all plain values.
 
         Args:
             include_nested: Also the entries below nodes, under tuples of keys.
@@ -435,7 +454,7 @@ class TensorDictBase(TensorLike):
         return _mapping.depth(self)
 
     def is_empty(self) -> bool:
-        """Returns True if no node of the tree has an entry that is not a node."""
+        """Returns True if the tree contains neither tensors nor plain values."""
         return all(kind == "node" and child.is_empty() for _, kind, child in self._kinds())
 
     def __len__(self) -> int:
@@ -458,8 +477,10 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            item: A tensor or TensorDict whose shape begins with the batch size.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            item: For a tensor, a tensor that broadcasts to its shape and whose shape begins with
+                the batch size. For a node, a dict or TensorDict, as for `update_`. For a plain
+                value, any value.
+            non_blocking: Passed to ``Tensor.copy_``.
 
         Returns:
             This TensorDict.
@@ -468,6 +489,7 @@ class TensorDictBase(TensorLike):
             KeyError: If the key does not exist.
             RuntimeError: If the shape does not fit, or `item` is a plain value or a node and the
                 entry is a tensor.
+            TypeError: If the entry is a node, and `item` is neither a dict nor a TensorDict.
 
         Example:
             >>> td.set_("a", torch.ones(3))["a"]
@@ -481,7 +503,7 @@ class TensorDictBase(TensorLike):
         Args:
             key: A str or a tuple of str.
             value: A tensor or number that broadcasts to the rows.
-            index: An index of the entry's tensor.
+            index: An index of the tensor, or of the batch dimensions of a node or a plain value.
             non_blocking: Accepted, but copies are synchronous.
 
         Returns:
@@ -489,6 +511,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the key does not exist.
+            IndexError, RuntimeError: As for ``tensor[index] = value``.
 
         Example:
             >>> td.set_at_("a", 5, 0)["a"]
@@ -513,8 +536,8 @@ class TensorDictBase(TensorLike):
             is_leaf: Called with an entry's class; returns whether the entry replaces a node instead
                 of being merged into it.
             update_batch_size: First delete all entries, and set the batch size to that of the other
-                TensorDict.
-            ignore_lock: Deprecated; as in tensordict, it does not lift the lock.
+                TensorDict. Ignored for a dict.
+            ignore_lock: Accepted; the lock is respected in any case.
             **kwargs: More entries.
 
         Returns:
@@ -523,6 +546,7 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If a shape or batch size does not fit; or if this TensorDict is locked
                 and `inplace` is false or a key is new.
+            KeyError: If a path leads through a tensor or a plain value.
             TypeError: If `input_dict_or_td` is neither a dict nor a TensorDict nor None.
 
         Example:
@@ -558,7 +582,7 @@ class TensorDictBase(TensorLike):
         Args:
             input_dict_or_td: The entries; keys may be paths.
             clone: Accepted; the values are always copied.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: Passed to ``Tensor.copy_``.
             keys_to_update: Only these keys.
             **kwargs: More entries.
 
@@ -567,7 +591,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If a shape does not fit.
+            RuntimeError: As for `set_`.
+            TypeError: As for `update`.
 
         Example:
             >>> td.update_({"a": torch.ones(3)})["a"]
@@ -598,6 +623,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
+            IndexError, RuntimeError: As for `set_at_`.
+            TypeError: As for `update`.
 
         Example:
             >>> td.update_at_({"a": 5}, 0)["a"]
@@ -610,13 +637,14 @@ class TensorDictBase(TensorLike):
 
         Args:
             tensordict: A TensorDict or dict with keys of this one; see `update_`.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: Passed to ``Tensor.copy_``.
 
         Returns:
             This TensorDict.
 
         Raises:
             KeyError: If this TensorDict lacks a key.
+            RuntimeError, TypeError: As for `update_`.
 
         Example:
             >>> td.copy_({"a": torch.ones(3)})["a"]
@@ -637,6 +665,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If this TensorDict lacks a key.
+            IndexError, RuntimeError, TypeError: As for `update_at_`.
 
         Example:
             >>> td.copy_at_({"a": 5}, 0)["a"]
@@ -671,11 +700,14 @@ class TensorDictBase(TensorLike):
         """Fills the rows where a mask is true with one value.
 
         Args:
-            mask: A bool tensor of at most the batch dimensions.
+            mask: A bool tensor, whose dimensions are the first batch dimensions.
             value: A number.
 
         Returns:
             This TensorDict.
+
+        Raises:
+            RuntimeError: If the mask does not broadcast to these dimensions.
 
         Example:
             >>> td.masked_fill_(torch.tensor([True, False, True]), 7)["a"]
@@ -687,8 +719,11 @@ class TensorDictBase(TensorLike):
         """Returns a copy with the rows where a mask is true filled; see `masked_fill_`.
 
         Args:
-            mask: A bool tensor of at most the batch dimensions.
+            mask: A bool tensor, whose dimensions are the first batch dimensions.
             value: A number.
+
+        Raises:
+            RuntimeError: If the mask does not broadcast to these dimensions.
 
         Example:
             >>> td.masked_fill(torch.tensor([True, False, True]), 7)["a"]
@@ -748,11 +783,12 @@ class TensorDictBase(TensorLike):
                 one.
             default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
-            reproduce_struct: Keep all nodes, also those that become empty, and all values that are
-                not tensors in each TensorDict.
+            reproduce_struct: Give each TensorDict all nodes, even empty ones, and all plain values.
+                If false, the remaining entries contain no empty nodes.
 
         Raises:
-            KeyError: If `strict`, a key does not exist and no default is given.
+            KeyError: If `strict`, a key does not exist and no default is given; if a path leads
+                through a tensor or a plain value.
             RuntimeError: If `inplace` and this TensorDict is locked.
             TypeError: If both `default` and ``strict=False`` are given.
 
@@ -776,13 +812,13 @@ class TensorDictBase(TensorLike):
             *keys: Keys or paths of keys.
             default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
-            filter_empty: Accepted; nodes that become empty are always removed.
+            filter_empty: Accepted; all empty nodes of this TensorDict are always removed.
 
         Returns:
             A TensorDict of the entries, which this one no longer has.
 
         Raises:
-            KeyError: If `strict`, a key does not exist and no default is given.
+            KeyError: As for `split_keys`.
             TypeError: If both `default` and ``strict=False`` are given.
             RuntimeError: If this TensorDict is locked.
 
@@ -793,11 +829,17 @@ class TensorDictBase(TensorLike):
         return _mapping.separates(self, *keys, default=default, strict=strict)
 
     def filter_empty_(self) -> Self:
-        """Deletes the nodes that contain no tensor and no value, here and below."""
+        """Deletes the nodes that contain no tensor and no plain value, here and below.
+
+        Tensorclasses are kept unchanged.
+
+        Raises:
+            RuntimeError: If there is such a node and this TensorDict is locked.
+        """
         return _mapping.filter_empty_(self)
 
     def filter_non_tensor_data(self) -> Self:
-        """Returns a TensorDict of the tensors only."""
+        """Returns a TensorDict without the plain values; nodes and tensors are kept."""
         return _mapping.filter_non_tensor_data(self)
 
     def rename_key_(self, old_key: Key, new_key: Key, safe: bool = False) -> Self:
@@ -812,8 +854,10 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
-            RuntimeError: If this TensorDict is locked.
+            KeyError: If `old_key` does not exist, or `safe` and `new_key` exists; if a path leads
+                through a tensor or a plain value.
+            RuntimeError: If this TensorDict is locked, or the shape of the entry does not begin
+                with the batch size of its new node.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -823,14 +867,15 @@ class TensorDictBase(TensorLike):
         return _mapping.rename_key_(self, old_key, new_key, safe)
 
     def rename_keys(self, mapping: Mapping[Key, Key], *, strict: bool = True) -> Self:
-        """Returns a TensorDict with entries under new keys; the entries are shared.
+        """Returns a TensorDict with entries under new keys, over the same tensors.
 
         Args:
             mapping: New key by old key.
             strict: If false, ignore old keys that do not exist.
 
         Raises:
-            KeyError: If `strict` and an old key does not exist.
+            KeyError: If `strict` and an old key does not exist; if a path leads through a tensor
+                or a plain value.
 
         Example:
             >>> td.rename_keys({"a": "x"}).keys()
@@ -886,12 +931,12 @@ class TensorDictBase(TensorLike):
         device: Device | None = NOTHING,
         names: Sequence[str | None] | None = NOTHING,
     ) -> Self:
-        """Returns a TensorDict without entries that is otherwise like this one.
+        """Returns a TensorDict without entries, of the same batch size, device and names.
 
         Args:
-            recurse: Keep the nodes below, emptied too, and the values that are not tensors.
-            batch_size: Another batch size.
-            device: Another device, or None.
+            recurse: Keep the nodes below, emptied too, and the plain values.
+            batch_size: Another batch size; the nodes below keep theirs.
+            device: Another device, or None; the nodes below keep theirs.
             names: Other names of the dimensions, or None.
 
         Example:
@@ -913,9 +958,9 @@ class TensorDictBase(TensorLike):
         return self.clone(recurse=False)
 
     def replace(self, *args: Any, **kwargs: Any) -> Self:
-        """Returns a copy that shares its tensors, with some entries replaced.
+        """Returns a copy that shares its tensors, changed by `update` with some entries.
 
-        Without entries to replace, it returns this TensorDict itself.
+        Without such entries, it returns this TensorDict itself.
 
         Args:
             *args: At most one dict or TensorDict of entries.
@@ -923,6 +968,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ValueError: For more than one dict.
+            KeyError, RuntimeError: As for `update`.
 
         Example:
             >>> td.replace(a=torch.ones(3))["a"]
@@ -963,19 +1009,20 @@ class TensorDictBase(TensorLike):
         Args:
             fn: Called with each tensor, and the tensors under the same key of `others`.
             *others: TensorDicts with the same keys.
-            batch_size: Batch size of the result. Default: that of this TensorDict.
-            device: The `device` attribute of the result; no tensor is moved. Default: that of this
-                TensorDict.
+            batch_size: Batch size of the result and its nodes. Default: those of this TensorDict.
+            device: Device of the result, to which tensors are moved. None: none, and no tensor is
+                moved. Default: that of this TensorDict.
             names: Names of the dimensions. Default: those of this TensorDict, unless `batch_size`
                 is given.
             inplace: Replace the tensors of this TensorDict by the results; if it is locked, write
-                the results into them.
+                the results into them. `batch_size`, `device` and `names` are ignored.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
             filter_empty: True: remove nodes without results. None: remove those in which `fn`
                 returned only None. False: keep all nodes.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
             is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
+                Overrides `call_on_nested`.
             out: A TensorDict to write the results into.
 
         Returns:
@@ -985,6 +1032,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key is missing from `others` and no `default` is given.
+            TypeError: If one of `others` is not a TensorDict and no `default` is given.
+            RuntimeError: If the shape of a result does not begin with the batch size.
 
         Example:
             >>> TensorDict({"a": torch.tensor(1)}).apply(lambda tensor: tensor + 1)["a"]
@@ -1008,20 +1057,24 @@ class TensorDictBase(TensorLike):
         Args:
             fn: Called with the key and the tensors.
             *others: As for `apply`.
-            nested_keys: Pass the whole path of keys instead of its last key.
-            batch_size: Batch size of the result. Default: that of this TensorDict.
+            nested_keys: Pass the whole path of keys, a tuple below the root, instead of its last
+                key.
+            batch_size: As for `apply`.
             device: As for `apply`.
-            names: Names of the dimensions of the result.
+            names: As for `apply`.
             inplace: As for `apply`.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
             filter_empty: As for `apply`.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
-            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
+            is_leaf: As for `apply`.
             out: A TensorDict to write the results into.
 
         Returns:
             As for `apply`.
+
+        Raises:
+            KeyError, TypeError, RuntimeError: As for `apply`.
 
         Example:
             >>> td.named_apply(lambda key, tensor: tensor + len(key), nested_keys=True)["b", "c"]
@@ -1033,7 +1086,7 @@ class TensorDictBase(TensorLike):
         return self._applied(plan, batch_size, device, names, propagate_lock, out)
 
     def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Self:
-        """Replaces every tensor by the result of a function: `apply` with ``inplace=True``.
+        """Replaces tensors by the results of a function: `apply` with ``inplace=True``.
 
         Args:
             fn: Called with each tensor, and the tensors under the same key of `others`.
@@ -1044,7 +1097,7 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            KeyError: If a key is missing from `others` and no `default` is given.
+            KeyError, TypeError, RuntimeError: As for `apply`.
 
         Example:
             >>> td.apply_(torch.neg)["b", "c"]
@@ -1091,10 +1144,11 @@ class TensorDictBase(TensorLike):
             out: A TensorDict to write the result into.
 
         Returns:
-            A TensorDict with one batch dimension more.
+            A TensorDict with one batch dimension more; `out` if it is given.
 
         Raises:
-            RuntimeError: If keys, batch sizes or shapes differ, or `input` is empty.
+            RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ. With a lazy
+                stack among TensorDicts, only the numbers of batch dimensions must be equal.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1116,7 +1170,8 @@ class TensorDictBase(TensorLike):
             **kwargs: Options of `tenfold.lazy_stack`.
 
         Returns:
-            A `LazyStackedTensorDict` over them.
+            A `LazyStackedTensorDict` over them, in a tensorclass if all are of that class; `out`
+            if it is given.
 
         Raises:
             RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is
@@ -1141,7 +1196,8 @@ class TensorDictBase(TensorLike):
             **kwargs: Options of `tenfold.lazy_stack`.
 
         Returns:
-            A TensorDict if keys and shapes allow it, otherwise a `LazyStackedTensorDict`.
+            A TensorDict if keys and shapes allow it and no input is a lazy stack, otherwise a
+            `LazyStackedTensorDict`; `out` if it is given.
 
         Raises:
             RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
@@ -1163,7 +1219,7 @@ class TensorDictBase(TensorLike):
             out: A TensorDict to write the result into.
 
         Returns:
-            A TensorDict with the rows of all inputs.
+            A TensorDict with the rows of all inputs; `out` if it is given.
 
         Raises:
             RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch
@@ -1184,6 +1240,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             IndexError: If the dimension does not exist.
+            RuntimeError: If its length is 0.
 
         Example:
             >>> len(td.to_lazystack().tensordicts)
@@ -1195,20 +1252,22 @@ class TensorDictBase(TensorLike):
     def stack_tensors(
         self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
     ) -> Self:
-        """Stacks entries into one entry of another key. If that fails, all entries are kept.
+        """Replaces several entries by one, their stack. If that fails, all entries are kept.
 
         Args:
             *keys: The entries, tensors of one shape.
             out_key: The key of the result.
             dim: The new dimension.
-            keep_entries: Keep the entries.
+            keep_entries: Do not delete the entries.
 
         Returns:
             This TensorDict, with the new entry.
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If shapes differ, or this TensorDict is locked.
+            RuntimeError: If shapes differ, the result's shape does not begin with the batch size,
+                or this TensorDict is locked.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> flat = TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}, [3])
@@ -1220,20 +1279,22 @@ class TensorDictBase(TensorLike):
     def cat_tensors(
         self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
     ) -> Self:
-        """Concatenates entries into one entry. If that fails, all entries are kept.
+        """Replaces several entries by their concatenation. If that fails, all entries are kept.
 
         Args:
             *keys: The entries; their shapes may differ along `dim` only.
             out_key: The key of the result.
             dim: The dimension along which they are concatenated.
-            keep_entries: Keep the entries.
+            keep_entries: Do not delete the entries.
 
         Returns:
             This TensorDict, with the new entry.
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If shapes do not fit, or this TensorDict is locked.
+            RuntimeError: If shapes do not fit, the result's shape does not begin with the batch
+                size, or this TensorDict is locked.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> flat = TensorDict({"x": torch.zeros(3, 1), "y": torch.ones(3, 2)}, [3])
@@ -1255,7 +1316,11 @@ class TensorDictBase(TensorLike):
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all entries.
+            torch.Tensor: One tensor of all entries; `out` if it is given.
+
+        Raises:
+            RuntimeError: If shapes differ.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}).stack_from_tensordict(1).shape
@@ -1276,7 +1341,11 @@ class TensorDictBase(TensorLike):
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all entries.
+            torch.Tensor: One tensor of all entries; `out` if it is given.
+
+        Raises:
+            RuntimeError: If shapes do not fit.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}).cat_from_tensordict().shape
@@ -1294,7 +1363,7 @@ class TensorDictBase(TensorLike):
         Args:
             retain_none: If false, omit entries that are None.
             convert_tensors: Convert tensors to numbers and lists of numbers.
-            tolist_first: Return a list with a dict for each row of nodes with batch dimensions.
+            tolist_first: Convert a node with batch dimensions to a list of its rows, as `tolist`.
 
         Example:
             >>> TensorDict({"a": 1, "b": {"c": "text"}}).to_dict()
@@ -1310,10 +1379,10 @@ class TensorDictBase(TensorLike):
         tolist_first: bool = False,
         as_linked_list: bool = False,
     ) -> Any:
-        """Returns lists, nested along the batch dimensions, of dicts.
+        """Returns lists of dicts, nested along the batch dimensions; without any, one dict.
 
         Args:
-            convert_nodes: If false, the lists contain TensorDicts instead of dicts.
+            convert_nodes: If false, return TensorDicts instead of dicts.
             convert_tensors: Convert tensors to numbers and lists of numbers.
             tolist_first: Convert nodes below with more batch dimensions to lists, too.
             as_linked_list: Accepted; the lists are plain lists.
@@ -1325,7 +1394,12 @@ class TensorDictBase(TensorLike):
         return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
     def numpy(self) -> dict[str, Any]:
-        """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay."""
+        """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay.
+
+        Raises:
+            RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, or is not
+                on the CPU.
+        """
         return _convert.numpy(self)
 
     @classmethod
@@ -1348,7 +1422,9 @@ class TensorDictBase(TensorLike):
             TensorDict: The tree. Its batch size is [] unless an option sets it.
 
         Raises:
-            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`.
+            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`; if `names`
+                does not have one for each batch dimension.
+            RuntimeError: If the shape of a tensor does not begin with `batch_size`.
 
         Example:
             >>> TensorDict.from_dict({"a": torch.zeros(2, 3)}, auto_batch_size=True).batch_size
@@ -1359,7 +1435,7 @@ class TensorDictBase(TensorLike):
         )
 
     def from_dict_instance(self, input_dict: Mapping[Any, Any], **options: Any) -> TensorDict:
-        """Creates a TensorDict from nested dicts: `from_dict`, callable on an object.
+        """Creates a TensorDict from nested dicts, like `from_dict`.
 
         Args:
             input_dict: The entries.
@@ -1370,7 +1446,7 @@ class TensorDictBase(TensorLike):
             TensorDict: The tree.
 
         Raises:
-            ValueError: As of `from_dict`.
+            ValueError, RuntimeError: As for `from_dict`.
 
         Example:
             >>> td.from_dict_instance({"a": {"b": torch.zeros(3)}})["a", "b"]
@@ -1391,14 +1467,18 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from a dict, named tuple, tuple or dataclass object.
 
         Args:
-            obj: The object; a list becomes a NonTensorStack; other objects are returned unchanged.
+            obj: The object; a list becomes a NonTensorStack; TensorDicts, tensorclasses and other
+                objects are returned unchanged.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_dims: Infer the batch size, with at most this many dimensions.
             device: Move tensors to this device.
             batch_size: The batch size.
 
         Returns:
-            A TensorDict; for other objects, `obj`.
+            A TensorDict, a NonTensorStack, or `obj`.
+
+        Raises:
+            ValueError, RuntimeError: As for `from_dict`.
 
         Example:
             >>> TensorDict.from_any({"a": {"b": torch.ones(3)}})["a", "b"]
@@ -1480,7 +1560,7 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from the fields of a NumPy structured array.
 
         The tensors share the array's memory, except for a read-only array and for fields whose
-        strides are not a multiple of their item size. String fields become plain values.
+        strides are not a multiple of their item size. A string field becomes a NonTensorStack.
 
         Args:
             struct_array: The array; fields may be structured themselves.
@@ -1491,7 +1571,8 @@ class TensorDictBase(TensorLike):
             TensorDict: An entry for each field.
 
         Raises:
-            TypeError: If `struct_array` has no named fields.
+            TypeError: If `struct_array` has no named fields, or torch lacks the dtype of a field.
+            RuntimeError: If the shape of a field does not begin with `batch_size`.
 
         Example:
             >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
@@ -1522,15 +1603,17 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict of zeros.
 
         Args:
-            schema: By key, the shape of an entry beyond the batch dimensions and its dtype.
+            schema: For each key, a pair: the shape of the tensor without the batch dimensions, and
+                its dtype.
             batch_size: The batch size.
             storage: None: in memory; "memmap": in sparse files, as `memmap_like` creates them;
                 "shared": in memory that processes share.
             device: Device of the tensors, unless they are mapped.
-            **kwargs: Options of `memmap_like`: ``prefix=`` and others.
+            **kwargs: Options of `memmap_like`: ``prefix=`` and others. Ignored unless `storage` is
+                "memmap".
 
         Returns:
-            TensorDict: Zeros; `memmap_like` of them if `storage` is "memmap".
+            TensorDict: Zeros; with "memmap" the result of `memmap_like`, with "shared" locked.
 
         Raises:
             ValueError: If `storage` has another value.
@@ -1569,9 +1652,9 @@ class TensorDictBase(TensorLike):
         auto_batch_size: bool = False,
         batch_dims: int | None = None,
     ) -> Any:
-        """Creates a TensorDict from nested lists, tuples and dicts; `to_pytree` is the inverse.
+        """Creates a TensorDict from nested lists, tuples and dicts; `to_pytree` restores these.
 
-        Keys of dicts become str.
+        Keys of dicts become str, numbers become tensors.
 
         Args:
             pytree: The containers; other objects are returned unchanged.
@@ -1596,7 +1679,11 @@ class TensorDictBase(TensorLike):
         """Returns a named tuple of the entries; nodes become named tuples, too.
 
         Args:
-            dest_cls: The class of the result. Default: a new one, "GenericDict".
+            dest_cls: The class of the result. Default, and for the nodes below: a new one,
+                "GenericDict".
+
+        Raises:
+            ValueError: If a key is not a valid name of a field.
 
         Example:
             >>> td.to_namedtuple().b.c
@@ -1622,6 +1709,8 @@ class TensorDictBase(TensorLike):
     @classmethod
     def from_tensordict(cls, tensordict: Any) -> Any:
         """Returns a TensorDict over the same memory as one of the tensordict package.
+
+        Tensors that are not on the CPU are copied to it.
 
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
@@ -1678,7 +1767,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If `strict`, the keys differ and this TensorDict has tensors.
+            RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
+                or batch size does not fit.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
@@ -1699,7 +1789,8 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Returns the parameters and buffers of a module, with a node for each submodule.
 
-        The tensors are the module's own.
+        The tensors are the module's own; with `use_state_dict`, they are detached from the autograd
+        graph.
 
         Args:
             module: The module.
@@ -1728,14 +1819,14 @@ class TensorDictBase(TensorLike):
         lazy_stack: bool = False,
         expand_identical: bool = False,
     ) -> Self:
-        """Stacks the parameters of modules of one architecture, for ``torch.vmap`` over them.
+        """Stacks parameters and buffers of modules of one architecture, for ``torch.vmap``.
 
         Args:
             *modules: The modules.
             as_module: Not supported: there is no TensorDictParams.
             lock: Lock the result.
             use_state_dict: As for `from_module`.
-            lazy_stack: Return a lazy stack, whose tensors are the modules' own.
+            lazy_stack: Return a lazy stack of the results of `from_module`, without copies.
             expand_identical: Expand tensors that all modules share instead of copying them.
 
         Returns:
@@ -1744,6 +1835,7 @@ class TensorDictBase(TensorLike):
         Raises:
             NotImplementedError: If `as_module`.
             RuntimeError: If the architectures differ and not `lazy_stack`; if there is no module.
+            TypeError: As for `from_module`.
 
         Example:
             >>> layers = [torch.nn.Linear(2, 3) for _ in range(4)]
@@ -1777,15 +1869,17 @@ class TensorDictBase(TensorLike):
             return_swap: Return the tensors that the module had before.
             swap_dest: A TensorDict to put those tensors into.
             use_state_dict: Use ``module.load_state_dict``, with its hooks.
-            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+            non_blocking: With `inplace`: passed to ``Tensor.copy_``.
             preserve_module_state: Accepted; the module's other attributes are never changed.
             memo: Accepted for compatibility.
 
         Returns:
-            A TensorDict of the tensors that the module had before; None unless `return_swap`.
+            A TensorDict of the tensors that the module had before, or with `inplace` or
+            `use_state_dict` copies of them; `swap_dest` if it is given; None unless `return_swap`.
 
         Raises:
             KeyError: If the module has no parameter, buffer or submodule of a key.
+            RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module.
 
         Example:
             >>> with params.to_module(module):
@@ -1799,7 +1893,10 @@ class TensorDictBase(TensorLike):
 
     @property
     def is_locked(self) -> bool:
-        """True if entries can be neither added, replaced nor deleted. It can be assigned."""
+        """True if entries can be neither added, replaced nor deleted. It can be assigned.
+
+        In-place methods, such as `set_`, still write into tensors and replace plain values.
+        """
         return bool(self._locked)
 
     @is_locked.setter
@@ -1807,7 +1904,10 @@ class TensorDictBase(TensorLike):
         self.lock_() if locked else self.unlock_()
 
     def lock_(self) -> Self:
-        """Locks this node and all nodes below; as a context manager, until the end of the block.
+        """Locks this node and all nodes below.
+
+        As a context manager, unlocks them at the end of the block, unless this node was locked
+        before.
 
         Example:
             >>> with td.lock_():
@@ -1818,7 +1918,9 @@ class TensorDictBase(TensorLike):
         return _locking.lock_(self)
 
     def unlock_(self) -> Self:
-        """Unlocks this node and all nodes below; as a context manager, until the end of the block.
+        """Unlocks this node and all nodes below.
+
+        As a context manager, locks them at the end of the block if this node was locked before.
 
         Raises:
             RuntimeError: If another locked TensorDict contains this node, or a node below it.
@@ -1846,9 +1948,10 @@ class TensorDictBase(TensorLike):
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
-    # The results of memmap*() and load_memmap() contain MemoryMappedTensors. Writing to one writes
-    # to its file, for every process that maps it, unless it was opened with mode "r" or "c". With
-    # `tenfold.open` and `tenfold.load`, plain tensors share the file in mode "r+" only.
+    # Over folders, the results of memmap*() and load_memmap() contain MemoryMappedTensors, unless
+    # the framework is numpy. Writing to one writes to its file, for every process that maps it,
+    # unless it was opened with mode "r" or "c". Archives, `tenfold.open` and `tenfold.load` return
+    # plain tensors, which share the file in mode "r+" only.
 
     def memmap_(
         self, prefix: PathLike | None = None, copy_existing: bool = False, *,
@@ -1858,19 +1961,20 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Writes every tensor to a file and maps it into this TensorDict.
 
-        This TensorDict is locked afterwards, and its device is the CPU. The files are those that
-        tensordict writes and opens.
+        This TensorDict is locked afterwards, and its device is the CPU. The tensordict package can
+        open the files, too.
 
         Args:
-            prefix: The folder. None: the folder to which the tree was saved before, otherwise
-                anonymous memory that processes share.
-            copy_existing: Copy tensors that are mapped from other files. If false, such a tensor
-                is an error, which prevents copying a large file by accident.
+            prefix: The folder. None: the folder from which the tree is mapped in mode "r+",
+                otherwise anonymous memory that processes share.
+            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
+                false, such a tensor is an error, which prevents copying a large file by accident.
+                Anonymous memory always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
                 returns the TensorDict, or raises the error.
-            share_non_tensor: Accepted and ignored.
+            share_non_tensor: Ignored; if true, with a warning.
             existsok: If false, an existing file of a tensor is an error.
             robust_key: If false, use keys as file names unchanged, as tensordict before 0.14 did.
             atomic: None: a new or empty folder is created by one rename, and an existing one is
@@ -1885,9 +1989,11 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
                 a file exists and `existsok` is false; if a folder to be replaced has entries that
-                no metadata names; if a file of the tree is a symlink.
-            UnsupportedError: If a value is not JSON, or a tensor is not dense; the message names
-                the key.
+                no metadata names; if a folder that is not replaced as a whole has a symlink in
+                place of a file to be written; if `robust_key` is false and a key is no file name.
+            ValueError: If a key is too long for a file name.
+            UnsupportedError: If a value is not JSON, or a tensor cannot be stored, such as one that
+                is quantized or on the meta device; the message names the key.
             OSError: If a system call failed. The old tree is unchanged if the whole folder was to
                 be replaced.
 
@@ -1914,27 +2020,27 @@ class TensorDictBase(TensorLike):
         `prefix` are the same objects in both TensorDicts.
 
         Args:
-            prefix: The folder, or a ``.tdz`` file. None: the folder to which the tree was saved
-                before, otherwise anonymous memory.
-            copy_existing: Copy tensors that are mapped from other files; if false, an error.
+            prefix: The folder, or a ``.tdz`` file. None: as for `memmap_`.
+            copy_existing: As for `memmap_`. An archive always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Accepted and ignored.
+            share_non_tensor: Ignored; if true, with a warning.
             existsok: If false, an existing file of a tensor, or archive, is an error.
             robust_key: If false, use keys as file names unchanged.
-            archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` has
-                the suffix.
+            archive: Write one file, a ``.tdz``, instead of a folder. Default: true if `prefix`
+                ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: fsync before returning.
 
         Returns:
-            A locked TensorDict over the files; an archive is opened as by `load_memmap`.
+            A locked TensorDict over the files, or a future of it. An archive is opened as by
+            `load_memmap`, not locked.
 
         Raises:
-            ValueError: If `compression` is unknown or given without an archive, or `archive` is
-                true without a `prefix`.
+            ValueError: If `compression` is unknown or given without an archive; if an archive has
+                no `prefix`, or `prefix` is a folder; as for `memmap_`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -1972,20 +2078,20 @@ class TensorDictBase(TensorLike):
             prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
             existsok: If false, an existing file of a tensor, or archive, is an error.
-            num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
-                the number of cores, at most 8.
+            num_threads: Number of threads that create files, at most 256. 0:
+                ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Accepted and ignored.
+            share_non_tensor: Ignored; if true, with a warning.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: fsync before returning.
 
         Returns:
-            A locked TensorDict over the files; that of an archive is not locked.
+            A locked TensorDict over the files, or a future of it. That of an archive is not locked.
 
         Raises:
-            ValueError: If `archive` is true without a `prefix`.
+            ValueError: If an archive has no `prefix`, or `prefix` is a folder; as for `memmap_`.
             RuntimeError, UnsupportedError, OSError: As for `memmap_`.
 
         Example:
@@ -2013,29 +2119,32 @@ class TensorDictBase(TensorLike):
         compression: str | None = None, atomic: bool | None = None, durable: bool = True,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Saves the tree with `tenfold.save`: durable, with checksums, in any format.
+        """Saves the tree with `tenfold.save`: by default durable and with checksums, in any format.
 
-        Without `options`, it writes like `memmap`, without checksums, if tensors are already mapped
-        from `prefix`, or if `atomic` or `robust_key` is False.
+        It writes a folder like `memmap`, without checksums, if tensors are already mapped from
+        `prefix` in mode "r+", or if `atomic` or `robust_key` is False. With `options`, and for an
+        archive, it never does.
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
-            copy_existing: Copy tensors that are mapped from other files; if false, an error.
+            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
+                false, such a tensor is an error, unless `compression` is "deflate".
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Accepted and ignored.
-            robust_key: If false, use keys as file names unchanged.
+            share_non_tensor: Ignored; if true, with a warning.
+            robust_key: If false, use keys as file names unchanged, where it writes like `memmap`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
-            atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
+            atomic: As for `memmap_`, where it writes like `memmap`. Otherwise the path is replaced
+                as a whole.
             durable: fsync before returning.
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree, opened; that of a folder is locked. Writes into the tree do not reach
-            the files, because their checksums would become wrong. But if `save` wrote like
-            `memmap`, the tree is a shared mapping, as from `memmap`.
+            The saved tree, opened, or a future of it. That of a folder is locked. Writes into the
+            tree do not reach the files, because their checksums would become wrong. But if `save`
+            wrote like `memmap`, the tree is a shared mapping, as from `memmap`.
 
         Raises:
             ValueError: If `compression` is unknown, or given without an archive or with `options`.
@@ -2065,7 +2174,8 @@ class TensorDictBase(TensorLike):
         """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
 
         This call maps at least the first 4,096 tensors; the others are mapped on access. A damaged
-        or short file raises an error when its tensor is accessed.
+        or short file raises an error when its tensor is accessed, unless tensors are copied to
+        another device.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2083,15 +2193,16 @@ class TensorDictBase(TensorLike):
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
 
         Returns:
-            An unlocked TensorDict. `memmap_` without arguments locks it, so that `is_memmap` is
-            true.
+            An unlocked TensorDict; `out` if it is given. For a folder in mode "r+", `memmap_`
+            without arguments locks it, so that `is_memmap` is true.
 
         Raises:
-            FileNotFoundError: If `prefix` does not exist.
+            FileNotFoundError: If `prefix` does not exist, or is a folder without ``meta.json``.
             CorruptFileError: If metadata is damaged; if tensors are copied to another device, also
                 if a file is damaged or too short.
-            ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` is
-                invalid, or `device` is not that of `out`.
+            ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` or
+                `framework` is invalid, or `device` is not that of `out`.
+            RuntimeError: If `out` is locked.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2116,7 +2227,8 @@ class TensorDictBase(TensorLike):
             As for `load_memmap`.
 
         Raises:
-            FileNotFoundError, CorruptFileError, ValueError: As of `load_memmap`.
+            FileNotFoundError, CorruptFileError, ValueError, RuntimeError, UnsupportedError: As for
+                `load_memmap`.
 
         Example:
             >>> _ = td.memmap("files")
@@ -2133,10 +2245,12 @@ class TensorDictBase(TensorLike):
         allow_pickle: bool | None = None,
         mode: Literal["r", "c", "r+"] | None = None,
     ) -> Self:
-        """Replaces the entries of this TensorDict by those of a folder; see `load_memmap`.
+        """Replaces the entries of this TensorDict by those in a folder or archive.
 
-        Nodes with the same path remain the same objects. If `is_memmap` was true, it is true
-        again, unless `mode` is given or this user may not write to the files.
+        Nodes with the same path remain the same objects. If this TensorDict has another device than
+        the CPU, the tensors are copied to it. If `is_memmap` was true, it is true again for a
+        folder that this user may write to, unless `mode` is given. Otherwise this TensorDict is
+        unlocked.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2148,8 +2262,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked, unless only because it is mapped.
-            FileNotFoundError, CorruptFileError: As for `load_memmap`.
+            RuntimeError: If this TensorDict is locked and `is_memmap` is false.
+            FileNotFoundError, CorruptFileError, ValueError, UnsupportedError: As for `load_memmap`.
 
         Example:
             >>> _ = td.memmap("files")
@@ -2170,7 +2284,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this is not the result of `memmap*` with a folder.
+            RuntimeError: If `is_memmap` is false, or the tree is not mapped from a folder in mode
+                "r+".
+            UnsupportedError: If `allow_pickle` is true.
 
         Example:
             >>> files = td.memmap("files")
@@ -2205,6 +2321,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `is_memmap` is false, the tree is a lazy stack, the key or its file
                 exists, or `shape` does not begin with the batch size.
             KeyError: If a path leads through a tensor or a plain value.
+            ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
+                or the name of its file is too long or belongs to another key.
 
         Example:
             >>> files.make_memmap(("b", "d"), (3, 2), dtype=torch.int64).sum()
@@ -2216,12 +2334,12 @@ class TensorDictBase(TensorLike):
         self, key: Key, tensor: torch.Tensor, *, copy_data: bool = True, existsok: bool = True,
         robust_key: bool | None = True,
     ) -> Any:  # fmt: skip
-        """Adds an entry with the shape, dtype and values of a tensor; see `make_memmap`.
+        """Adds an entry with the shape, dtype and values of a tensor, like `make_memmap`.
 
         Args:
             key: As for `make_memmap`.
             tensor: The tensor to copy.
-            copy_data: If false, only its shape and dtype are used.
+            copy_data: If false, only its shape and dtype are used; a new file contains zeros.
             existsok: Reuse an existing file that belongs to no entry.
             robust_key: As for `memmap`.
 
@@ -2229,7 +2347,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As for `make_memmap`; if the file exists and `existsok` is false.
+            RuntimeError: As for `make_memmap`; an existing file is an error only if `existsok` is
+                false.
+            KeyError, ValueError: As for `make_memmap`.
 
         Example:
             >>> files = td.memmap("files")
@@ -2255,7 +2375,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As for `make_memmap`; if the storage is mapped from another file, or none.
+            RuntimeError: As for `make_memmap`, except that the file may exist; if the tree has a
+                folder and the storage is mapped from another file, or none.
+            KeyError, ValueError: As for `make_memmap`.
 
         Example:
             >>> files = td.memmap("files")
@@ -2266,9 +2388,10 @@ class TensorDictBase(TensorLike):
         return grow.make_from_storage(self, key, storage, shape, dtype, robust_key)
 
     def is_memmap(self) -> bool:
-        """Returns True for the results of `memmap*` and their nodes, as long as they are locked.
+        """Returns True for results of `memmap*` and `save`, and nodes below, while they are locked.
 
-        Also true for a node that `tenfold.open` returned, as long as no entry was set or deleted.
+        Also true for trees of archives, `tenfold.open` and `from_consolidated`, as long as no entry
+        was set or deleted.
         """
         return memmap.is_memmap(self)
 
@@ -2287,7 +2410,7 @@ class TensorDictBase(TensorLike):
         """Waits until data written into mapped files is fsynced.
 
         Raises:
-            ValueError: If the tree is not a shared mapping: in memory, or opened "r" or "c".
+            ValueError: If the tree is in memory, or was opened in mode "r" or "c".
         """
         memmap.flush(self)
 
@@ -2303,9 +2426,13 @@ class TensorDictBase(TensorLike):
         """Copies all tensors into one block of memory; the result's tensors are views of it.
 
         Such a tree is pickled, sent and copied to another device as one block. It is locked;
-        unlocking it ends the consolidation. A tree that is consolidated already is returned itself;
-        its file is rewritten if it is `filename` and batch sizes or names have changed since. With
-        `pin_memory`, an unpinned block in memory is copied.
+        unlocking it ends the consolidation.
+
+        A tree that is consolidated already is returned itself, with a warning if an argument
+        requests another file, device or shared memory. Its file is rewritten if it is `filename`
+        and batch sizes or names have changed since. With `pin_memory`, a block in memory that is
+        not pinned is copied into pinned memory, unless `filename`, `inplace` or another device is
+        given.
 
         Args:
             filename: A file for the block, in tensordict's format, which is created atomically.
@@ -2319,12 +2446,14 @@ class TensorDictBase(TensorLike):
                 the TensorDict.
             use_buffer: With `filename`: write the file, but keep the block in memory, so that
                 writes into the result do not reach the file.
-            share_memory: Use memory that processes share; ignored on a CUDA device.
-            pin_memory: Use pinned memory.
+            share_memory: Use memory that processes share; ignored on a CUDA device, and with a file
+                that is mapped.
+            pin_memory: Use pinned memory; ignored with a file that is mapped.
             metadata: Accepted; the structure of the tree is always stored with the block.
 
         Returns:
-            A new TensorDict, unless `inplace`.
+            A new TensorDict, or a future of it. This TensorDict with `inplace`, or if it is
+            consolidated already.
 
         Raises:
             RuntimeError: If `filename` is given with a `device` other than the CPU.
@@ -2384,6 +2513,7 @@ class TensorDictBase(TensorLike):
         """Returns whether the tensors are views of the block that `consolidate` created.
 
         False after the tree was unlocked or an entry was replaced, but not after in-place writes.
+        True for trees of `from_consolidated`, even unlocked, until an entry is set or deleted.
         """
         return consolidated.is_consolidated(self)
 
@@ -2391,7 +2521,12 @@ class TensorDictBase(TensorLike):
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The schema of a data set: a JSON value stored with the root, or None."""
+        """The schema of a data set, stored as JSON with the root; or None. It can be assigned.
+
+        Raises:
+            RuntimeError: On assignment, if this TensorDict is locked.
+            TypeError: On assignment, if the schema is not JSON.
+        """
         return _convert.schema(self)
 
     @schema.setter
@@ -2404,6 +2539,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             TypeError: On assignment, if a key or value is not a str.
+            RuntimeError: On assignment, if this TensorDict is locked.
         """
         return dict(self._kind.metadata)
 

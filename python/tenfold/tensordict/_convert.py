@@ -32,7 +32,7 @@ def from_dataclass(dataclass: Any, **options: Any) -> TensorDict:
     if not dataclasses.is_dataclass(dataclass) or isinstance(dataclass, type):
         raise TypeError(
             "from_dataclass: expected an object of a dataclass, found "
-            f"{dataclass!r}; tenfold.tensorclass makes a class of TensorDicts"
+            f"{dataclass!r}; tenfold.tensorclass converts a dataclass to a tensorclass"
         )
     fields = {f.name: getattr(dataclass, f.name) for f in dataclasses.fields(dataclass)}
     return _from_fields(fields, options)
@@ -120,10 +120,7 @@ def from_schema(
 
 def share_memory_(td: T) -> T:
     if td.is_memmap():
-        raise RuntimeError(
-            "share_memory_: expected tensors in memory, found mapped ones, which processes "
-            "share by their files"
-        )
+        raise RuntimeError("share_memory_: expected tensors in memory, found mapped ones")
     td._in_place(lambda tensor: tensor.share_memory_())
     return td.lock_()
 
@@ -189,7 +186,7 @@ def from_dict(
 ) -> TensorDict:
     if batch_size is not None and (batch_dims is not None or auto_batch_size):
         raise ValueError(
-            "from_dict: expected batch_size without batch_dims and auto_batch_size, found both"
+            "from_dict: batch_size cannot be combined with batch_dims or auto_batch_size"
         )
     made = dense()(input_dict, batch_size=batch_size, device=device)
     if auto_batch_size or batch_dims is not None:
@@ -295,7 +292,7 @@ def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
 def from_tensordict(tensordict: Any) -> Any:
     if not tensordict_package.package().is_tensor_collection(tensordict):
         raise TypeError(
-            f"from_tensordict: expected a TensorDict of tensordict, found "
+            f"from_tensordict: expected an object of the tensordict package, found "
             f"{type(tensordict).__name__}"
         )
     return dense()._from_native(_core.tree({"root": tensordict}), None)._entry("root")
@@ -423,7 +420,7 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
     """Converts the metadata of a state as if tensorclasses were TensorDicts with their fields.
 
-    The metadata of a tensorclass has its class and all its values; None means no entry.
+    The metadata of a tensorclass has its class and all its values. A value None is not an entry.
     """
     made: dict[str, Any] = {}
     for name, about in metadata.items():
@@ -449,7 +446,7 @@ def _flat_state(state: Any, prefix: str) -> Any:
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
-    """Batch sizes by prefix, as tensordict up to 0.12 stored them under ``__batch_size``."""
+    """Batch sizes by name of node, which tensordict up to 0.12 stored as ``__batch_size``."""
     found = {}
     for key, value in state.items():
         if key == "__batch_size":
@@ -518,10 +515,10 @@ def _unflatten(values: Any, context: Any) -> Any:
 def _batch_size_after(
     batch_size: tuple[int, ...], old: list[tuple[int, ...]], new: list[tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """The batch size of entries whose shapes were `old` and are `new`.
+    """The batch size after the shapes of the entries changed from `old` to `new`.
 
-    ``torch.vmap`` removes one dimension from all tensors of its arguments, and adds one to those of
-    its results.
+    If all shapes lost or gained one batch dimension, as in ``torch.vmap``, so does the batch size.
+    Otherwise it remains `batch_size` if all of `new` begin with that, and is () if not.
     """
     if old == new:
         return batch_size
@@ -660,8 +657,8 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A parameter may be replaced by a plain tensor (with a graph) and restored later. torch's own
-    # __setattr__ would raise an error for that.
+    # A tensor with an autograd graph, which is no Parameter, may replace a parameter until that is
+    # restored. torch's own __setattr__ would raise an error for that.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)
@@ -680,7 +677,7 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
-    """True for a tensor that is not part of an autograd graph or a transform (vmap)."""
+    """True for a tensor that does not require grad and that no transform such as vmap wraps."""
     return not tensor.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
@@ -700,7 +697,10 @@ def _of_module(module: Any, filter_empty: bool, memo: dict[int, Any]) -> Any:
 
 
 def _as_parameters(torch: Any, stacked: Any, parts: list[Any], expand_identical: bool) -> Any:
-    """Converts stacked tensors of parameters to parameters, leaves of the autograd graph."""
+    """Converts stacks of parameters to parameters, which are leaves of the autograd graph.
+
+    With `expand_identical`, a tensor that all modules share is expanded instead of stacked.
+    """
 
     def change(tensor: Any, *originals: Any) -> Any:
         first = originals[0]

@@ -1,4 +1,4 @@
-"""`TensorDict`: a dict of entries, or a node on disk whose entries are fetched on access."""
+"""`TensorDict`: a dict of entries, or a node of the engine that reads them on access."""
 
 from __future__ import annotations
 
@@ -66,12 +66,13 @@ def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
 class TensorDict(TensorDictBase):
     """A node of a tree: ordered keys, each naming a tensor, a value or another node.
 
-    The shapes of all tensors of a node, and of the nodes below, begin with `batch_size`. An index
-    that is not a key indexes these dimensions of every tensor.
+    The shapes of all tensors of a node, and of the nodes below, begin with `batch_size`, except
+    those of an UnbatchedTensor. An index that is not a key indexes these dimensions.
 
     Args:
         source: The entries; nested dicts become nodes.
-        batch_size: Leading dimensions that all tensors share. Default: [].
+        batch_size: Leading dimensions that all tensors share. Default: [], also for a `source` that
+            has a batch size.
         device: The device to which tensors are moved; None: they are not moved.
         names: A name, or None, for each batch dimension.
         non_blocking: Accepted; copies between devices are synchronous.
@@ -81,6 +82,7 @@ class TensorDict(TensorDictBase):
     Raises:
         RuntimeError: If the shape of a tensor does not begin with `batch_size`.
         ValueError: If `source` is neither a mapping nor a TensorDict, or combined with keywords.
+        KeyError: If a key is neither a str nor a tuple of str.
 
     Example:
         >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])
@@ -195,7 +197,7 @@ class TensorDict(TensorDictBase):
         )
 
     def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
-        """A node in memory with these entries, like this one except for names, schema, metadata."""
+        """A node in memory of this device and kind, without names, schema and metadata."""
         made = self._made(items, batch_size, self._device)
         if self._kind is not PLAIN:
             made._kind = self._kind._replace(schema=None, metadata={})
@@ -228,14 +230,14 @@ class TensorDict(TensorDictBase):
         return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
-        """The tensor of these components, which the engine checks; without torch, the node."""
+        """The tensor of these components, which the engine checks; with numpy, the node."""
         disk = self._disk
         assert disk is not None
         made = native.to_containers(disk.mode, disk.tied(), None, lambda node, keys: node)
         return child if isinstance(made, dict) else made
 
     def _fetch(self, key: str) -> Any:
-        """Reads one entry of the engine's node."""
+        """Reads one entry of the engine's node. Raises KeyNotFoundError if there is none."""
         disk = self._disk
         if disk is not None and self._is_on_disk(key):
             return self._entry(self._key_list()[0])
@@ -251,14 +253,17 @@ class TensorDict(TensorDictBase):
         return value
 
     def _with_nested_key(self, error: KeyNotFoundError, key: str) -> KeyNotFoundError:
-        """The error for a missing key, with the tuple to use if `key` is names joined by dots."""
+        """The error for a missing key.
+
+        If the part of `key` before its first dot is a key, the message names the tuple to use.
+        """
         path = tuple(key.split("."))
         if len(path) == 1 or path[0] not in self._key_list():
             return error
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True if the file stores one value without a key, and `key` is the stem of its path."""
+        """True if the root is bare, and `key` is the name of the file without its suffix."""
         more, opened = self._kind.more, self._opened
         if more is None or more[4:5] != (True,) or opened is None:
             return False
@@ -442,7 +447,7 @@ class TensorDict(TensorDictBase):
         return self
 
     def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-        """Replaces every tensor by `replace(tensor)`."""
+        """Replaces every tensor, except in an UnbatchedTensor, by `replace(tensor)`."""
         items = self._entries()
         for key, value in items.items():
             node = node_of(value)
@@ -544,7 +549,7 @@ def reopen(
     keys: tuple[str, ...],
     framework: Name | None = None,
 ) -> Any:
-    """Opens the pickled file or folder; raises OSError if it was replaced."""
+    """The node at `keys` of a pickled file or folder; raises OSError if that was replaced."""
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
@@ -553,7 +558,7 @@ def reopen(
         node = node_of(node)
         members = getattr(node, "tensordicts", None)
         node = node._entry(key) if members is None else members[int(key)]
-    return node_of(node)  # the function named in the pickle creates the tensorclass around it
+    return node_of(node)  # a pickled tensorclass consists of its class and this node
 
 
 register_classes(dense=TensorDict)

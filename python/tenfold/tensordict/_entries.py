@@ -46,7 +46,7 @@ def path_of(key: Any) -> tuple[str, ...]:
     """Converts a key to a path of keys, with nested tuples flattened.
 
     Raises:
-        KeyError: If the key is neither a str nor a tuple of str.
+        KeyError: If the key is neither a str nor a path (`is_path`).
     """
     if isinstance(key, str):
         return (key,)
@@ -116,8 +116,8 @@ _KEY_VIEWS = frozenset([type({}.keys()), Keys])
 
 
 #: Kinds of entries, by class: a tensor, an array, or a value to be converted; an object of a class
-#: in `WRAPPED`; a TensorDict or a stack of them; a tensorclass, which has one in its `_tensordict`;
-#: a node of the tensordict package, which is converted.
+#: in `WRAPPED`, or a ValueRows; a TensorDict or a stack of them; a tensorclass, which has one of
+#: these in its `_tensordict`; an object of the tensordict package, which is converted.
 LEAF, VALUE, NODE, TENSORCLASS, FOREIGN = range(5)
 
 #: Wrapper classes of entries: ``td[key]`` returns their ``_unwrapped()``.
@@ -145,7 +145,10 @@ class _Kinds(dict):  # type: ignore[type-arg]
 
 
 def _is_foreign(cls: type) -> bool:
-    """True for the classes of trees of the tensordict package, not for its classes of tensors."""
+    """True for classes of the tensordict package that are converted.
+
+    These are all except its tensor classes; among those, only UnbatchedTensor is.
+    """
     if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
         return False
     if getattr(cls, "_is_tensorclass", False) and not hasattr(cls, "_simplified"):
@@ -163,7 +166,7 @@ class_kind = KINDS.__getitem__
 
 
 def node_of(entry: Any) -> Any:
-    """The TensorDict that an entry is or wraps; None for tensors and values."""
+    """The TensorDict, or stack of them, that an entry is or wraps; None for any other object."""
     kind = KINDS[type(entry)]
     if kind == NODE:
         return entry
@@ -177,7 +180,7 @@ def tree_or(value: Any) -> Any:
 
 
 def rewrapped(entry: Any, node: Any) -> Any:
-    """`node`, wrapped in the tensorclass of `entry` if that is one."""
+    """`node`, wrapped in the class of `entry` if that is a tensorclass."""
     if KINDS[type(entry)] == TENSORCLASS:
         return type(entry)._from_tensordict(node, dict(entry._non_tensordict))
     return node
@@ -205,7 +208,7 @@ def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def batch_size_of(batch_size: Any) -> tuple[int, ...]:
-    """A batch size given as None, an int or a sequence. Raises ValueError for a str."""
+    """Converts None, an int or a sequence to a batch size. Raises ValueError for a str."""
     if batch_size is None:
         return ()
     if isinstance(batch_size, int):
@@ -259,7 +262,12 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 
 
 def _node_entry(key: str, value: Any, node: Any) -> Any:
-    """Converts a node to a child: sets its batch size, device and names from its parent."""
+    """Converts a node to a child of `node`.
+
+    A child whose batch size does not begin with the parent's is copied, with the parent's. Tensors
+    are moved to the parent's device, if it has one. A child without names gets the parent's.
+    Raises RuntimeError if a tensor does not fit.
+    """
     child = node_of(value)
     batch_size = node._batch_size
     if child._batch_size[: len(batch_size)] != batch_size:
@@ -295,9 +303,13 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Converts `value` to a tensor or, without torch, an array; None if it is a plain value."""
+    """Converts numbers, nested lists of them, or an array to a tensor or, with numpy, an array.
+
+    Returns None for any other value.
+    """
     if arrays.torch_of(value) is not None:
-        torch = arrays.import_torch()  # now, because torch.compile cannot trace the registration
+        # Call the functions given to on_torch() now, because torch.compile cannot trace them.
+        torch = arrays.import_torch()
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             TENSORS.add(type(value))
         return value

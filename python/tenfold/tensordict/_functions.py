@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 def from_module(module: Any, as_module: bool = False, lock: bool = True, **options: Any) -> Any:
-    """Returns the parameters and buffers of a module: `TensorDict.from_module`, locked.
+    """Returns the parameters and buffers of a module, like `TensorDict.from_module`.
 
     Args:
         module: The module.
         as_module: Not supported: there is no TensorDictParams.
-        lock: If false, the result is not locked.
+        lock: Lock the result; unlike that of `TensorDict.from_module`, the default is true.
         **options: Options of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
 
     Raises:
@@ -45,10 +45,12 @@ def from_modules(*modules: Any, **options: Any) -> Any:
             `TensorDict.from_modules`.
 
     Returns:
-        TensorDict: With a batch dimension of the number of modules.
+        TensorDict: With one batch dimension, whose length is the number of modules; with
+            ``lazy_stack``, a LazyStackedTensorDict.
 
     Raises:
         RuntimeError: If the architectures differ and not ``lazy_stack``; if there is no module.
+        TypeError: If an object is not a ``torch.nn.Module``.
 
     Example:
         >>> layers = [torch.nn.Linear(2, 3) for _ in range(4)]
@@ -90,7 +92,10 @@ def from_any(obj: Any, **options: Any) -> Any:
             `TensorDict.from_any`.
 
     Returns:
-        A TensorDict; for other objects, `obj`.
+        A TensorDict; for a list, a NonTensorStack; for other objects, `obj`.
+
+    Raises:
+        ValueError: If ``batch_size`` is given with ``batch_dims`` or ``auto_batch_size``.
 
     Example:
         >>> tenfold.tensordict.from_any({"a": torch.zeros(3)})["a"]
@@ -165,7 +170,8 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
     """Creates a TensorDict from a NumPy structured array, like `TensorDict.from_struct_array`.
 
     Args:
-        struct_array: The array. The tensors share its memory if it is writable and strides allow.
+        struct_array: The array. The tensors share its memory, with the exceptions that
+            `TensorDict.from_struct_array` lists.
         **options: Options of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
 
     Returns:
@@ -210,8 +216,9 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
         **options: As for `TensorDict.load_memmap`.
 
     Returns:
-        TensorDict: A TensorDict, or an object of the tensorclass, over the mapped files. Unless
-            ``mode`` is given, writes reach the files of a folder that this user may write to.
+        TensorDict: The tree, or an object of its tensorclass, over the mapped files; ``out`` if it
+            is given. Unless ``mode`` is given, writes reach the files of a folder that this user
+            may write to. With another ``device`` than the CPU, no tensor is mapped.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.
@@ -229,8 +236,11 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 def is_leaf_nontensor(cls: type) -> bool:
     """An argument for ``keys(is_leaf=...)``: tensors and values that are not tensors are leaves.
 
+    Args:
+        cls: The class of an entry.
+
     Returns:
-        bool: True for classes of entries except nodes and tensorclasses.
+        bool: False for TensorDict, LazyStackedTensorDict and tensorclasses, else True.
 
     Example:
         >>> is_leaf = tenfold.tensordict.is_leaf_nontensor
@@ -244,8 +254,12 @@ def is_leaf_nontensor(cls: type) -> bool:
 def default_is_leaf(cls: type) -> bool:
     """An argument for ``keys(is_leaf=...)``: only tensors are leaves.
 
+    Args:
+        cls: The class of an entry.
+
     Returns:
-        bool: True for classes of tensors.
+        bool: False for TensorDict, LazyStackedTensorDict, tensorclasses, NonTensorData and
+            NonTensorStack, else True.
 
     Example:
         >>> tenfold.tensordict.default_is_leaf(torch.Tensor)
@@ -255,7 +269,10 @@ def default_is_leaf(cls: type) -> bool:
 
 
 def simplify(obj: Any) -> tuple[Any, ...] | None:
-    """The result of `tenfold._interop.objects.simplify` for a TensorDict or an entry of one."""
+    """The result of `tenfold._interop.objects.simplify` for a TensorDict or an entry of one.
+
+    None for a tensor or another object.
+    """
     if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()
     if class_kind(type(obj)) == TENSORCLASS:

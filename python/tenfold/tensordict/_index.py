@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    """`index` as a tuple of int, bool, slice, None and arrays, without `...`.
+    """Converts `index` to a tuple of int, bool, slice, None and arrays (without torch, also lists).
 
-    So it also applies to tensors with more dimensions. Raises IndexError for too many dimensions;
-    RuntimeError, as tensordict does, if there is no dimension to index, or several `...`.
+    `...` is replaced by full slices, so that the result also indexes tensors with dimensions beyond
+    the batch. Raises IndexError for too many dimensions. Raises RuntimeError, as tensordict does,
+    for several `...`, or if the index consumes a dimension but there is no batch dimension.
     """
     parts = index if isinstance(index, tuple) else (index,)
     if len(parts) == 1 and type(parts[0]) in _BASIC:
@@ -46,7 +47,10 @@ def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
 
 
 def _remedy(index: Any) -> str:
-    """A hint for an index that was meant as a key: a list position or an int key of a dict."""
+    """A hint for an index that may be meant as a key: a list position or an int key of a dict.
+
+    Empty for other indices.
+    """
     path = index if isinstance(index, tuple) else (index,)
     if not all(type(part) in (int, str) for part in path):
         return ""
@@ -57,7 +61,10 @@ def _remedy(index: Any) -> str:
 
 @set_module("tenfold")
 class TooManyIndicesError(IndexError, RuntimeError):
-    """The error for an index with too many dimensions, of the class that tensordict raises."""
+    """Raised if an index consumes more dimensions than the batch has.
+
+    tensordict raises one of the two base classes, depending on the index.
+    """
 
 
 _BASIC = frozenset([int, slice])
@@ -97,7 +104,11 @@ def _consumed(part: Any) -> int:
 
 
 def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
-    """The batch size after a normalized `index`. Raises IndexError like torch."""
+    """The batch size after a normalized `index`.
+
+    Raises IndexError for an int out of range, and the errors of torch (without it, of numpy) for
+    other invalid parts. Positions in a single index array are not checked.
+    """
     left: list[int] = []
     dim = 0
     arrays = 0
@@ -112,7 +123,7 @@ def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
             dim += 1
         elif kind is slice:
             if part.step is not None and part.step <= 0:
-                break  # torch reports the error
+                break  # torch raises an error; numpy accepts negative steps
             left.append(len(range(*part.indices(batch_size[dim]))))
             dim += 1
         elif part is None:
@@ -147,7 +158,7 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
     """Names of the resulting dimensions.
 
     A dimension that a single array indexes keeps its name. If several arrays share a dimension, or
-    an array replaces one by several, the results have no names.
+    an array replaces one by several, the resulting dimensions have no names.
     """
     if names is None:
         return None
@@ -225,7 +236,8 @@ class IndexPlan:
         inner: The parts for the members' dimensions; empty if each selects all.
         place: For a slice, the stack dimension in the result; for an array, the first of the
             dimensions that result from arrays.
-        moves: True if these dimensions have another position in the results of the members.
+        moves: True if the dimensions that result from arrays are in front in the result of the
+            index, but remain in place in the results of `inner`.
         arrays_ndim: The number of dimensions that result from all arrays together; 0 without
             arrays.
         is_alone: True if the part for the stack dimension is the only array.
@@ -289,7 +301,7 @@ class IndexPlan:
         return at + self.arrays_ndim if self._arrays and place_of_arrays <= at else at
 
     def each_place(self) -> Iterator[tuple[Any, ...]]:
-        """The index for each position along the first dimension of the broadcast arrays."""
+        """Yields the index for each position along the first dimension of the broadcast arrays."""
         torch = need_torch("index")
         arrays = torch.broadcast_tensors(*[self._parts[i] for i in self._arrays])
         for k in range(arrays[0].shape[0]):

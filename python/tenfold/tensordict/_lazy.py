@@ -158,7 +158,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return {str(i): member for i, member in enumerate(self._read or ())}
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
-        """A stack of `change(member)`."""
+        """A stack of the results of `change` for the node of each member."""
         members = [rewrapped(m, change(node_of(m))) for m in self.tensordicts]
         return type(self)._of(members, self.stack_dim, self._dim_name)
 
@@ -212,7 +212,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self.insert(len(self.tensordicts), tensordict)
 
     def extend(self, tensordicts: Any) -> None:
-        """Appends several TensorDicts, in their order, up to the first that is refused.
+        """Appends several TensorDicts. If one raises an error, those before it stay appended.
 
         Args:
             tensordicts: TensorDicts of the batch size of the members.
@@ -260,7 +260,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def batch_size(self) -> Any:
-        """The batch size of the members and the length of the stack; -1 if lengths differ.
+        """The members' batch size with their number at the stack dimension; -1 if lengths differ.
 
         Raises:
             RuntimeError: On assignment of another batch size, which the members would not have.
@@ -336,7 +336,9 @@ class LazyStackedTensorDict(TensorDictBase):
         entries = [node._entry(key) for node in self._nodes() if node._has(key)]
         if not entries or len(entries) < len(self.tensordicts):
             known = ", ".join(repr(one) for one in self._key_list())
-            raise KeyNotFoundError(f'no key "{key}" in all members: expected one of [{known}]')
+            raise KeyNotFoundError(
+                f'no key "{key}" that all members have: expected one of [{known}]'
+            )
         return self._stacked(key, entries)
 
     def _stacked(self, key: str, entries: list[Any]) -> Any:
@@ -364,7 +366,7 @@ class LazyStackedTensorDict(TensorDictBase):
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of one kind, found '
+            f'lazy stack: key "{key}": expected entries of one kind and batch size, found '
             f"{sorted({type(entry).__name__ for entry in entries})}"
         )
 
@@ -392,7 +394,7 @@ class LazyStackedTensorDict(TensorDictBase):
             node._put_locked(key, part)
 
     def _parts(self, entry: Any) -> Any:
-        """The entry in each member."""
+        """The parts of the entry, one for each member."""
         if class_kind(type(entry)) == VALUE:
             inner = node_of(self.tensordicts[0])._batch_size
             count = len(self.tensordicts)
@@ -416,7 +418,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _require_entry(self, key: str) -> None:
         if not self._has(key):
-            raise KeyNotFoundError(f'no key "{key}" in all members')
+            raise KeyNotFoundError(f'no key "{key}" that all members have')
 
     def _overwrite_at(self, key: str, value: Any, index: Any) -> None:
         entries = [node._entry(key) for node in self._nodes()]
@@ -432,7 +434,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
-        """Rows of an entry that is a tensor in every member."""
+        """Writes rows of an entry that is a tensor in every member."""
         from tenfold.tensordict._index import normalized
 
         parts = normalized(index, len(self._batch_size))
@@ -490,6 +492,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If shapes differ and no option determines how to stack them.
+            KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
+                tensor or a plain value.
 
         Example:
             >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
@@ -517,10 +521,11 @@ class LazyStackedTensorDict(TensorDictBase):
         )
 
     def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
-        """Sets entries; from a stack of the same length, member by member. See `TensorDict.update`.
+        """Sets every entry of a dict or TensorDict, like `TensorDict.update`.
 
         Args:
-            input_dict_or_td: A dict, TensorDict or stack.
+            input_dict_or_td: A dict or TensorDict. A stack of the same length and stack dimension
+                updates member by member.
             *args: Arguments of `TensorDict.update`.
             **options: Options of `TensorDict.update`.
 
@@ -528,7 +533,7 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            RuntimeError: If a shape does not fit, or this stack is locked.
+            RuntimeError, TypeError: As for `TensorDict.update`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -546,7 +551,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Writes every entry into the existing tensors; see `TensorDict.update_`.
 
         Args:
-            input_dict_or_td: A dict, TensorDict or stack.
+            input_dict_or_td: A dict or TensorDict. A stack of the same length and stack dimension
+                updates member by member.
             *args: Arguments of `TensorDict.update_`.
             **options: Options of `TensorDict.update_`.
 
@@ -612,8 +618,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Returns a stack of empty members; with options, a TensorDict without entries.
 
         Args:
-            recurse: Keep the nodes below, emptied too, and the values that are not tensors; ignored
-                with options.
+            recurse: Keep the nodes below, without tensors, and the values that are not tensors;
+                ignored with options.
             **options: Options of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
 
         Example:
@@ -664,8 +670,9 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
+            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`.
             RuntimeError: If this stack is locked.
+            TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -698,7 +705,7 @@ class LazyStackedTensorDict(TensorDictBase):
             is_leaf: Called with a node's class; returns whether the node is kept.
 
         Raises:
-            RuntimeError: If the members have different keys.
+            RuntimeError: If the members' own keys differ, or `inplace` and a member is locked.
             KeyError: If two entries would have the same key.
 
         Example:
@@ -717,8 +724,9 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Change the members of this stack instead.
 
         Raises:
-            RuntimeError: If the members have different keys.
-            KeyError: If two entries would have the same key.
+            RuntimeError: If the members' own keys differ, or `inplace` and a member is locked.
+            KeyError: If two entries would have the same key, or a path would lead through a tensor
+                or a plain value.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -729,7 +737,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("unflatten_keys", inplace, separator)
 
     def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
-        """The members after `method`; nested stacks may have different keys."""
+        """Calls `method` of every member; members of stacks in stacks may have different keys."""
 
         def change(node: Any) -> Any:
             if isinstance(node, LazyStackedTensorDict):
@@ -852,7 +860,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Accepted; the result is always a new TensorDict.
 
         Raises:
-            RuntimeError: If the shapes of the members' tensors differ.
+            RuntimeError: If the members' entries under a key differ in shape or kind.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -868,6 +876,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def densify(self, layout: Any = None) -> Any:
         """Returns a TensorDict in which tensors of different shapes are nested tensors.
+
+        Nodes below remain lazy stacks.
 
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
@@ -926,7 +936,10 @@ class LazyStackedTensorDict(TensorDictBase):
         return _lazy_rows.rows(self, index)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Writes rows; only the indexed members change. See `TensorDictBase.__setitem__`."""
+        """Sets an entry, or writes rows into the indexed members.
+
+        See `TensorDictBase.__setitem__`.
+        """
         _lazy_rows.assign(self, key, value)
 
     def unbind(self, dim: int) -> tuple[Self, ...]:
@@ -1035,12 +1048,12 @@ class LazyStackedTensorDict(TensorDictBase):
         """Merges batch dimensions into one, along which the result is stacked.
 
         Args:
-            start_dim: None: the first.
-            end_dim: The last one that is merged; None: the last.
+            start_dim: The first dimension that is merged; None: 0.
+            end_dim: The last dimension that is merged; None: -1.
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack along the merged dimension.
+            A stack along the merged dimension; this stack if only one dimension is merged.
 
         Raises:
             ValueError: If `end_dim` is before `start_dim`, or `inplace`.
@@ -1068,6 +1081,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If the lengths do not multiply to that of `dim`.
+            IndexError: If `dim` does not exist.
             ValueError: If `inplace`.
 
         Example:
@@ -1115,7 +1129,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._dense().masked_select(mask, inplace=inplace)
 
     def is_contiguous(self) -> bool:
-        """Returns False: the tensors of a stack are not adjacent in memory."""
+        """Returns False: the tensors of the members are not adjacent in memory."""
         return False
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Any:
@@ -1168,7 +1182,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
 
 def _unbound(other: Any, stack: Any) -> Any:
-    """Splits an operand into the parts for each member of a stack."""
+    """Splits an operand into parts, one for each member of a stack."""
     count = len(stack.tensordicts)
     node = node_of(other)
     if node is not None:

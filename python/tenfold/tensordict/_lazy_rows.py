@@ -1,7 +1,8 @@
 """Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
 
-A function implements the method of LazyStackedTensorDict of the same name, which may begin with
-an underscore.
+A function without an underscore implements the method of LazyStackedTensorDict of the same name,
+which may begin with an underscore. Exceptions: `restacked` is a helper, and `assign` implements
+``__setitem__``.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def rows(stack: Any, index: Any) -> Any:
     if not parts:
         return restacked(stack, list(stack.tensordicts), stack.stack_dim)
     if -1 not in stack._batch_size:
-        indexed_shape(batch_size, parts)  # raises the same error as torch
+        indexed_shape(batch_size, parts)  # raises errors for invalid indices
     return _rows_of(stack, without_masks(parts))
 
 
@@ -138,7 +139,8 @@ def _rows_of(stack: Any, parts: tuple[Any, ...]) -> Any:
         if plan.inner:
             members = [member[plan.inner] for member in members]
         return restacked(stack, members, plan.place) if members else stack._dense()._rows(parts)
-    # Arrays cover the stack dimension: each of their elements is a member of the result.
+    # An array indexes the stack dimension: the result has a member for each position along the
+    # first dimension of the broadcast arrays.
     found = [_rows_of(stack, one) for one in plan.each_place()]
     if not found:
         return stack._dense()._rows(parts)
@@ -150,7 +152,7 @@ def assign(stack: Any, key: Any, value: Any) -> None:
         indexing.assign(stack, key, value)
         return
     parts = normalized(key, len(stack._batch_size))
-    shape = indexed_shape(stack._batch_size, parts)  # raises the same error as torch
+    shape = indexed_shape(stack._batch_size, parts)
     parts = without_masks(parts)
     plan = IndexPlan(parts, stack.stack_dim)
     node = node_of(value)

@@ -39,11 +39,11 @@ class NodeKind(NamedTuple):
         name: The container type that was saved.
         int_keys: True if all keys were integers; otherwise a dict of the keys that were not str, by
             their str(), or False.
-        class_name: The name of its tensorclass.
+        class_name: The name of its tensorclass, or of the class of an opaque node; otherwise "".
         schema: Root only: its schema, as JSON.
         metadata: Root only: the user's metadata.
         more: Layout, shape and is_coalesced of a sparse tensor, a module's versions (JSON), and
-            whether it is the root of a value without a name.
+            whether it is a bare root. None for other nodes.
     """
 
     name: str
@@ -65,14 +65,14 @@ PLAIN = NodeKind("tensordict", False, "", None, {}, None)
 
 
 class Disk:
-    """The engine's node behind a TensorDict that was opened.
+    """The engine's node behind a TensorDict or lazy stack.
 
     Attributes:
         node: The engine's handle.
         opened: The file or folder of which it is a part; None for a tree in the engine's memory.
-        keys_above: The path of keys from its root.
+        keys_above: The keys from the root to it.
         whole: True once Python's dict of entries has every key, in order.
-        changed: True once an entry was set or deleted, so that `node` is out of date.
+        changed: True once an entry or property was changed, so that `node` is out of date.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
@@ -100,14 +100,17 @@ class Disk:
         return "r" if self.opened is None else self.opened.mode
 
     def tied(self) -> Any:
-        """The tensors created so far from the same file, so that shared storage stays shared."""
+        """The tensors created so far from the file, so that shared storage stays shared.
+
+        Without a file, an empty collection.
+        """
         from tenfold import _core
 
         return _core.Tied() if self.opened is None else self.opened.tied
 
 
 class OnDisk:
-    """Placeholder in a node's dict for an entry that is still on disk."""
+    """Placeholder in a node's dict for an entry that Python has not loaded."""
 
     __slots__ = ()
 
@@ -122,11 +125,11 @@ class Opened:
         path: The absolute path, as a str.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
         format: The requested format; empty: by content.
-        identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
+        identity: The result of `identity_of` when it was opened.
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.
-        changed: True once an entry was set or deleted, so that the file is out of date.
+        changed: True if the tree in memory differs from the file, such as after a change.
         closed: True after the `with` block of its root.
     """
 
@@ -161,12 +164,15 @@ class Opened:
         self.closed = False
 
     def place(self) -> tuple[str, str, str, bool, tuple[int, int] | None]:
-        """The arguments of `reopen` other than the keys."""
+        """The arguments of `reopen` before the keys."""
         return self.path, self.mode, self.format, self.keeps_parts, self.identity
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
-    """(device, inode) of `path`, or of its meta.json if it has one; None if it does not exist."""
+    """(device, inode) of the meta.json of `path` if it has one, else of `path`.
+
+    None if `path` does not exist or cannot be accessed.
+    """
     for candidate in (os.path.join(path, "meta.json"), path):
         try:
             found = os.stat(candidate)
@@ -189,15 +195,15 @@ def register_class(cls: type, name: str = "") -> None:
 
 
 def registered_class(name: str) -> type | None:
-    """The tensorclass that is registered as `name`, such as ``<class 'module.Name'>``."""
+    """The tensorclass registered as `name`, such as ``<class 'module.Name'>``, or None."""
     return _classes.get(name)
 
 
 def with_class(node: Any) -> Any:
-    """Wraps a node that was read in an object of its tensorclass, or returns the node itself.
+    """Returns an object of a node's tensorclass over the node, or the node if it has none.
 
-    Reading a file never imports anything: a class that the program has not defined is
-    named in a warning, once, and its fields are returned as a TensorDict.
+    Reading a file never imports the classes that it names. If a class is not registered, the node
+    is returned, and a warning names the class, once for each name.
 
     Raises:
         ValueError: If the node has entries that are not fields of the class.
@@ -220,9 +226,9 @@ def with_class(node: Any) -> Any:
 
 
 def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
-    """Wraps a lazy stack in an object of the tensorclass of its members, if they have one.
+    """Wraps a lazy stack in an object of its members' tensorclass, if all have the same one.
 
-    With `rebuild`, the ``__post_init__`` of the object is called.
+    With `rebuild`, ``__post_init__`` is called, unless the class skips it on rebuild.
     """
     classes = {type(member) for member in stack.tensordicts}
     cls: Any = classes.pop() if len(classes) == 1 else None
@@ -233,7 +239,10 @@ def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
 
 
 def opened_stack(stack: Any) -> Any:
-    """Like `stack_with_class`, for a stack on disk; reads members only if the first has a class."""
+    """Like `stack_with_class`, for a stack on disk.
+
+    Reads the members other than the first only if the first has a registered class.
+    """
     node = stack._disk.node
     keys = node.keys()
     first: Any = node.get(keys[0], "r", stack._disk.tied())[0].info() if keys else ("tensordict",)

@@ -1,4 +1,4 @@
-"""`TensorLike`: the methods that TensorDict has in common with torch.Tensor."""
+"""`TensorLike`: the methods of TensorDict that resemble those of torch.Tensor."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 
 class TensorLike(Primitives):
-    """The methods of a tensor, each applied to every tensor of the tree.
+    """Methods like those of torch.Tensor, applied to every tensor of the tree.
 
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
-    batch size. Results share memory if those of torch's method of the same name do. Methods whose
-    names end in ``_`` change this TensorDict or its tensors in place and return it.
+    batch size. Results share memory if those of torch's method of the same name do, but some
+    results for a lazy stack are copies. A method that would change nothing may return this
+    TensorDict itself. Methods that change batch dimensions, and reductions, leave unbatched leaves
+    unchanged. Methods whose names end in ``_`` change this TensorDict or its tensors in place and
+    return it.
     """
 
     __slots__ = ()
@@ -39,13 +42,15 @@ class TensorLike(Primitives):
 
     @property
     def batch_size(self) -> torch.Size:
-        """The leading dimensions that all tensors share; a plain tuple without torch.
+        """The leading dimensions that all tensors share; a tuple if torch is not imported.
 
         It can be assigned; nodes below with fewer batch dimensions then get the new batch size.
 
         Raises:
-            RuntimeError: On assignment, if the shape of a tensor does not begin with it.
+            RuntimeError: On assignment, if the shape of an entry does not begin with it, except
+                nodes with fewer batch dimensions.
             TypeError: On assignment of an int.
+            ValueError: On assignment of a str.
         """
         size: torch.Size = arrays.batch_shape(self._batch_size)
         return size
@@ -61,8 +66,8 @@ class TensorLike(Primitives):
 
         Args:
             batch_dims: The maximum number of dimensions.
-            keep_compliant_size: Keep the batch size of nodes that have at least `batch_dims`
-                dimensions, or at least one if that is None.
+            keep_compliant_size: Keep the batch size of nodes directly below that have at least
+                `batch_dims` dimensions, or at least one if that is None or 0.
 
         Returns:
             This TensorDict.
@@ -140,13 +145,16 @@ class TensorLike(Primitives):
         """Names dimensions that have no name yet.
 
         Args:
-            *names: A name, or None, for each batch dimension; ``...`` keeps those between.
+            *names: A name, or None, for each batch dimension; ``...`` stands for dimensions that
+                keep their names.
 
         Returns:
             This TensorDict.
 
         Raises:
             RuntimeError: If a dimension has another name already.
+            ValueError: If a name occurs twice or the number of names is not the number of batch
+                dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 4)}, [3, 4]).refine_names("time", ...).names
@@ -162,7 +170,8 @@ class TensorLike(Primitives):
             **rename_map: New name by old name.
 
         Raises:
-            ValueError: If an old name does not exist, or both kinds of arguments are given.
+            ValueError: If an old name does not exist, a new one occurs twice, the number of names
+                is wrong, or both kinds of arguments are given.
 
         Example:
             >>> td.rename("time").names
@@ -181,7 +190,8 @@ class TensorLike(Primitives):
             This TensorDict.
 
         Raises:
-            ValueError: If an old name does not exist, or both kinds of arguments are given.
+            ValueError: If an old name does not exist, a new one occurs twice, the number of names
+                is wrong, or both kinds of arguments are given.
 
         Example:
             >>> td.rename_("time").names
@@ -191,10 +201,10 @@ class TensorLike(Primitives):
 
     @property
     def device(self) -> torch.device | None:
-        """The device of the tensors if one was set, else None; a str without torch.
+        """The device of the tensors if one was set, else None; a str if the framework is numpy.
 
         Raises:
-            UnsupportedError: If the file has a device that this torch does not support.
+            UnsupportedError: If torch does not support the device.
         """
         device: torch.device | None = _shape.device(self)
         return device
@@ -208,7 +218,7 @@ class TensorLike(Primitives):
         return _shape.clear_device_(self)
 
     def auto_device_(self) -> Self:
-        """Sets the device that all tensors are on, if it is the same for all."""
+        """Sets the device of this node, not of nodes below, if all tensors are on the same one."""
         return _shape.auto_device_(self)
 
     @property
@@ -231,12 +241,15 @@ class TensorLike(Primitives):
     def expand(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Self:
         """Returns a view with dimensions of length 1 repeated, and new leading dimensions.
 
+        The result for a lazy stack is a copy if `stack` can stack its members.
+
         Args:
             *sizes: The new batch size; -1 keeps a length.
             shape: The new batch size as one sequence instead.
 
         Raises:
-            RuntimeError: If a dimension whose length is not 1 would change.
+            RuntimeError: If a dimension whose length is not 1 would change, or there are fewer
+                sizes than batch dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}, [3]).expand(2, 3)["a"].shape
@@ -251,10 +264,11 @@ class TensorLike(Primitives):
             other: A TensorDict, of which the batch size counts, or a tensor.
 
         Returns:
-            A view; see `expand`.
+            A view without names of dimensions; see `expand`.
 
         Raises:
-            RuntimeError: If a dimension whose length is not 1 would change.
+            RuntimeError: If a dimension whose length is not 1 would change, or there are fewer
+                sizes than batch dimensions.
 
         Example:
             >>> td.expand_as(torch.zeros(2, 3)).batch_size
@@ -272,7 +286,8 @@ class TensorLike(Primitives):
             A view; see `expand`.
 
         Raises:
-            RuntimeError: If a dimension whose length is not 1 would change.
+            RuntimeError: If a dimension whose length is not 1 would change, or there are fewer
+                sizes than batch dimensions.
 
         Example:
             >>> td.broadcast_to([2, 3]).batch_size
@@ -294,8 +309,8 @@ class TensorLike(Primitives):
             batch_size: With a dtype: the batch size of the result.
 
         Raises:
-            RuntimeError: If the strides of a tensor do not allow the view, or the number of rows
-                differs.
+            RuntimeError: If the number of rows differs; or the strides of a tensor, or the members
+                of a lazy stack, do not allow the view.
 
         Example:
             >>> td.view(3, 1).batch_size
@@ -454,6 +469,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
+            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
+                twice in `source`.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).movedim(0, 1).batch_size
@@ -473,6 +490,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
+            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
+                twice in `source`.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).moveaxis(0, 1).batch_size
@@ -550,7 +569,8 @@ class TensorLike(Primitives):
             dim: The batch dimension.
 
         Raises:
-            RuntimeError: If the sizes of a list do not add up to the length of `dim`.
+            RuntimeError: If the sizes of a list do not add up to the length of `dim`, or one is
+                negative.
             ValueError: If `split_size` is not positive.
             IndexError: If the dimension does not exist.
 
@@ -564,7 +584,8 @@ class TensorLike(Primitives):
         """Returns at most `chunks` consecutive parts of a batch dimension, like ``torch.chunk``.
 
         Args:
-            chunks: The number of parts; fewer if there are fewer rows.
+            chunks: The maximum number of parts. All have the length of `dim` divided by `chunks`,
+                rounded up, except the last one, which may be shorter.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
@@ -589,6 +610,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
+            RuntimeError: If the number of parts is not positive, or the row indices are not in
+                ascending order.
 
         Example:
             >>> [part.batch_size[0] for part in td.tensor_split([1])]
@@ -599,14 +622,16 @@ class TensorLike(Primitives):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Returns a view of `length` rows of a batch dimension, from `start` on.
 
+        The result for a lazy stack is a copy.
+
         Args:
             dim: The batch dimension; a negative one counts from the end.
             start: The first row; a negative one counts from the end.
             length: The number of rows.
 
         Raises:
-            IndexError: If the dimension does not exist.
-            RuntimeError: If the rows are out of range.
+            IndexError: If the dimension does not exist, or `start` is out of range.
+            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).narrow(0, 1, 2)["a"]
@@ -630,8 +655,8 @@ class TensorLike(Primitives):
             A TensorDict of the shape of `index`; `out` if it is given.
 
         Raises:
-            RuntimeError: If the dimension does not exist, or `index` has more or fewer dimensions
-                than the batch.
+            RuntimeError: If the dimension does not exist, `index` has more or fewer dimensions than
+                the batch, or an index is out of range.
             ValueError: If `inplace`.
 
         Example:
@@ -665,7 +690,7 @@ class TensorLike(Primitives):
 
         Args:
             dims: A number for each batch dimension. If there are fewer numbers, they apply to the
-                last dimensions.
+                last dimensions; if there are more, the result has new leading dimensions.
 
         Returns:
             A copy with the rows repeated.
@@ -696,6 +721,8 @@ class TensorLike(Primitives):
             A copy with the rows repeated.
 
         Raises:
+            IndexError: If the dimension does not exist.
+            RuntimeError: If `repeats` has several numbers, but not one for each row.
             ValueError: If `inplace`.
 
         Example:
@@ -750,6 +777,8 @@ class TensorLike(Primitives):
             A copy.
 
         Raises:
+            IndexError: If a dimension does not exist.
+            RuntimeError: If the number of shifts is not the number of dimensions.
             ValueError: If `inplace`.
 
         Example:
@@ -787,6 +816,7 @@ class TensorLike(Primitives):
             inplace: Not supported: an error if true.
 
         Raises:
+            IndexError: If the shape of `mask` is not that of the first batch dimensions.
             ValueError: If `inplace`.
 
         Example:
@@ -839,7 +869,7 @@ class TensorLike(Primitives):
         def all(self, dim: int) -> Self: ...
 
     def all(self, dim: int | None = None) -> Any:
-        """Returns whether all values are true.
+        """Returns whether all elements of the tensors are true.
 
         Args:
             dim: A batch dimension to reduce. Default: reduce everything.
@@ -864,10 +894,13 @@ class TensorLike(Primitives):
         def any(self, dim: int) -> Self: ...
 
     def any(self, dim: int | None = None) -> Any:
-        """Returns whether any value is true.
+        """Returns whether any element of the tensors is true.
 
         Args:
             dim: A batch dimension to reduce. Default: reduce everything.
+
+        Returns:
+            One bool; with `dim`, a TensorDict of bool tensors without that dimension.
 
         Raises:
             RuntimeError: If the dimension does not exist.
@@ -890,10 +923,10 @@ class TensorLike(Primitives):
         """Selects rows of this TensorDict where a condition is true, else rows of `other`.
 
         Args:
-            condition: A bool tensor of at most the batch dimensions.
+            condition: A bool tensor of the first batch dimensions.
             other: A TensorDict, a tensor or a number.
             out: A TensorDict to write the result into.
-            pad: Value used for entries that one of the two lacks.
+            pad: Value used for tensors that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
@@ -909,7 +942,7 @@ class TensorLike(Primitives):
         return pointwise.where(self, condition, other, out=out, pad=pad)
 
     # --- arithmetic ------------------------------------------------------------------------------
-    # A number or a tensor of at most the batch dimensions is applied to every tensor, a TensorDict
+    # A number, a 0-D tensor or a tensor of the batch size is applied to every tensor, a TensorDict
     # by key. `default` is used for keys missing in one of two TensorDicts: a number, or
     # "intersection" to drop them; by default different keys are a KeyError.
 
@@ -917,7 +950,7 @@ class TensorLike(Primitives):
         """Adds `other`, times `alpha`, like ``torch.add``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             alpha: A factor of `other`.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. Default: such keys are an error.
@@ -938,7 +971,7 @@ class TensorLike(Primitives):
         """Adds `other`, times `alpha`, in place; see `add`.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
             alpha: A factor of `other`; None: 1.
 
@@ -958,7 +991,7 @@ class TensorLike(Primitives):
         """Subtracts `other`, times `alpha`, like ``torch.sub``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
@@ -979,7 +1012,7 @@ class TensorLike(Primitives):
         """Subtracts `other`, times `alpha`, in place; see `sub`.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
             alpha: A factor of `other`; None: 1.
 
@@ -999,7 +1032,7 @@ class TensorLike(Primitives):
         """Returns ``other - td * alpha``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
@@ -1017,7 +1050,7 @@ class TensorLike(Primitives):
         """Multiplies by `other`, like ``torch.mul``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1037,7 +1070,7 @@ class TensorLike(Primitives):
         """Does the same as `mul` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1056,7 +1089,7 @@ class TensorLike(Primitives):
         """Divides by `other`, like ``torch.div``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1076,7 +1109,7 @@ class TensorLike(Primitives):
         """Does the same as `div` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1095,7 +1128,7 @@ class TensorLike(Primitives):
         """Raises to the power `other`, like ``torch.pow``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1115,7 +1148,7 @@ class TensorLike(Primitives):
         """Does the same as `pow` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1131,10 +1164,10 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "pow", other)
 
     def maximum(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the greater value, like ``torch.maximum``.
+        """Returns the elementwise maximum with `other`, like ``torch.maximum``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1151,7 +1184,7 @@ class TensorLike(Primitives):
         """Does the same as `maximum` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1167,10 +1200,10 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op_(self, "maximum", other)
 
     def minimum(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the smaller value, like ``torch.minimum``.
+        """Returns the elementwise minimum with `other`, like ``torch.minimum``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1187,7 +1220,7 @@ class TensorLike(Primitives):
         """Does the same as `minimum` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1203,10 +1236,10 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op_(self, "minimum", other)
 
     def clamp_max(self, other: Operand, *, default: Any = None) -> Self:
-        """Limits values to at most `other`, like ``torch.clamp_max``.
+        """Limits elements to at most `other`, like ``torch.clamp_max``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1226,7 +1259,7 @@ class TensorLike(Primitives):
         """Does the same as `clamp_max` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1242,10 +1275,10 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "clamp_max", other)
 
     def clamp_min(self, other: Operand, *, default: Any = None) -> Self:
-        """Limits values to at least `other`, like ``torch.clamp_min``.
+        """Limits elements to at least `other`, like ``torch.clamp_min``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1265,7 +1298,7 @@ class TensorLike(Primitives):
         """Does the same as `clamp_min` in place.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1284,7 +1317,7 @@ class TensorLike(Primitives):
         """Returns the bitwise AND with `other`, like ``torch.bitwise_and``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1301,7 +1334,7 @@ class TensorLike(Primitives):
         """Returns the logical AND with `other`, like ``torch.logical_and``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict.
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1315,10 +1348,10 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op(self, "logical_and", other, default)
 
     def mod(self, other: Operand) -> Self:
-        """Returns the remainder of a division, with the sign of `other`, like ``torch.remainder``.
+        """Returns the remainder of the division by `other`, with its sign; see ``torch.remainder``.
 
         Args:
-            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
                 keys.
 
         Raises:
@@ -1334,17 +1367,19 @@ class TensorLike(Primitives):
         self, min: Operand | None = None, max: Operand | None = None, *,
         out: TensorDictBase | None = None,
     ) -> Self:  # fmt: skip
-        """Limits every value to two bounds, like ``torch.clamp``.
+        """Limits every element to the range from `min` to `max`, like ``torch.clamp``.
 
         Args:
-            min: Lower bound: a number, a tensor or a TensorDict. Default: none.
-            max: Upper bound. Default: none.
+            min: Lower bound: a number, a 0-D tensor, a tensor of the batch size, or a TensorDict of
+                the same keys. Default: none.
+            max: Upper bound, likewise. Default: none.
             out: A TensorDict to write the result into.
 
         Returns:
-            A new TensorDict with the same keys.
+            A new TensorDict with the same keys; `out` if it is given.
 
         Raises:
+            KeyError: If a bound is a TensorDict of other keys.
             ValueError: If both bounds are missing.
 
         Example:
@@ -1357,8 +1392,8 @@ class TensorLike(Primitives):
         """Returns ``td + value * other1 * other2``, like ``torch.addcmul``.
 
         Args:
-            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
-            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
             value: A factor of the product.
 
         Raises:
@@ -1374,8 +1409,8 @@ class TensorLike(Primitives):
         """Adds ``value * other1 * other2`` in place; see `addcmul`.
 
         Args:
-            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
-            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
             value: A factor of the product.
 
         Returns:
@@ -1394,8 +1429,8 @@ class TensorLike(Primitives):
         """Returns ``td + value * other1 / other2``, like ``torch.addcdiv``.
 
         Args:
-            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
-            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
             value: A factor of the quotient.
 
         Raises:
@@ -1410,8 +1445,8 @@ class TensorLike(Primitives):
         """Adds ``value * other1 / other2`` in place; see `addcdiv`.
 
         Args:
-            other1: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
-            other2: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
             value: A factor of the quotient.
 
         Returns:
@@ -1429,8 +1464,9 @@ class TensorLike(Primitives):
         """Returns ``td + weight * (end - td)``, like ``torch.lerp``.
 
         Args:
-            end: The values at weight 1: a number, a tensor or a TensorDict of the same keys.
-            weight: A number, a tensor or a TensorDict; 0 returns this TensorDict, 1 returns `end`.
+            end: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+                keys.
+            weight: Likewise. At 0, the result equals this TensorDict; at 1, it equals `end`.
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
@@ -1445,8 +1481,9 @@ class TensorLike(Primitives):
         """Interpolates in place; see `lerp`.
 
         Args:
-            end: The values at weight 1: a number, a tensor or a TensorDict of the same keys.
-            weight: A number, a tensor or a TensorDict; 0 gives this TensorDict, 1 gives `end`.
+            end: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+                keys.
+            weight: Likewise. At 0, no element changes; at 1, the result equals `end`.
 
         Returns:
             This TensorDict.
@@ -1461,243 +1498,243 @@ class TensorLike(Primitives):
         return self.update_(self.lerp(end, weight))
 
     def abs(self) -> Self:
-        """Returns the absolute value of every value, like ``torch.abs``."""
+        """Returns the absolute value of every element, like ``torch.abs``."""
         return pointwise.unary(self, "abs")
 
     def abs_(self) -> Self:
-        """Replaces every value by the absolute value, in place; see `abs`."""
+        """Replaces every element by its absolute value, in place; see `abs`."""
         return pointwise.unary_(self, "abs")
 
     def acos(self) -> Self:
-        """Returns the arc cosine of every value, like ``torch.acos``."""
+        """Returns the arc cosine of every element, like ``torch.acos``."""
         return pointwise.unary(self, "acos")
 
     def acos_(self) -> Self:
-        """Replaces every value by the arc cosine, in place; see `acos`."""
+        """Replaces every element by its arc cosine, in place; see `acos`."""
         return pointwise.unary_(self, "acos")
 
     def asin(self) -> Self:
-        """Returns the arc sine of every value, like ``torch.asin``."""
+        """Returns the arc sine of every element, like ``torch.asin``."""
         return pointwise.unary(self, "asin")
 
     def asin_(self) -> Self:
-        """Replaces every value by the arc sine, in place; see `asin`."""
+        """Replaces every element by its arc sine, in place; see `asin`."""
         return pointwise.unary_(self, "asin")
 
     def atan(self) -> Self:
-        """Returns the arc tangent of every value, like ``torch.atan``."""
+        """Returns the arc tangent of every element, like ``torch.atan``."""
         return pointwise.unary(self, "atan")
 
     def atan_(self) -> Self:
-        """Replaces every value by the arc tangent, in place; see `atan`."""
+        """Replaces every element by its arc tangent, in place; see `atan`."""
         return pointwise.unary_(self, "atan")
 
     def ceil(self) -> Self:
-        """Returns the ceiling of every value, like ``torch.ceil``."""
+        """Returns the ceiling of every element, like ``torch.ceil``."""
         return pointwise.unary(self, "ceil")
 
     def ceil_(self) -> Self:
-        """Replaces every value by the ceiling, in place; see `ceil`."""
+        """Replaces every element by its ceiling, in place; see `ceil`."""
         return pointwise.unary_(self, "ceil")
 
     def cos(self) -> Self:
-        """Returns the cosine of every value, like ``torch.cos``."""
+        """Returns the cosine of every element, like ``torch.cos``."""
         return pointwise.unary(self, "cos")
 
     def cos_(self) -> Self:
-        """Replaces every value by the cosine, in place; see `cos`."""
+        """Replaces every element by its cosine, in place; see `cos`."""
         return pointwise.unary_(self, "cos")
 
     def cosh(self) -> Self:
-        """Returns the hyperbolic cosine of every value, like ``torch.cosh``."""
+        """Returns the hyperbolic cosine of every element, like ``torch.cosh``."""
         return pointwise.unary(self, "cosh")
 
     def cosh_(self) -> Self:
-        """Replaces every value by the hyperbolic cosine, in place; see `cosh`."""
+        """Replaces every element by its hyperbolic cosine, in place; see `cosh`."""
         return pointwise.unary_(self, "cosh")
 
     def erf(self) -> Self:
-        """Returns the error function of every value, like ``torch.erf``."""
+        """Returns the error function of every element, like ``torch.erf``."""
         return pointwise.unary(self, "erf")
 
     def erf_(self) -> Self:
-        """Replaces every value by the error function, in place; see `erf`."""
+        """Replaces every element by its error function, in place; see `erf`."""
         return pointwise.unary_(self, "erf")
 
     def erfc(self) -> Self:
-        """Returns the complementary error function of every value, like ``torch.erfc``."""
+        """Returns the complementary error function of every element, like ``torch.erfc``."""
         return pointwise.unary(self, "erfc")
 
     def erfc_(self) -> Self:
-        """Replaces every value by the complementary error function, in place; see `erfc`."""
+        """Replaces every element by its complementary error function, in place; see `erfc`."""
         return pointwise.unary_(self, "erfc")
 
     def exp(self) -> Self:
-        """Returns the exponential of every value, like ``torch.exp``."""
+        """Returns the exponential of every element, like ``torch.exp``."""
         return pointwise.unary(self, "exp")
 
     def exp_(self) -> Self:
-        """Replaces every value by the exponential, in place; see `exp`."""
+        """Replaces every element by its exponential, in place; see `exp`."""
         return pointwise.unary_(self, "exp")
 
     def expm1(self) -> Self:
-        """Returns ``exp(x) - 1`` of every value, like ``torch.expm1``."""
+        """Returns ``exp(x) - 1`` for every element ``x``, like ``torch.expm1``."""
         return pointwise.unary(self, "expm1")
 
     def expm1_(self) -> Self:
-        """Replaces every value by ``exp(x) - 1``, in place; see `expm1`."""
+        """Replaces every element ``x`` by ``exp(x) - 1``, in place; see `expm1`."""
         return pointwise.unary_(self, "expm1")
 
     def floor(self) -> Self:
-        """Returns the floor of every value, like ``torch.floor``."""
+        """Returns the floor of every element, like ``torch.floor``."""
         return pointwise.unary(self, "floor")
 
     def floor_(self) -> Self:
-        """Replaces every value by the floor, in place; see `floor`."""
+        """Replaces every element by its floor, in place; see `floor`."""
         return pointwise.unary_(self, "floor")
 
     def frac(self) -> Self:
-        """Returns the fractional part of every value, like ``torch.frac``."""
+        """Returns the fractional part of every element, like ``torch.frac``."""
         return pointwise.unary(self, "frac")
 
     def frac_(self) -> Self:
-        """Replaces every value by the fractional part, in place; see `frac`."""
+        """Replaces every element by its fractional part, in place; see `frac`."""
         return pointwise.unary_(self, "frac")
 
     def lgamma(self) -> Self:
-        """Returns ``log(|gamma(x)|)`` of every value, like ``torch.lgamma``."""
+        """Returns ``log(|gamma(x)|)`` for every element ``x``, like ``torch.lgamma``."""
         return pointwise.unary(self, "lgamma")
 
     def lgamma_(self) -> Self:
-        """Replaces every value by ``log(|gamma(x)|)``, in place; see `lgamma`."""
+        """Replaces every element ``x`` by ``log(|gamma(x)|)``, in place; see `lgamma`."""
         return pointwise.unary_(self, "lgamma")
 
     def log(self) -> Self:
-        """Returns the natural logarithm of every value, like ``torch.log``."""
+        """Returns the natural logarithm of every element, like ``torch.log``."""
         return pointwise.unary(self, "log")
 
     def log_(self) -> Self:
-        """Replaces every value by the natural logarithm, in place; see `log`."""
+        """Replaces every element by its natural logarithm, in place; see `log`."""
         return pointwise.unary_(self, "log")
 
     def log10(self) -> Self:
-        """Returns the logarithm to base 10 of every value, like ``torch.log10``."""
+        """Returns the logarithm to base 10 of every element, like ``torch.log10``."""
         return pointwise.unary(self, "log10")
 
     def log10_(self) -> Self:
-        """Replaces every value by the logarithm to base 10, in place; see `log10`."""
+        """Replaces every element by its logarithm to base 10, in place; see `log10`."""
         return pointwise.unary_(self, "log10")
 
     def log1p(self) -> Self:
-        """Returns ``log(1 + x)`` of every value, like ``torch.log1p``."""
+        """Returns ``log(1 + x)`` for every element ``x``, like ``torch.log1p``."""
         return pointwise.unary(self, "log1p")
 
     def log1p_(self) -> Self:
-        """Replaces every value by ``log(1 + x)``, in place; see `log1p`."""
+        """Replaces every element ``x`` by ``log(1 + x)``, in place; see `log1p`."""
         return pointwise.unary_(self, "log1p")
 
     def log2(self) -> Self:
-        """Returns the logarithm to base 2 of every value, like ``torch.log2``."""
+        """Returns the logarithm to base 2 of every element, like ``torch.log2``."""
         return pointwise.unary(self, "log2")
 
     def log2_(self) -> Self:
-        """Replaces every value by the logarithm to base 2, in place; see `log2`."""
+        """Replaces every element by its logarithm to base 2, in place; see `log2`."""
         return pointwise.unary_(self, "log2")
 
     def neg(self) -> Self:
-        """Returns the negative of every value, like ``torch.neg``."""
+        """Returns the negative of every element, like ``torch.neg``."""
         return pointwise.unary(self, "neg")
 
     def neg_(self) -> Self:
-        """Replaces every value by the negative, in place; see `neg`."""
+        """Replaces every element by its negative, in place; see `neg`."""
         return pointwise.unary_(self, "neg")
 
     def reciprocal(self) -> Self:
-        """Returns the reciprocal of every value, like ``torch.reciprocal``."""
+        """Returns the reciprocal of every element, like ``torch.reciprocal``."""
         return pointwise.unary(self, "reciprocal")
 
     def reciprocal_(self) -> Self:
-        """Replaces every value by the reciprocal, in place; see `reciprocal`."""
+        """Replaces every element by its reciprocal, in place; see `reciprocal`."""
         return pointwise.unary_(self, "reciprocal")
 
     def round(self) -> Self:
-        """Returns the nearest integer of every value, like ``torch.round``."""
+        """Returns the nearest integer of every element, like ``torch.round``."""
         return pointwise.unary(self, "round")
 
     def round_(self) -> Self:
-        """Replaces every value by the nearest integer, in place; see `round`."""
+        """Replaces every element by the nearest integer, in place; see `round`."""
         return pointwise.unary_(self, "round")
 
     def sigmoid(self) -> Self:
-        """Returns the sigmoid of every value, like ``torch.sigmoid``."""
+        """Returns the sigmoid of every element, like ``torch.sigmoid``."""
         return pointwise.unary(self, "sigmoid")
 
     def sigmoid_(self) -> Self:
-        """Replaces every value by the sigmoid, in place; see `sigmoid`."""
+        """Replaces every element by its sigmoid, in place; see `sigmoid`."""
         return pointwise.unary_(self, "sigmoid")
 
     def sign(self) -> Self:
-        """Returns the sign of every value, like ``torch.sign``."""
+        """Returns the sign of every element, like ``torch.sign``."""
         return pointwise.unary(self, "sign")
 
     def sign_(self) -> Self:
-        """Replaces every value by the sign, in place; see `sign`."""
+        """Replaces every element by its sign, in place; see `sign`."""
         return pointwise.unary_(self, "sign")
 
     def sin(self) -> Self:
-        """Returns the sine of every value, like ``torch.sin``."""
+        """Returns the sine of every element, like ``torch.sin``."""
         return pointwise.unary(self, "sin")
 
     def sin_(self) -> Self:
-        """Replaces every value by the sine, in place; see `sin`."""
+        """Replaces every element by its sine, in place; see `sin`."""
         return pointwise.unary_(self, "sin")
 
     def sinh(self) -> Self:
-        """Returns the hyperbolic sine of every value, like ``torch.sinh``."""
+        """Returns the hyperbolic sine of every element, like ``torch.sinh``."""
         return pointwise.unary(self, "sinh")
 
     def sinh_(self) -> Self:
-        """Replaces every value by the hyperbolic sine, in place; see `sinh`."""
+        """Replaces every element by its hyperbolic sine, in place; see `sinh`."""
         return pointwise.unary_(self, "sinh")
 
     def sqrt(self) -> Self:
-        """Returns the square root of every value, like ``torch.sqrt``."""
+        """Returns the square root of every element, like ``torch.sqrt``."""
         return pointwise.unary(self, "sqrt")
 
     def sqrt_(self) -> Self:
-        """Replaces every value by the square root, in place; see `sqrt`."""
+        """Replaces every element by its square root, in place; see `sqrt`."""
         return pointwise.unary_(self, "sqrt")
 
     def tan(self) -> Self:
-        """Returns the tangent of every value, like ``torch.tan``."""
+        """Returns the tangent of every element, like ``torch.tan``."""
         return pointwise.unary(self, "tan")
 
     def tan_(self) -> Self:
-        """Replaces every value by the tangent, in place; see `tan`."""
+        """Replaces every element by its tangent, in place; see `tan`."""
         return pointwise.unary_(self, "tan")
 
     def tanh(self) -> Self:
-        """Returns the hyperbolic tangent of every value, like ``torch.tanh``."""
+        """Returns the hyperbolic tangent of every element, like ``torch.tanh``."""
         return pointwise.unary(self, "tanh")
 
     def tanh_(self) -> Self:
-        """Replaces every value by the hyperbolic tangent, in place; see `tanh`."""
+        """Replaces every element by its hyperbolic tangent, in place; see `tanh`."""
         return pointwise.unary_(self, "tanh")
 
     def trunc(self) -> Self:
-        """Returns the integer part of every value, like ``torch.trunc``."""
+        """Returns the integer part of every element, like ``torch.trunc``."""
         return pointwise.unary(self, "trunc")
 
     def trunc_(self) -> Self:
-        """Replaces every value by the integer part, in place; see `trunc`."""
+        """Replaces every element by its integer part, in place; see `trunc`."""
         return pointwise.unary_(self, "trunc")
 
     def isfinite(self) -> Self:
-        """Returns bool tensors that are true where values are finite, like ``torch.isfinite``."""
+        """Returns bool tensors that are true where elements are finite, like ``torch.isfinite``."""
         return pointwise.unary(self, "isfinite")
 
     def isnan(self) -> Self:
-        """Returns bool tensors that are true where values are NaN, like ``torch.isnan``."""
+        """Returns bool tensors that are true where elements are NaN, like ``torch.isnan``."""
         return pointwise.unary(self, "isnan")
 
     def isneginf(self) -> Self:
@@ -1709,7 +1746,7 @@ class TensorLike(Primitives):
         return pointwise.unary(self, "isposinf")
 
     def isreal(self) -> Self:
-        """Returns bool tensors that are true where values are real, like ``torch.isreal``."""
+        """Returns bool tensors that are true where elements are real, like ``torch.isreal``."""
         return pointwise.unary(self, "isreal")
 
     # --- operators -------------------------------------------------------------------------------
@@ -1773,29 +1810,28 @@ class TensorLike(Primitives):
         return self._valued(lambda tensor: ~tensor)
 
     # --- reductions ------------------------------------------------------------------------------
-    # `dim`: batch dimensions; "feature": the dimensions beyond the batch; by default all values,
-    # and the result has no batch dimensions. `reduce`: return one tensor; see `sum`.
 
     def sum(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Sums the values of every tensor, like ``torch.sum``.
+        """Sums the elements of every tensor, like ``torch.sum``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            dtype: Dtype of the results.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            dtype: Dtype of the results; None: int64 for integers and bools, else that of each
+                tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
 
         Raises:
             IndexError: If a dimension does not exist.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> td.sum()["b", "c"]
@@ -1813,15 +1849,16 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            dtype: Dtype of the results; None: that of the values.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            dtype: Dtype of the results; None: that of each tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If a tensor has an integer or bool dtype and no `dtype` is given.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> td.mean(0)["b", "c"]
@@ -1833,19 +1870,20 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the mean without NaN, like ``torch.nanmean``.
+        """Returns the mean of the elements that are not NaN, like ``torch.nanmean``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            dtype: Dtype of the results; None: that of the values.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            dtype: Dtype of the results; None: that of each tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If ``torch.nanmean`` does not support a tensor's dtype, such as int64.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> td.nanmean()["a"]
@@ -1857,20 +1895,20 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the sum without NaN, like ``torch.nansum``.
+        """Returns the sum of the elements that are not NaN, like ``torch.nansum``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            dtype: Dtype of the results; None: int64 for integers and bools, else that of the
-                values.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            dtype: Dtype of the results; None: int64 for integers and bools, else that of each
+                tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> td.nansum()["b", "c"]
@@ -1886,16 +1924,16 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            dtype: Dtype of the results; None: int64 for integers and bools, else that of the
-                values.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            dtype: Dtype of the results; None: int64 for integers and bools, else that of each
+                tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> td.prod()["b", "c"]
@@ -1911,16 +1949,17 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            correction: Subtracted from the number of values in the divisor; 1: the unbiased
-                estimate.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            correction: The divisor is the number of elements minus this number; 1 is Bessel's
+                correction.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If ``torch.std`` does not support a tensor's dtype, such as int64.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> TensorDict({"a": torch.tensor([1.0, 3.0])}).std()["a"]
@@ -1936,16 +1975,17 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            correction: Subtracted from the number of values in the divisor; 1: the unbiased
-                estimate.
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            correction: The divisor is the number of elements minus this number; 1 is Bessel's
+                correction.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If ``torch.var`` does not support a tensor's dtype, such as int64.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> TensorDict({"a": torch.tensor([1.0, 3.0])}).var()["a"]
@@ -1961,17 +2001,20 @@ class TensorLike(Primitives):
 
         Args:
             q: A number from 0 to 1, or a 1-D tensor of them, which adds a leading dimension to the
-                tensors and, with a `dim`, to the batch size.
+                tensors and, with `dim` or `keepdim`, to the batch size.
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
-            interpolation: Between values: "linear", "lower", "higher", "midpoint" or "nearest".
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            interpolation: Between two elements: "linear", "lower", "higher", "midpoint" or
+                "nearest".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If `q` is out of range, or ``torch.quantile`` does not support a tensor's
+                dtype, such as int64.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> TensorDict({"a": torch.tensor([1.0, 2.0, 4.0])}).quantile(0.5)["a"]
@@ -1983,20 +2026,22 @@ class TensorLike(Primitives):
         self, dim: int = NOTHING, keepdim: bool = False, *,
         reduce: bool | None = None, return_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the greatest value of each tensor, or along a batch dimension, with indices.
+        """Returns the maximum of each tensor; along a batch dimension, maxima and their indices.
 
         Args:
-            dim: The batch dimension. Default: all values.
-            keepdim: Keep the dimension, with length 1.
-            reduce: If true, reduce all entries together and return tensors.
-            return_indices: If false, return the values only.
+            dim: The batch dimension. Default: all dimensions.
+            keepdim: Keep the dimension, with length 1; ignored with `reduce`.
+            reduce: If true, reduce all entries together, concatenated along `dim` if it is given.
+            return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
-            A TensorDict; with `dim` and `return_indices` a ``torch.return_types.max`` of two.
+            Without `dim`, a TensorDict; with `reduce`, one tensor. With `dim`, a
+            ``torch.return_types.max`` of two TensorDicts; with `reduce`, of two tensors. If
+            `return_indices` is false, the first TensorDict only.
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` is given without `dim`.
+            ValueError: If `keepdim` is true without `dim` and `reduce`.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).max()["a"]
@@ -2011,17 +2056,22 @@ class TensorLike(Primitives):
         self, dim: int = NOTHING, keepdim: bool = False, *,
         reduce: bool | None = None, return_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the least values, like `max`.
+        """Returns the minimum of each tensor; along a batch dimension, minima and their indices.
 
         Args:
-            dim: The batch dimension. Default: all values.
-            keepdim: Keep the dimension, with length 1.
-            reduce: If true, reduce all entries together and return tensors.
-            return_indices: If false, return the values only.
+            dim: The batch dimension. Default: all dimensions.
+            keepdim: Keep the dimension, with length 1; ignored with `reduce`.
+            reduce: If true, reduce all entries together, concatenated along `dim` if it is given.
+            return_indices: If false, return the minima only; ignored with `reduce`.
+
+        Returns:
+            Without `dim`, a TensorDict; with `reduce`, one tensor. With `dim`, a
+            ``torch.return_types.min`` of two TensorDicts; with `reduce`, of two tensors. If
+            `return_indices` is false, the first TensorDict only.
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` is given without `dim`.
+            ValueError: If `keepdim` is true without `dim` and `reduce`.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).min()["a"]
@@ -2032,18 +2082,18 @@ class TensorLike(Primitives):
     def amax(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *, reduce: bool | None = None
     ) -> Self | Any:
-        """Returns the greatest values, like ``torch.amax``.
+        """Returns the greatest elements, like ``torch.amax``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amax(0)["a"]
@@ -2054,18 +2104,18 @@ class TensorLike(Primitives):
     def amin(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *, reduce: bool | None = None
     ) -> Self | Any:
-        """Returns the least values, like ``torch.amin``.
+        """Returns the least elements, like ``torch.amin``.
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all values, and the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
+                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their values; with a `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
 
         Raises:
             IndexError: If a dimension does not exist.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amin(0)["a"]
@@ -2078,8 +2128,12 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, reduce all entries together and return tensors.
-            return_indices: If false, return the values only.
+            reduce: If true, apply it to the entries concatenated along `dim`.
+            return_indices: If false, return the maxima only; ignored with `reduce`.
+
+        Returns:
+            A ``torch.return_types.cummax`` of two TensorDicts: the maxima and their indices; with
+            `reduce`, of two tensors. If `return_indices` is false, the first TensorDict only.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -2096,8 +2150,12 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, reduce all entries together and return tensors.
-            return_indices: If false, return the values only.
+            reduce: If true, apply it to the entries concatenated along `dim`.
+            return_indices: If false, return the minima only; ignored with `reduce`.
+
+        Returns:
+            A ``torch.return_types.cummin`` of two TensorDicts: the minima and their indices; with
+            `reduce`, of two tensors. If `return_indices` is false, the first TensorDict only.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -2115,13 +2173,17 @@ class TensorLike(Primitives):
         """Returns ``log(sum(exp(x)))`` along batch dimensions, by default along all of them.
 
         Args:
-            dim: Batch dimensions; None: all of them.
-            keepdim: Keep the reduced dimensions, with length 1; without `dim`, all dimensions. Not
-                with "feature".
+            dim: Batch dimensions; "feature" reduces the dimensions beyond the batch. None: all
+                batch dimensions or, if there are none, all dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             out: A TensorDict to write the results into.
+
+        Returns:
+            A TensorDict; `out` if it is given.
 
         Raises:
             IndexError: If a dimension does not exist.
+            TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
             >>> td.logsumexp(0)["a"]
@@ -2134,7 +2196,7 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            dtype: Dtype of the results; None: that of the values.
+            dtype: Dtype of the results; None: that of each tensor.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -2150,7 +2212,10 @@ class TensorLike(Primitives):
 
         Args:
             out: A TensorDict to write the results into.
-            dtype: Dtype of the results; None: that of the values.
+            dtype: Dtype of the results; None: that of each tensor.
+
+        Returns:
+            A TensorDict; `out` if it is given.
 
         Example:
             >>> td.norm()["b", "c"]
@@ -2201,11 +2266,14 @@ class TensorLike(Primitives):
 
         Args:
             *args: A device, a dtype or both; or a tensor or TensorDict from which they are taken,
-                from a TensorDict with its batch size; or a ``torch.Size``, the batch size.
-            **kwargs: ``device``, ``dtype``, ``non_blocking``, or ``batch_size`` of the result;
-                ``non_blocking_pin``, ``num_threads`` and ``inplace`` have no effect.
+                from a TensorDict with its batch size; or a ``torch.Size``, the batch size. A bool
+                is ``non_blocking``.
+            **kwargs: ``device``, ``dtype``, ``non_blocking``, ``other`` (a tensor or TensorDict),
+                or ``batch_size`` of the result; ``non_blocking_pin``, ``num_threads`` and
+                ``inplace`` have no effect.
 
         Raises:
+            RuntimeError: If torch does not know the device, or the batch size does not fit.
             TypeError: If another keyword is given.
 
         Example:
@@ -2215,7 +2283,7 @@ class TensorLike(Primitives):
         return casts.to(self, *args, **kwargs)
 
     def cpu(self, **kwargs: Any) -> Self:
-        """Returns the TensorDict in main memory: `to` with its keywords.
+        """Returns the TensorDict on the CPU, like ``to("cpu")``.
 
         Args:
             **kwargs: Options of `to`: ``non_blocking``.
@@ -2227,7 +2295,7 @@ class TensorLike(Primitives):
         return self.to("cpu", **kwargs)
 
     def cuda(self, device: Device | None = None, **kwargs: Any) -> Self:
-        """Returns the TensorDict on a GPU, by default the current one: `to` with its keywords.
+        """Returns the TensorDict on a GPU, like ``to("cuda")``.
 
         Args:
             device: The GPU; None: the current one.
@@ -2235,6 +2303,7 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If torch finds no such GPU.
+            AssertionError: If torch was built without CUDA.
 
         Example:
             >>> gpu = td.cuda() if torch.cuda.is_available() else td
@@ -2251,7 +2320,7 @@ class TensorLike(Primitives):
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.type(torch.int32)["a"].dtype
@@ -2264,7 +2333,10 @@ class TensorLike(Primitives):
 
         Args:
             canonical: Accepted and ignored.
-            inplace: Put the tensors into this TensorDict.
+            inplace: Put the tensors into this TensorDict and return it.
+
+        Raises:
+            RuntimeError: If `inplace` is true and this TensorDict is locked.
 
         Example:
             >>> td.expand(2, 3).contiguous()["a"].is_contiguous()
@@ -2282,12 +2354,15 @@ class TensorLike(Primitives):
 
     @property
     def data(self) -> Self:
-        """A TensorDict of the ``data`` of every tensor."""
+        """A TensorDict of the ``data`` attribute of every tensor."""
         return casts.data(self)
 
     @property
     def grad(self) -> Self | None:
-        """A TensorDict of the gradients; None if no tensor has one."""
+        """A TensorDict of the gradients and of the values that are not tensors.
+
+        None if there are only tensors, none of which has a gradient.
+        """
         grads: Self | None = self.apply(lambda tensor: tensor.grad, filter_empty=None)
         return grads
 
@@ -2301,7 +2376,8 @@ class TensorLike(Primitives):
             This TensorDict.
 
         Raises:
-            RuntimeError: If a tensor has no floating-point or complex dtype.
+            RuntimeError: If `requires_grad` is true and a tensor has no floating-point or complex
+                dtype, or it is false and a tensor is not a leaf of the autograd graph.
 
         Example:
             >>> td.requires_grad_().requires_grad
@@ -2331,14 +2407,15 @@ class TensorLike(Primitives):
         return casts.zero_grad(self, set_to_none)
 
     def pin_memory(self, num_threads: int | None = None, inplace: bool = False) -> Self:
-        """Returns a copy in pinned (page-locked) memory.
+        """Returns a copy in pinned (page-locked) memory; tensors that are pinned are shared.
 
         Args:
             num_threads: Accepted; one thread copies.
-            inplace: Put the tensors into this TensorDict.
+            inplace: Put the tensors into this TensorDict and return it.
 
         Raises:
-            RuntimeError: If torch has no accelerator to pin memory for.
+            RuntimeError: If torch has no accelerator to pin memory for, or `inplace` is true and
+                this TensorDict is locked.
 
         Example:
             >>> batch = td.pin_memory() if torch.cuda.is_available() else td
@@ -2358,7 +2435,8 @@ class TensorLike(Primitives):
         """Returns the total size of all tensors in bytes.
 
         Args:
-            count_duplicates: If false, tensors that begin at the same address count once.
+            count_duplicates: If false, only the last of the tensors that begin at the same address
+                counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2367,10 +2445,11 @@ class TensorLike(Primitives):
         return sum(tensor.nbytes for tensor in casts.counted(self, count_duplicates))
 
     def param_count(self, *, count_duplicates: bool = True) -> int:
-        """Returns the number of values of all tensors.
+        """Returns the number of elements of all tensors.
 
         Args:
-            count_duplicates: If false, tensors that begin at the same address count once.
+            count_duplicates: If false, only the last of the tensors that begin at the same address
+                counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()
@@ -2379,7 +2458,7 @@ class TensorLike(Primitives):
         return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
 
     def new_zeros(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns zeros like every tensor, with another batch size, like ``Tensor.new_zeros``.
+        """Returns a TensorDict of zeros with another batch size, like ``Tensor.new_zeros``.
 
         Args:
             *size: The batch size.
@@ -2392,11 +2471,11 @@ class TensorLike(Primitives):
         return casts.new(self, "new_zeros", size, options)
 
     def new_ones(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns ones like every tensor, with another batch size.
+        """Returns a TensorDict of ones with another batch size, like ``Tensor.new_ones``.
 
         Args:
             *size: The batch size.
-            **options: Options of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+            **options: Options of ``Tensor.new_ones``: ``dtype``, ``device``, ``pin_memory``, ...
 
         Example:
             >>> td.new_ones(2, dtype=torch.int64)["a"]
@@ -2405,11 +2484,11 @@ class TensorLike(Primitives):
         return casts.new(self, "new_ones", size, options)
 
     def new_empty(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns uninitialised tensors, with another batch size.
+        """Returns uninitialised tensors with another batch size, like ``Tensor.new_empty``.
 
         Args:
             *size: The batch size.
-            **options: Options of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+            **options: Options of ``Tensor.new_empty``: ``dtype``, ``device``, ``pin_memory``, ...
 
         Example:
             >>> td.new_empty(2)["a"].shape
@@ -2436,7 +2515,11 @@ class TensorLike(Primitives):
 
         Args:
             data: A tensor, list or number; or a TensorDict with the same keys.
-            **options: Options of ``Tensor.new_tensor``.
+            **options: Options of ``Tensor.new_tensor``; the default of ``device`` is that of
+                `data`.
+
+        Raises:
+            KeyError: If `data` is a TensorDict that lacks a key.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, dtype=torch.int64)}, [3])
@@ -2460,13 +2543,13 @@ class TensorLike(Primitives):
         return casts.data_ptr(self, storage=storage)
 
     def to_padded_tensor(self, padding: float = 0.0) -> Self:
-        """Replaces nested tensors by dense ones, padded to the longest component.
+        """Converts nested tensors to dense ones, padded to the longest component.
 
         Args:
             padding: The value used for padding.
 
         Returns:
-            A TensorDict of dense tensors; the others are shared.
+            A TensorDict of dense tensors; those that are not nested are shared.
 
         Example:
             >>> td.to_padded_tensor()["a"]
@@ -2490,7 +2573,7 @@ class TensorLike(Primitives):
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
-        """Implements `expand`. With `shared_below`, a single value in a node below stays single."""
+        """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
         return _shape.expanded(self, wanted, shared_below=shared_below)
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:
@@ -2531,7 +2614,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.bfloat16()["b", "c"].dtype
@@ -2547,7 +2630,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.bool()["b", "c"].dtype
@@ -2563,7 +2646,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.complex128()["b", "c"].dtype
@@ -2579,7 +2662,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.complex32()["b", "c"].dtype
@@ -2595,7 +2678,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.complex64()["b", "c"].dtype
@@ -2611,7 +2694,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.double()["b", "c"].dtype
@@ -2627,7 +2710,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.float()["b", "c"].dtype
@@ -2643,7 +2726,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.float16()["b", "c"].dtype
@@ -2659,7 +2742,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.float32()["b", "c"].dtype
@@ -2675,7 +2758,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.float64()["b", "c"].dtype
@@ -2691,7 +2774,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.half()["b", "c"].dtype
@@ -2707,7 +2790,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.int()["b", "c"].dtype
@@ -2723,7 +2806,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.int16()["b", "c"].dtype
@@ -2739,7 +2822,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.int32()["b", "c"].dtype
@@ -2755,7 +2838,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.int64()["b", "c"].dtype
@@ -2771,7 +2854,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.int8()["b", "c"].dtype
@@ -2787,7 +2870,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.uint16()["b", "c"].dtype
@@ -2803,7 +2886,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.uint32()["b", "c"].dtype
@@ -2819,7 +2902,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.uint64()["b", "c"].dtype
@@ -2835,7 +2918,7 @@ class TensorLike(Primitives):
                 all tensors are cast.
 
         Returns:
-            A TensorDict of this dtype; tensors that have it are shared.
+            A TensorDict; tensors that have this dtype, or are not cast, are shared.
 
         Example:
             >>> td.uint8()["b", "c"].dtype

@@ -1,4 +1,7 @@
-"""Values that are not tensors, as entries of a TensorDict: one value, or one for each row."""
+"""Entries of a TensorDict other than plain tensors: values, and unbatched tensors.
+
+A value is shared by all rows (NonTensorData), or there is one for each row (NonTensorStack).
+"""
 
 from __future__ import annotations
 
@@ -61,12 +64,16 @@ class ValueRows:
         return self.shape if dim is None else self.shape[dim]
 
     def is_uniform(self) -> bool:
-        """True if all rows have the same value, and there are rows."""
+        """True if there are rows, and all have the same position."""
         flat = self.positions.reshape(-1)
         return len(flat) > 0 and bool((flat == flat[0]).all())
 
     def _moved(self, positions: Any, place_of: dict[int, int], more: tuple[int, ...] = ()) -> Any:
-        """Moves the dimensions in `place_of`, removes all others, and adds `more`."""
+        """The ValueRows of `positions`, whose dimensions were moved, removed or added.
+
+        `place_of` maps each remaining dimension to its new position. Values count as stacked along
+        the dimensions `more`, too.
+        """
         kept = [place_of[dim] for dim in self.stacked if dim in place_of]
         return ValueRows(positions, (*kept, *more))
 
@@ -107,7 +114,8 @@ class ValueRows:
     def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
         """Removes several dimensions of length 1.
 
-        A stack of one value becomes that value; other dimensions are removed by a reshape.
+        Unless `reshape`, a stack of one value becomes that value, if it was stacked last along one
+        of the dimensions. The other dimensions are removed by a reshape.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -197,7 +205,7 @@ class ValueRows:
 def _regrouped(
     stacked: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The structure of a stack of batch size `old` after a reshape to `new`."""
+    """The stacked dimensions (see `ValueRows`) after a reshape of shape `old` to `new`."""
     found = flattened_dims(old, new)
     if found is not None:
         first, last = found
@@ -207,8 +215,9 @@ def _regrouped(
     found = flattened_dims(new, old)
     if found is not None:
         first, last = found
-        # Split along each of the dimensions except the last one, and stack along the last one.
-        # Dimensions of length 1 may be dropped.
+        # One dimension becomes several. Values are stacked along all of them but the last one;
+        # along the last one, if they were stacked along the old one. If last < first, dimensions of
+        # length 1 are dropped.
         count = last - first if last >= first else len(new) - len(old)
         stacked = tuple(dim for dim in stacked if not first <= dim < first - count)
         kept = [dim if dim < first else dim + count for dim in stacked]
@@ -217,7 +226,11 @@ def _regrouped(
 
 
 def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
-    """The first and last dimension of `old` that a reshape merges into one of `new`."""
+    """The first and last dimension of `old` that a reshape merges into one of `new`.
+
+    The last one is less than the first if the reshape adds a dimension of length 1. None if it does
+    something else.
+    """
     if not old or not new:
         return None
     shorter = min(len(old), len(new))
@@ -227,7 +240,7 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
 
 
 def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
-    """The argument of torch's `pad` for rows (before, after) of the first dimensions."""
+    """The argument of torch's `pad` that adds rows (before, after) to the first dimensions."""
     return [0, 0] * (ndim - len(pairs)) + [width for pair in reversed(pairs) for width in pair]
 
 
@@ -246,7 +259,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size of the TensorDict that contains it, possibly with more dimensions."""
+        """The batch size. It begins with that of the TensorDict that contains this entry."""
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -286,7 +299,7 @@ class _Values:
         return NonTensorStack._of([*values, None], ValueRows(positions, rows.stacked), self.device)
 
     def _valued(self, change: Callable[[Any], Any]) -> Any:
-        """This entry after the tensors of its node have changed."""
+        """This entry after the tensors of its node have changed: itself."""
         return self
 
     @classmethod
@@ -525,11 +538,11 @@ class NonTensorStack(_Values):
         """Creates a stack from nested lists.
 
         Args:
-            values: The lists. A level of nesting whose lists all have the same length is a
-                dimension.
+            values: The values of the rows. Lists of one shape add its dimensions; lists of
+                different shapes are values themselves.
 
         Returns:
-            NonTensorStack: A stack with one dimension for each such level.
+            NonTensorStack: A stack with one dimension for `values`, and those of the lists in it.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -749,7 +762,10 @@ def is_non_tensor(value: Any) -> bool:
 
 
 def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int, ...]]:
-    """The values of several entries, the positions in each, and their common structure."""
+    """The values of several entries in one list, and the positions of each entry's rows in it.
+
+    Also returns the stacked dimensions of the entry that has the fewest.
+    """
     values: list[Any] = []
     places = []
     for part in parts:
@@ -776,7 +792,7 @@ def restored(
 
 
 def _arrays_module() -> Any:
-    """The module for positions: torch, if available, else numpy."""
+    """The module for positions: torch if `torch_or_none` returns it, else numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch
@@ -828,7 +844,8 @@ class UnbatchedTensor:
     """Marks a tensor as exempt from the batch size of the TensorDict that contains it.
 
     An example is the bytes of all strings of a table: indexing the table does not change them. A
-    folder stores such tensors in its sub-folder ``%values``, which tensordict opens separately.
+    folder stores such tensors of a node in the sub-folder ``%values``, which the tensordict package
+    ignores, but can open as a folder of its own.
 
     Args:
         data: A tensor or an array of any shape.

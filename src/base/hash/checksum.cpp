@@ -75,7 +75,7 @@ Xxh3Stream& Xxh3Stream::operator=(Xxh3Stream&&) noexcept = default;
 void Xxh3Stream::reset() noexcept { XXH3_64bits_reset(&state_->xxh); }
 
 void Xxh3Stream::update(std::span<const std::byte> bytes) noexcept {
-  // An empty span may have a null data pointer, which xxHash reports as an error.
+  // An empty span may have a null data pointer, which xxHash 0.8.0 reports as an error.
   if (!bytes.empty()) kernel().update(&state_->xxh, bytes.data(), bytes.size());
 }
 

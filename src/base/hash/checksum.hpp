@@ -14,7 +14,8 @@ std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 /// XXH3 with a seed, for hash tables over short keys. Does not dispatch to AVX2.
 std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
 
-/// A random seed, private to this process, for hash tables whose keys come from files.
+/// A random seed for hash tables whose keys come from files. Constant within a process; a forked
+/// child inherits it.
 std::uint64_t hash_seed() noexcept;
 
 /// Streaming XXH3: equals xxh3() of the concatenated pieces.
@@ -37,8 +38,8 @@ class Xxh3Stream {
 /// 16 lower-case hexadecimal digits.
 std::string hex16(std::uint64_t value);
 
-/// Size of a block. In every format, files or tensors are checksummed block by block; the last
-/// block may be shorter.
+/// Size of a block. Formats with XXH3 checksums of files or tensors store one for each block; the
+/// last block may be shorter. If several processes write a tensor, there is one for each box.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 }  // namespace tenfold::base

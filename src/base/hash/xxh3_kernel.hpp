@@ -5,7 +5,7 @@
 
 namespace tenfold::base {
 
-/// XXH3 compiled for one instruction set. `state` points at an XXH3_state_t, whose layout does
+/// XXH3 compiled for one instruction set. `state` points to an XXH3_state_t, whose layout does
 /// not depend on the instruction set.
 struct Xxh3Kernel {
   std::uint64_t (*hash)(const void* data, std::size_t size_bytes);

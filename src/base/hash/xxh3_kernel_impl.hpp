@@ -1,8 +1,9 @@
 #pragma once
 
 // The body of one Xxh3Kernel, included once by each file that is compiled for an instruction set.
-// Include only C headers here: an inline function of the standard library that was compiled with
-// -mavx2 could be the copy that the linker keeps for the whole program.
+// Include only headers of C (also as <cstddef> etc.) here: an inline function of the C++ standard
+// library that was compiled with -mavx2 could be the copy that the linker keeps for the whole
+// program.
 
 #ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL

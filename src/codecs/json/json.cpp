@@ -38,8 +38,8 @@ constexpr bool is_plain(char c) noexcept {
   return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
 }
 
-/// The first byte in [p, end) that needs processing: a quote, a backslash, a control character, or
-/// a non-ASCII byte.
+/// Returns the first byte in [p, end) that needs processing (a quote, a backslash, a control
+/// character, or a non-ASCII byte), or `end` if there is none.
 const char* skip_plain(const char* p, const char* end) noexcept {
   while (end - p >= 8) {
     std::uint64_t word = 0;
@@ -88,7 +88,7 @@ double out_of_range_value(std::string_view number) noexcept {
   return negative ? -value : value;
 }
 
-/// The state of one parse. Containers are on an explicit stack, so that nesting uses no C++ stack.
+/// The state of one parse. Open containers are on an explicit stack, so the parser never recurses.
 class Parser {
  public:
   Parser(std::string_view text, const base::Where& where, JsonHandler& handler)

@@ -18,8 +18,9 @@ constexpr bool is_surrogate(std::uint32_t code_point) noexcept {
   return code_point >= 0xD800 && code_point <= 0xDFFF;
 }
 
-/// Decodes the code point at `text` < `end` as WTF-8, that is UTF-8 or a surrogate. Overlong forms,
-/// values past U+10FFFF and truncated sequences return size_bytes 0.
+/// Decodes the code point at `text`, which must be less than `end`, as WTF-8: UTF-8 or a surrogate.
+/// Returns size_bytes 0 for other bytes, such as overlong forms, values above U+10FFFF and
+/// truncated sequences.
 inline CodePoint decode_wtf8(const char* text, const char* end) noexcept {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::uint32_t lead = byte(0);

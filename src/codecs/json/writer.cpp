@@ -13,8 +13,8 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Python's repr of a finite double: the shortest digits that round-trip, positional from 1e-4
-/// up to 1e16, else with an exponent of at least two digits.
+/// Appends Python's repr of a finite double: the shortest digits that round-trip, with an exponent
+/// of at least two digits if the magnitude is below 1e-4 (but not 0) or at least 1e16.
 void append_finite(std::string& text, double value) {
   std::array<char, 32> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,

@@ -10,8 +10,8 @@
 
 namespace tenfold::codecs {
 
-/// Arena for lists of numbers that are freed together. A graph of a million nodes has a million
-/// lists, and allocating each would take most of the time of reading it.
+/// Arena for lists of numbers that are freed together. A graph may have millions of lists, and
+/// allocating each would take most of the time of reading it.
 class IdArena {
  public:
   /// Copies a list that will not grow.

@@ -116,8 +116,8 @@ constexpr auto kOpcodeIndex = [] {
   return index;
 }();
 
-/// Returns false if the name cannot be that of a module. This rejects prose that starts with a `c`
-/// (the opcode GLOBAL): its first line contains blanks or commas.
+/// Returns false for a name that no module has in practice. This rejects most prose that starts
+/// with a `c` (the opcode GLOBAL): its first line contains blanks or commas.
 bool is_module(std::string_view name) {
   return !name.empty() && base::is_utf8(name) && std::ranges::all_of(name, [](char c) {
     return base::is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -142,7 +142,8 @@ class ImportWalk {
   }
 
  private:
-  /// Returns false where Python's unpickler fails.
+  /// Advances past one opcode. Returns false where Python's unpickler fails for lack of bytes,
+  /// values or marks, at NEXT_BUFFER, and at unknown opcodes.
   bool step(unsigned char code) {
     switch (code) {
       case '.':  // the next pickle starts with an empty stack

@@ -24,7 +24,7 @@ enum class PickleKind : std::uint8_t {
   bytearray,    ///< text
   list,         ///< items
   tuple,        ///< items
-  dict,         ///< items: key, value, key, value; a later duplicate key replaces the earlier one
+  dict,         ///< items: key, value, key, value, ...; of duplicate keys, the last one counts
   set,          ///< items, possibly with duplicates
   frozenset,    ///< items, possibly with duplicates
   global,       ///< text: module, name: qualified name

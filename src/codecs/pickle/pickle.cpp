@@ -21,9 +21,10 @@ namespace tenfold::codecs {
 
 using enum PickleKind;
 
-/// The pickle machine, as Python's pickletools documents it, but each opcode only creates nodes. It
-/// accepts what Python's unpickler accepts, except for some input that no pickler writes: several
-/// values at STOP, items set in a list, items appended to a bytearray.
+/// The pickle machine, as Python's pickletools documents it, but it creates nodes instead of
+/// importing and calling. It accepts what Python's unpickler accepts, except for what read_pickle()
+/// refuses as unsupported, and for some input that no pickler writes, such as several values at
+/// STOP, items set in a list, or items appended to a bytearray.
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;
@@ -476,7 +477,7 @@ void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> 
     wrong("named arguments of a call", "a dict", items[2]);
   }
   const PickleKind callable = graph_.nodes.kind(items[0]);
-  // Old files of torch call persistent IDs, which stand for modules.
+  // Old files of torch.save call persistent IDs that stand for classes of modules.
   const bool is_named = callable == global || callable == extension || callable == persistent;
   if (!is_named && !is_object(items[0])) {
     wrong("not callable", "a global, extension code, persistent id or object", items[0]);

@@ -39,7 +39,9 @@ struct PickleGraph {
   PickleNodes nodes;
   std::vector<PickleChange> changes;  ///< in the order of the pickle
   std::uint32_t root = 0;
-  std::uint64_t size_bytes = 0;   ///< up to and including STOP; another pickle may follow
+  /// Up to and including STOP; another pickle may follow. From read_pickle_prefix(), up to the
+  /// error if there was one.
+  std::uint64_t size_bytes = 0;
   std::deque<std::string> owned;  ///< strings that had to be decoded
   IdArena ids;                    ///< the items of all nodes
   PickleNode at(std::uint32_t id) const { return nodes[id]; }
@@ -50,7 +52,7 @@ struct PickleGraph {
 
   /// The error of a node, which natural() and lengths() complete and throw.
   using Fault = std::function<Error()>;
-  /// Returns a non-negative integer.
+  /// Returns the value of a non-negative integer of at most 63 bits.
   std::uint64_t natural(std::uint32_t id, const Fault& fault) const;
   /// Returns the non-negative integers, at most 64, of a tuple, list or torch.Size.
   std::vector<std::int64_t> lengths(std::uint32_t id, const Fault& fault) const;
@@ -71,8 +73,8 @@ struct PickleLimits {
 PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits = {});
 
-/// Like read_pickle(), but on an error stores the message in `problem` and returns the nodes made
-/// until then: a program that executes the pickle gets that far.
+/// Like read_pickle(), but on an Error stores its message in `problem` and returns the nodes made
+/// until then, with a meaningless `root`: a program that unpickles `bytes` may execute all of them.
 PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
                                std::string& problem, const PickleLimits& limits = {});
 

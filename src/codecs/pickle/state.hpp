@@ -81,7 +81,7 @@ class PickleState {
   /// Reads a size or extension code of 4 bytes, which is signed in Python. Refuses a negative one.
   std::uint64_t size_of_int32() {
     const std::uint64_t size = unsigned_of(4);
-    if (size > 0x7fffffff) corrupt("a size is negative", "at least 0", "less");
+    if (size > 0x7fffffff) corrupt("a size or extension code is negative", "at least 0", "less");
     return size;
   }
   std::string_view line() {

@@ -7,7 +7,7 @@
 
 namespace tenfold::codecs {
 
-// Textual encodings of values in pickles. Nothing here throws: an invalid value gives nullopt.
+// Encodings of numbers and strings in pickles. An invalid one gives nullopt instead of an error.
 
 /// An integer of any size: its value if int64 holds it, its decimal digits otherwise.
 struct PickleInteger {
@@ -15,7 +15,7 @@ struct PickleInteger {
   std::string digits;
 };
 
-/// Decodes a little-endian two's complement integer (LONG1, LONG4). An empty string is 0.
+/// Decodes a little-endian two's complement integer (BININT, LONG1, LONG4). An empty string is 0.
 PickleInteger pickle_integer(std::string_view bytes);
 /// Parses decimal digits with an optional sign (INT, LONG).
 std::optional<PickleInteger> pickle_decimal(std::string_view text);
@@ -24,7 +24,7 @@ std::optional<double> pickle_float(std::string_view text);
 /// Parses the quoted argument of STRING, with Python's escapes, to bytes.
 std::optional<std::string> pickle_quoted(std::string_view text);
 /// Decodes the argument of UNICODE ("raw-unicode-escape": Latin-1 with \uXXXX and \UXXXXXXXX) to
-/// UTF-8.
+/// UTF-8, with surrogates in three bytes each.
 std::optional<std::string> pickle_raw_unicode(std::string_view text);
 /// True for UTF-8 in which surrogates are allowed, in three bytes each.
 bool is_pickle_text(std::string_view text) noexcept;

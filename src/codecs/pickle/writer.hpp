@@ -18,8 +18,8 @@ class PickleWriter {
   void none() { put('N'); }
   void boolean(bool value) { put(value ? '\x88' : '\x89'); }
   void integer(std::int64_t value);
-  /// Writes decimal digits with an optional '-'. If the integer takes more than 255 bytes, writes
-  /// nothing and returns false: torch accepts no opcode for larger ones.
+  /// Writes an integer, given as decimal digits with an optional '-'. If it takes more than 255
+  /// bytes, writes nothing and returns false: torch accepts no opcode for larger ones.
   bool big_integer(std::string_view digits);
   void number(double value);
   /// Writes WTF-8 of less than 4 GiB: lone surrogates are written as Python writes them.
@@ -43,7 +43,8 @@ class PickleWriter {
   void call() { put('R'); }
   /// Makes an object of the topmost class, without arguments.
   void new_object() { put(")\x81", 2); }
-  /// Sets the attributes of the object under the topmost dict (BUILD).
+  /// Sets the topmost value, such as a dict of attributes, as the state of the object below it
+  /// (BUILD).
   void set_attributes() { put('b'); }
   /// Makes the topmost value the persistent ID of something outside the pickle.
   void persistent() { put('Q'); }

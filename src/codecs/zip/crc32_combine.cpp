@@ -9,7 +9,8 @@ namespace tenfold::codecs {
 namespace {
 
 // A CRC-32 is a polynomial over GF(2), modulo a polynomial of degree 32, with its highest power in
-// the lowest bit. Appending n zero bytes multiplies it by x^(8n).
+// the lowest bit. Apart from the inversions at the beginning and end, which cancel when two CRC-32s
+// are combined, appending n zero bytes multiplies it by x^(8n).
 
 constexpr std::uint32_t kModulus = 0xedb88320;
 constexpr std::uint32_t kOne = 0x80000000;      // x^0
@@ -44,7 +45,7 @@ std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
 
 std::uint32_t crc32_of_zeros(std::uint64_t size_bytes) noexcept {
   const std::byte zero{};
-  std::uint32_t run = crc32({&zero, 1});  // CRC-32 of 2^i zeros
+  std::uint32_t run = crc32({&zero, 1});  // CRC-32 of `bit` zeros
   std::uint32_t crc = 0;
   for (std::uint64_t bit = 1; bit != 0 && bit <= size_bytes; bit <<= 1U) {
     if ((size_bytes & bit) != 0) crc = crc32_combine(crc, run, bit);

@@ -15,8 +15,8 @@ struct Deflated {
 inline constexpr int kMaxDeflateLevel = 12;
 
 /// Deflates `bytes` (RFC 1951) at `level`, which is clamped to 1 ... kMaxDeflateLevel. Returns
-/// size_bytes 0 if the result would not be smaller than `bytes`. Allocates as many bytes as `bytes`
-/// has.
+/// size_bytes 0 if the result would not be smaller than `bytes`. Allocates one byte less than
+/// `bytes` has, and the memory of the compressor.
 Deflated deflate(std::span<const std::byte> bytes, int level);
 
 }  // namespace tenfold::codecs

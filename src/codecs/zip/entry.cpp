@@ -32,7 +32,7 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> machine(
       libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
   if (machine == nullptr) throw std::bad_alloc();
-  // With a null pointer, libdeflate would not decompress at all.
+  // libdeflate may pass this pointer to memcpy(), so it must not be null.
   std::byte none{};
   std::size_t used = 0;
   std::size_t made = 0;
@@ -149,9 +149,9 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     if (wanted > 0) input.read(entry.data_offset, start);
     return start;
   }
-  // libdeflate fills the output before it reports that there is more, except that it omits a stored
-  // block that does not fit: at most 65,535 bytes. Deflated data is no longer than its content plus
-  // some bytes for each stored block.
+  // libdeflate fills the output before it reports that there is more, except that it omits a match
+  // or a stored block that does not fit: at most 65,535 bytes. Compressors write deflated data no
+  // longer than its content plus some bytes for each stored block.
   constexpr std::size_t kLongestRun = 65'535;
   const std::size_t room = wanted + kLongestRun;
   std::vector<std::byte> deflated(static_cast<std::size_t>(
@@ -188,7 +188,8 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
 }
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
-  // Entries of up to 64 MiB, deflated and inflated, are inflated in one call: twice as fast.
+  // Entries of up to 64 MiB, deflated and inflated, are inflated in one call, which is twice as
+  // fast.
   constexpr std::uint64_t kMaxBytesAtOnce = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
     if (std::max(entry.size_bytes, entry.stored_bytes) > kMaxBytesAtOnce) {

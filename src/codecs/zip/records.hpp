@@ -31,7 +31,7 @@ inline constexpr std::uint64_t kPatchFlag = 0x0020;
 inline constexpr std::uint64_t kUtf8Flag = 0x0800;
 inline constexpr std::uint16_t kZip64Extra = 1;
 
-/// Reads a little-endian integer. The caller has checked that the bytes exist.
+/// Reads a little-endian integer of `size` bytes. The caller must make sure that the bytes exist.
 inline std::uint64_t little(std::string_view bytes, std::size_t at, std::size_t size) {
   std::uint64_t value = 0;
   for (std::size_t i = size; i > 0; --i) {

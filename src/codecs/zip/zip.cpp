@@ -73,7 +73,7 @@ struct ZipEnd {
 
 using ZipNames = decltype(ZipDirectory::names);
 
-/// Reads the directory of one archive, from its end to its beginning.
+/// Reads the end records, the central headers and the local headers of one archive.
 class ZipDirectoryReader {
  public:
   ZipDirectoryReader(const ZipInput& input, const ZipLimits& limits)
@@ -550,7 +550,7 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
     compared_flags |= kUtf8Flag;
   if (little(local, 8, 2) != method || ((local_flags ^ entry.flags) & compared_flags) != 0) {
     throw corrupt(entry)
-        .problem("its local header has another method")
+        .problem("its local header has another method or other flags")
         .expected("method ", method, " with flags ", fmt::format("{:#06x}", entry.flags))
         .found(little(local, 8, 2), " with ", fmt::format("{:#06x}", local_flags));
   }

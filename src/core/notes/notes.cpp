@@ -31,7 +31,7 @@ bool is_position_key(std::string_view key, std::size_t position) {
   return key == std::to_string(position);
 }
 
-/// True if formats store this kind of node without a note.
+/// True for the kinds that are stored without a node note: in meta.json or its counterpart.
 bool is_native(NodeKind kind) noexcept {
   return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
          kind == NodeKind::lazy_stack;
@@ -183,7 +183,7 @@ void warn_stale_node(std::string_view path, NodeKind noted, std::string_view exp
        "; another tool may have changed the tree");
 }
 
-/// True if a node of that kind can have these keys.
+/// True if a node with that note can have these keys.
 bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
   if (note.kind == NodeKind::list || note.kind == NodeKind::tuple) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -307,7 +307,7 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
   for (const auto& [pointer, type] : found->second.types) marks[pointer].type = type;
   for (const auto& [pointer, keys] : found->second.typed_keys) marks[pointer].typed_keys = &keys;
 
-  // All or nothing: check everything first, and change a copy.
+  // All or nothing: change a copy, and assign it only if all marks fit.
   Value changed = value;
   std::vector<std::pair<const Marks*, Value*>> places;
   bool fits = true;

@@ -36,7 +36,8 @@ namespace tenfold {
 ///
 /// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
 /// "%"; the root is "". Empty members are omitted, and an empty document is not written. A note
-/// that does not match the tree is ignored with a warning: another tool may have changed the tree.
+/// that contradicts the tree is ignored with a warning: another tool may have changed the tree.
+/// Notes of nodes and values that the tree lacks are ignored without one.
 struct Notes {
   struct NodeNote {
     NodeKind kind = NodeKind::tensordict;
@@ -100,7 +101,7 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Collects kinds, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
+/// Collects node notes, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
 /// files, schema and metadata. Among leaves over the same bytes, the first in for_each_leaf order
 /// is the alias target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are
 /// omitted, for formats that store them natively.
@@ -110,10 +111,11 @@ Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 /// those whose keys are not strings, and of its extended scalars.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
-/// Applies the note of the node at `path` (kind, keys) to `info`; if the note does not fit the
-/// node, warns and does nothing. If `keys`, the keys of the node, is given, also checks them: a
-/// list or tuple has "0", "1", ..., a sparse tensor its parts, and a bare root only "value";
-/// int_keys are integers in Python's notation; all typed_keys are among them.
+/// Applies the note of the node at `path` to `info`; if the note does not fit the node, warns and
+/// does nothing. The kind of `info` must be tensordict or that of the note. If `keys`, the keys of
+/// the node, is given, also checks them: a list or tuple has "0", "1", ..., a sparse tensor its
+/// parts, and a bare root only "value"; int_keys are integers as str(int) writes them; all
+/// typed_keys are among them.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info);

@@ -63,7 +63,8 @@ TensorDict::Item requested_item(Node& node, std::size_t position) {
   return item;
 }
 
-/// Follows `path` from `root`. Errors name the missing or wrong key and the node that lacks it.
+/// Follows `path` from `root`. Errors name the missing or wrong key and the node that it was looked
+/// up in.
 Found follow(const TensorDict& root, std::span<const std::string> path) {
   if (path.empty()) {
     throw base::invalid_argument(root.where()).problem("the path has no keys");

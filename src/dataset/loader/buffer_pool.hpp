@@ -31,8 +31,8 @@ class SuppliedMemory {
 };
 
 /// Memory for batches. A block returns to the pool when the last tensor over it is destroyed, so
-/// that the batches of an epoch use a few blocks, whose pages exist already. A block is never used
-/// by two batches at a time.
+/// that the batches of an epoch use a few blocks, whose first page faults are over. A block is
+/// never used by two batches at a time.
 ///
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {

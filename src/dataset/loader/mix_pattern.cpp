@@ -72,7 +72,7 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw base::invalid_argument()
         .part("mix: weights")
-        .expected("a positive sum")
+        .expected("a positive, finite sum")
         .found(std::to_string(sum));
   }
   std::vector<double> shares;
@@ -80,8 +80,8 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
   const std::int64_t period = period_of(shares);
   const std::vector<std::int64_t> counts = counts_of(shares, period);
 
-  // Among the sources that may provide the k-th row without exceeding their share, choose the one
-  // with the earliest deadline (R. Tijdeman, "The chairman assignment problem", 1980).
+  // Among the sources that have provided less than their share of k + 1 rows, choose the one with
+  // the earliest deadline (R. Tijdeman, "The chairman assignment problem", 1980).
   std::vector<std::uint32_t> pattern;
   std::vector<std::int64_t> given(counts.size());
   for (std::int64_t k = 0; k < period; ++k) {

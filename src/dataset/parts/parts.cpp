@@ -32,7 +32,7 @@ std::string padded(std::int64_t number) {
   return std::string(text.size() < kNumberDigits ? kNumberDigits - text.size() : 0, '0') + text;
 }
 
-/// The numbers in the name of a part of ingest(): "part-00003-of-00016".
+/// The numbers in a name of the form of part_name(): 3 and 16 for "part-00003-of-00016".
 std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view name) {
   constexpr std::string_view kPrefix = "part-";
   constexpr std::string_view kMiddle = "-of-";
@@ -126,7 +126,7 @@ std::vector<std::string> remove_leftovers(os::Directory& folder,
 }
 
 /// Folders that the manifest does not name yet, sorted by name. `others`: prefixes of names to
-/// omit.
+/// omit. Throws Error(invalid_argument) for a link or special file.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
                                          const std::set<std::string>& known,
                                          const std::vector<std::string>& others) {

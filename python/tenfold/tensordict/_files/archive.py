@@ -47,12 +47,12 @@ def is_memmap_archive(path: PathLike) -> bool:
 
 @set_module("tenfold")
 def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
-    """Recomputes the checksums of an archive that was written by a shared mapping or edited.
+    """Recomputes the CRC-32s of the stored entries of an archive that was changed in place.
 
-    tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
-    with mode ``"r+"`` is released. Call this function after tensordict has written to the archive,
-    or if a program was killed before tenfold did so. If the comment of the archive is the checksum
-    of its structure, that is recomputed, too.
+    tenfold updates them itself, on ``flush()`` and when a tree opened with mode ``"r+"`` and all
+    its tensors are released. Call this function after tensordict has written to the archive, or if
+    a program crashed before tenfold did so. If the comment of the archive contains the checksum of
+    its structure, that is recomputed, too.
 
     Args:
         path: The archive, which is changed in place.
@@ -64,6 +64,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     Raises:
         FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not an archive.
+        CorruptFileError: If the directory of the archive is damaged.
         OSError: If the archive cannot be written.
 
     Example:
@@ -95,16 +96,18 @@ def pack_memmap(
         compression: None or ``"stored"``: tensors are mapped in place when they are loaded.
             ``"deflate"`` (or zipfile's constant): tensors that become smaller are deflated, and
             inflated on access.
-        compresslevel: 1 (fastest) to 12; None: 6.
+        compresslevel: 1 (fastest) to 12; None: 6. Ignored without deflate.
         progress: As for `tenfold.save`.
 
     Returns:
         Path: `archive_path`.
 
     Raises:
-        ValueError: If the folder has no ``meta.json``, if the archive would be inside it, or if the
-            compression or its level is unknown.
-        UnsupportedError: If the compression is bzip2 or lzma, or the folder contains links.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
+            compression is unknown, or if its level is out of range.
+        UnsupportedError: If the compression is bzip2 or lzma, or the folder contains links or
+            special files.
 
     Example:
         >>> tenfold.pack_memmap("run/ckpt", "run/ckpt.tdz")
@@ -124,7 +127,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
     Args:
         archive_path: The archive; every CRC-32 is compared.
-        prefix: The folder. An existing memory-mapped tree is replaced.
+        prefix: The folder. An existing memory-mapped tree, or an empty folder, is replaced.
         progress: As for `tenfold.save`.
 
     Returns:
@@ -134,7 +137,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
         FileNotFoundError: If `archive_path` does not exist.
         ValueError: If `archive_path` is not an archive, or the folder contains files that its
             metadata does not name.
-        CorruptFileError: If a CRC-32 is wrong.
+        CorruptFileError: If a CRC-32 is wrong, or the archive is damaged otherwise.
 
     Example:
         >>> tenfold.unpack_memmap("run/ckpt.tdz", "run/ckpt")
@@ -149,7 +152,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
 
 def deflate_level(compression: str | int | None, level: int | None = None) -> int:
-    """Converts a compression of tensordict and zipfile to the engine's level; 0: stored."""
+    """Converts a compression of tensordict's or zipfile's API to the engine's level; 0: stored."""
     name = compression.lower() if isinstance(compression, str) else compression
     if name in (None, "stored", 0):
         return 0
@@ -193,7 +196,7 @@ def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> boo
 
 
 def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_threads: int) -> Any:
-    """Saves an archive whose tensors are deflated, and opens it."""
+    """Saves an archive in which tensors that become smaller are deflated, and opens it."""
     path = os.path.abspath(os.fsdecode(prefix))
     _core.write_memmap_archive(
         _core.tree(tree, path),
@@ -238,6 +241,6 @@ def _require_archive(path: str) -> None:
         if not exists(path):
             raise FileNotFoundError(2, "No such file", path)
         raise ValueError(
-            f"{path}: it is not a memory-mapped tensordict archive: expected a .tdz file (or, for "
-            "load_memmap, a folder); tenfold.load reads other formats"
+            f"{path}: it is not a memory-mapped tensordict archive: expected a zip archive with a "
+            "meta.json (or, for load_memmap, a folder); tenfold.load reads other formats"
         )

@@ -74,7 +74,7 @@ def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
     reason = (
         "only the file it was consolidated into is rewritten"
         if has_file
-        else "it has no separate file to rewrite"
+        else "only a file that consolidate() has written for this object is rewritten"
     )
     warnings.warn(
         f"consolidate(filename={os.fsdecode(filename)!r}) writes nothing: the tensordict is "
@@ -91,7 +91,7 @@ Options = namedtuple(
     "pin_memory",
 )
 
-#: Location of a tensor in the block. It replaces the tensor in a pickle.
+#: Location of a tensor in the block. In a pickle, a tuple of these fields replaces the tensor.
 Place = namedtuple("Place", "dtype shape start stop")
 
 #: The same for a jagged tensor, by component; `lengths` may be None.
@@ -105,7 +105,7 @@ class Block:
         storage: uint8 of one dimension, with all tensors.
         file: Path and identity of the file that it is mapped from; None in memory.
         entries: All tensors and values, to detect replacements.
-        shape: Batch sizes and names that all nodes had when the file was written.
+        shape: Batch sizes and names that all nodes had when the file was written; None in memory.
     """
 
     __slots__ = ("entries", "file", "shape", "storage")
@@ -124,7 +124,7 @@ class Block:
 
 
 def entries_of(tree: Any) -> Iterator[Any]:
-    """Every tensor, and the object of every value, in order."""
+    """Every tensor, and for every value the Python object or list of objects, in order."""
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries().values() if members is None else members
     for entry in entries:
@@ -149,7 +149,7 @@ def shape_of(tree: Any) -> list[Any]:
 
 
 def file_id(path: str) -> tuple[int, int, int] | None:
-    """An identity with which a later call detects whether the path names another file."""
+    """An identity by which a later call detects another file at the path; None without a file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -187,7 +187,10 @@ def must_pin(
 
 
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
-    """Consolidates a consolidated tree again: changes it only if it is mapped from `filename`."""
+    """Consolidates a consolidated tree again.
+
+    Changes it only if it is mapped from `filename` and batch sizes or names differ from the file.
+    """
     state = getattr(tree, "_consolidated", None)
     if filename is not None:
         path = os.path.realpath(os.fsdecode(filename))
@@ -217,7 +220,7 @@ def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
 
 
 def _write_again(tree: Any, path: str) -> None:
-    """Replaces the tree's file by one with another document, and maps that."""
+    """Replaces the tree's file by one with its current batch sizes and names, and maps that."""
     torch = need_torch("consolidate")
     _core.consolidate(_core.tree(tree, path), path, 0, bool(tree._locked))
     _, places, size = planned(tree)
@@ -231,7 +234,10 @@ def _write_again(tree: Any, path: str) -> None:
 
 
 def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
-    """The tensors of a tree in order, their positions, and the size of the block."""
+    """The tensors of a tree in order, their positions, and the size of the block in bytes.
+
+    A jagged tensor has one position, a JaggedPlace, but counts as two or three tensors.
+    """
     check(tree, ())
     tensors: list[Any] = []
     places: list[Any] = []
@@ -284,7 +290,7 @@ def check(tree: Any, path: tuple[str, ...]) -> None:
 
 
 def view_of(torch: Any, storage: Any, place: Any) -> Any:
-    """The tensor at an offset of a block."""
+    """The tensor at a position in a block."""
     if isinstance(place, JaggedPlace):
         parts = [
             None if part is None else view_of(torch, storage, part)
@@ -316,7 +322,7 @@ def _consolidate(tree: Any, options: Options) -> Any:
     early = options.return_early and options.num_threads > 1
     if early and (options.use_buffer or options.non_blocking):
         raise NotImplementedError(
-            "consolidate: expected return_early without use_buffer and non_blocking, found both"
+            "consolidate: return_early does not support use_buffer and non_blocking"
         )
     if not early:
         return _consolidated(torch, tree, device, options)
@@ -357,7 +363,10 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
 
 
 def _set_device(made: Any, device: Any, options: Options) -> None:
-    """Sets the device of the result: the CPU with a file, otherwise that of the options, if any."""
+    """Sets the device of the result: the CPU with a file, otherwise that of the options, if any.
+
+    A device of None remains None, unless a new tree is made with a file.
+    """
     was = None if made._device is None else str(made._device)
     if options.filename is not None:
         if not options.inplace or (was is not None and was != "cpu"):
@@ -419,7 +428,7 @@ def _zero_gaps(storage: Any, places: list[Place], size: int) -> None:
 
 
 def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
-    """Splits consecutive pairs into parts of about equal size, one per thread."""
+    """Splits pairs, in order, into parts of one pair or at most 1/num_threads of the block."""
     if num_threads < 2:
         return [pairs]
     parts: list[list[Any]] = [[]]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Further tensors are mapped on access: a process may have some 65,000 maps.
+#: Number of tensors and values after which `map_now` stops. Other tensors are mapped on access,
+#: because Linux by default limits a process to some 65,000 mappings.
 MAX_MAPPED_LEAVES = 4096
 
 #: Value of ``_locked`` for a tree made by `memmap*`: locked, and `is_memmap` until it is unlocked.
@@ -28,7 +29,7 @@ MAPPED = 2
 
 
 class MemmapFolder(Opened):
-    """A folder whose tensors are MemoryMappedTensors."""
+    """An opened folder; its tensors are MemoryMappedTensors or, with numpy, arrays."""
 
     __slots__ = ()
 
@@ -39,7 +40,7 @@ class MemmapFolder(Opened):
 
 
 def mapped_class() -> Any:
-    """MemoryMappedTensor; None without torch, when numpy arrays over the mapping are used."""
+    """MemoryMappedTensor; None if calls return numpy arrays (over the mapping)."""
     if arrays.torch_or_none() is None:
         return None
     from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
@@ -91,7 +92,7 @@ def lock(tree: Any) -> None:
 
 
 def is_marked(node: Any) -> bool:
-    """True if `lock` marked the node, or its parent locked it when it was loaded."""
+    """True if `lock` marked the node, or a marked parent locked it."""
     locked = node._locked
     if isinstance(locked, tuple):
         return any(ref() is not None and is_marked(ref()) for ref in locked)
@@ -117,7 +118,7 @@ def folder_of(node: Any) -> str | None:
 
 
 def prefix_of(tree: Any) -> str | None:
-    """The folder to which writes to a tree go: the default prefix of `memmap`."""
+    """The folder to which writes to a tree go, the default prefix of `memmap`; or None."""
     disk = disk_of(node_of(tree))
     if disk is None or not isinstance(disk.opened, MemmapFolder) or disk.mode != "r+":
         return None
@@ -141,11 +142,11 @@ def adopt(
     keys_above: tuple[str, ...] = (),
     kept: dict[int, dict[str, Any]] | None = None,
 ) -> None:
-    """Attaches the engine's node with the same keys to an existing Python node.
+    """Attaches the engine's node to an existing Python node, which gets its keys.
 
-    Nodes below that Python has loaded keep their identity, too. If `kept` is given (id of a node ->
-    key -> tensor), the node was just written: the tensors in `kept` and values that are not tensors
-    remain. Other entries are read from the folder on access.
+    Loaded nodes below remain the same objects, too, if the engine has a node of that key. If `kept`
+    is given (id of a node -> key -> tensor), the node was just written: the tensors in `kept` and
+    values that are not tensors remain. Other entries are read from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})
@@ -171,10 +172,13 @@ def adopt(
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
-    """Maps at least the first `budget` tensors of a tree; returns the unused budget.
+    """Maps tensors node by node, until `budget` tensors and values are loaded.
 
-    The folder may then be replaced or removed, like a temporary folder, while the tree is in use.
-    Entries that cannot be read raise an error on access.
+    Mapped tensors remain usable if the folder is replaced or removed, as a temporary one is. A node
+    with an entry that cannot be read is skipped; that entry raises an error on access.
+
+    Returns:
+        The unused budget; 0 or less if all of it was used.
     """
     node = node_of(tree)
     if budget <= 0:
@@ -211,7 +215,7 @@ def reopened(
     map_now(made)
     if marked:
         lock(made)
-    return node_of(made)  # the function named in the pickle creates the tensorclass around it
+    return node_of(made)  # a pickled tensorclass consists of its class and this node
 
 
 def check_pickle(allow_pickle: Any) -> None:

@@ -115,7 +115,10 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 
 
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
-    """Raises RuntimeError if a shape does not begin with the batch size."""
+    """Raises RuntimeError if a shape does not begin with the batch size.
+
+    The number of components of a nested tensor is compared with the first length only.
+    """
     torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         lengths: tuple[int, ...] = (len(shape),)
@@ -191,21 +194,26 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Files grow first, then each meta.json is replaced, so that concurrent readers see complete
-    rows. Open trees keep their length until they are refreshed. The folder's checksums are removed.
-    One call may append at a time.
+    Values that all rows share do not change. Files grow first, then each meta.json is replaced,
+    that of the root first. So concurrent readers see only rows that are written, but during the
+    call nodes below may have fewer rows than the root. Open trees keep their length until they are
+    refreshed. The folder's checksums are removed. One call may append at a time.
 
     Args:
         prefix: The folder.
-        rows: A TensorDict of the same keys, dtypes and shapes except the first dimension.
+        rows: A TensorDict of the same keys, dtypes and shapes, except the length of the first
+            dimension.
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
-        ValueError: If the rows do not fit, a node is a stack, or `prefix` is an archive; nothing
-            has been written.
+        ValueError: If the rows do not fit, a tensor is nested, a node is a stack, or `prefix` is a
+            file; nothing has been written.
+        UnsupportedError: If the folder is a data set that grows (`%commit`), or `allow_pickle` is
+            true.
         FileNotFoundError: If there is no saved tree at `prefix`.
-        CorruptFileError: If a file of the saved tree is too short.
-        OSError: If another call is appending.
+        CorruptFileError: If a file of the saved tree is damaged or too short.
+        OSError: If another call is appending, or a file has hard links outside of this tree, as in
+            another step of a checkpoint directory.
 
     Example:
         >>> TensorDict({"x": torch.zeros(4, 2)}, [4]).memmap("rows")
@@ -221,9 +229,10 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
 
 
 def write_value(node: Any, key: str, entry: Any) -> bool:
-    """Replaces a NonTensorData or NonTensorStack on disk; false if the tree has no folder.
+    """Replaces a NonTensorData or NonTensorStack on disk.
 
-    Raises UnsupportedError if the value is not JSON; nothing has changed then.
+    Returns false if the tree has no folder, or is not a shared mapping. Raises UnsupportedError if
+    the value is not JSON; nothing has changed then.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

@@ -1,4 +1,4 @@
-"""`MemoryMappedTensor`: a tensor over a file, or over memory shared by processes."""
+"""`MemoryMappedTensor`: a tensor over a file, or over memory that processes can share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AnonymousFile:
     takes no space until it is written.
 
     Args:
-        size_bytes: Number of bytes that will be written.
+        size_bytes: Initial size in bytes.
 
     Attributes:
         path: A path that opens the file in this process.
@@ -77,7 +77,7 @@ def received(descriptor: Any) -> AnonymousFile:
     return made
 
 
-# multiprocessing's own pickler, which can send a descriptor.
+# Only multiprocessing's pickler uses this. It can send a descriptor.
 reduction.register(AnonymousFile, _reduced)
 
 
@@ -91,7 +91,10 @@ def map_file(
     handler: Any,
     identity: Any = None,
 ) -> tuple[Any, Any]:
-    """Maps a part of a file. Returns a plain tensor and its MappedFile."""
+    """Maps a part of a file. Returns a plain tensor and its MappedFile.
+
+    Without elements, no file is opened, and none needs to exist.
+    """
     if not torch.Size(shape).numel():
         plain = torch.empty(torch.Size(shape), dtype=dtype)
         named = os.path.abspath(path) if handler is None else None
@@ -110,7 +113,7 @@ def _lengths_of(shape: Any) -> tuple[int, ...]:
 
 
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
-    """Creates the file with its final size; a tensor without elements has no file."""
+    """Creates a file of that size, or extends a shorter one; does not create an empty file."""
     path = os.path.abspath(filename)
     if os.path.islink(path):
         raise RuntimeError(
@@ -173,22 +176,25 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
 class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
 
-    Writing into the tensor writes into the file, unless the file was opened with mode "r". Without
-    a file name, the bytes are in memory that processes share. Indexing that returns a view,
-    `unbind`, `split`, `chunk` and `detach` return MemoryMappedTensors over the same bytes; all
-    other operations return plain tensors, at no extra cost.
+    Writing into the tensor writes into the file, unless the file was opened with mode "r" or "c".
+    Without a file name, the methods that create a tensor use memory that processes share. Indexing
+    that returns a view, `unbind`, `split`, `chunk` and `detach` return MemoryMappedTensors over the
+    same bytes. In-place operations return the tensor itself, and all others plain tensors, at no
+    extra cost.
 
     The tensor pickles as the file's path, so that no data is sent to another process. A tensor
-    without a file name can be sent by `multiprocessing` only.
+    in memory that processes share can be sent by `multiprocessing` only. A tensor that the
+    constructor or `from_storage` created without a file pickles with its data.
 
-    Create one with `from_tensor`, `from_filename`, `empty`, `zeros`, `ones`, `full` or their
-    ``_like`` forms. The constructor accepts the arguments of `from_tensor`, `from_storage` and
-    `from_filename`.
+    Create one with `from_tensor`, `from_filename`, `from_storage`, `empty`, `zeros`, `ones`, `full`
+    or the ``_like`` forms of the last four. The constructor calls the first three.
 
     Args:
-        source: A tensor, a storage, or the name of a file (with `dtype` and `shape`).
-        dtype: Element type in the file.
-        shape: Shape of the tensor in the file.
+        source: A tensor or what ``torch.as_tensor`` accepts, a storage, or the name of a file, a
+            str (with `dtype` and `shape`).
+        dtype: Element type in the file, or of the storage. Ignored for a tensor without `filename`.
+        shape: Shape of the tensor in the file, or over the storage. Ignored for a tensor without
+            `filename`.
         index: Applied to the result.
         device: None or the CPU.
         filename: A file that a tensor is copied to, or from which a storage is mapped. None: a
@@ -198,6 +204,8 @@ class MemoryMappedTensor(torch.Tensor):
         ValueError: If `device` is another device.
         TypeError: If a file name as source comes with a `filename`, or without `dtype` or `shape`;
             if a tensor as source comes with a `filename` and a `dtype`.
+        RuntimeError, NotImplementedError, OSError, CorruptFileError: As for `from_tensor`,
+            `from_storage` and `from_filename`.
 
     Example:
         >>> x = MemoryMappedTensor.from_tensor(torch.zeros(2, 3), filename="x.memmap")
@@ -223,7 +231,7 @@ class MemoryMappedTensor(torch.Tensor):
         filename: PathLike | None = None,
     ) -> Any:
         if device is not None and torch.device(device).type != "cpu":
-            raise ValueError(f"device: expected the cpu, found {device}: a file is mapped there")
+            raise ValueError(f"device: expected the cpu, found {device}")
         if isinstance(source, str):
             if filename is not None or dtype is None or shape is None:
                 raise TypeError("a file name as source: expected dtype and shape, and no filename")
@@ -261,18 +269,21 @@ class MemoryMappedTensor(torch.Tensor):
             input: Any dense tensor, or a strided nested one.
             filename: None: memory that processes share.
             existsok: Overwrite an existing file.
-            copy_existing: Copy a tensor that is mapped from another file.
-            copy_data: If false, only create the file, filled with zeros.
-            shape: Another shape; for a nested tensor an int64 tensor ``[n, k]`` of sizes.
+            copy_existing: Copy a tensor that is mapped from another file to `filename`.
+            copy_data: If false, only create the file, filled with zeros, or keep the content of an
+                existing one.
+            shape: Another shape of as many elements; for a nested tensor an int64 tensor ``[n, k]``
+                of sizes. An `input` without dimensions is repeated.
 
         Returns:
-            MemoryMappedTensor: The copy; `input` itself if it is mapped from `filename`, or if
-            `filename` is None and it is mapped from a file without a name.
+            MemoryMappedTensor: The copy; `input` itself if it is mapped from `filename` with mode
+            "r+", or if `filename` is None and it is mapped from a file without a name.
 
         Raises:
             RuntimeError: If the file exists and `existsok` is false, if the path is a symlink or
-                its folder is missing, if `input` requires grad, or if `input` is mapped from
-                another file and `copy_existing` is false.
+                its folder is missing, if `input` requires grad or does not fit `shape`, or if
+                `filename` is given, `input` is mapped from another file and `copy_existing` is
+                false.
             TypeError: If `input` is not a tensor.
             NotImplementedError: If `input` is a jagged nested tensor.
 
@@ -354,7 +365,8 @@ class MemoryMappedTensor(torch.Tensor):
         """Maps a file of raw elements as a tensor.
 
         Args:
-            filename: An existing file; it may be longer than needed.
+            filename: An existing file; it may be longer than needed. Not opened if the tensor has
+                no elements.
             dtype: Element type.
             shape: Shape of the tensor; for a nested one an int64 tensor ``[n, k]`` of sizes.
             index: Applied to the result.
@@ -362,13 +374,15 @@ class MemoryMappedTensor(torch.Tensor):
                 this user may write to the file, else ``"r"``.
 
         Returns:
-            MemoryMappedTensor: Over the file.
+            MemoryMappedTensor: Over the file. With an `index` that copies, a plain tensor.
 
         Raises:
             FileNotFoundError: If there is no file.
             CorruptFileError: If the file is too short.
-            PermissionError: If `mode` is ``"r+"`` and this user may not write to the file.
+            PermissionError: If this user may not read the file, or `mode` is ``"r+"`` and this user
+                may not write to it.
             ValueError: If `mode` is unknown.
+            RuntimeError: If a length in `shape` is negative.
 
         Example:
             >>> MemoryMappedTensor.from_filename("x.memmap", torch.int64, (3,), mode="r")
@@ -406,10 +420,12 @@ class MemoryMappedTensor(torch.Tensor):
             filename: The file from which the storage is mapped, if the storage has no path.
 
         Returns:
-            MemoryMappedTensor: Over the memory of `storage`.
+            MemoryMappedTensor: Over the memory of `storage`. With an `index` that copies, a plain
+            tensor.
 
         Raises:
-            RuntimeError: If the storage is mapped from another file than `filename`.
+            RuntimeError: If both `filename` and the path of the storage are given and are different
+                strings, or if the storage does not have as many elements as `shape`.
 
         Example:
             >>> storage = torch.UntypedStorage.from_file("x.memmap", shared=True, nbytes=24)
@@ -453,7 +469,9 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists and `existsok` is false, or `device` is not the CPU.
+            RuntimeError: If the file exists and `existsok` is false, its path is a symlink, its
+                folder is missing, a length is negative, or `device` is not the CPU.
+            TypeError: If there is no shape, or an option is unknown.
 
         Example:
             >>> MemoryMappedTensor.empty(2, 3, filename="x.memmap").shape
@@ -468,14 +486,13 @@ class MemoryMappedTensor(torch.Tensor):
         Args:
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
                 a nested tensor.
-            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
+            **options: `dtype`, `device`, `filename` and `existsok`, as for `empty`.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists and ``existsok`` is false, or ``device`` is not the
-                CPU.
+            RuntimeError, TypeError: As for `empty`.
 
         Example:
             >>> MemoryMappedTensor.zeros(2, filename="x.memmap")
@@ -490,14 +507,13 @@ class MemoryMappedTensor(torch.Tensor):
         Args:
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
                 a nested tensor.
-            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
+            **options: `dtype`, `device`, `filename` and `existsok`, as for `empty`.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists and ``existsok`` is false, or ``device`` is not the
-                CPU.
+            RuntimeError, TypeError: As for `empty`.
 
         Example:
             >>> MemoryMappedTensor.ones(2, filename="x.memmap")
@@ -513,15 +529,16 @@ class MemoryMappedTensor(torch.Tensor):
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
                 a nested tensor.
             fill_value: The value of every element.
-            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`. As in tensordict, and
-                unlike in ``torch.full``, the default `dtype` does not depend on `fill_value`.
+            **options: `dtype`, `device`, `filename` and `existsok`, as for `empty`. As in
+                tensordict, and unlike in ``torch.full``, the default `dtype` does not depend on
+                `fill_value`.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists and ``existsok`` is false, ``device`` is not the CPU,
-                or `dtype` cannot represent the value.
+            RuntimeError: As for `empty`; if conversion of the value to `dtype` would overflow.
+            TypeError: As for `empty`; if the value is not a number.
 
         Example:
             >>> MemoryMappedTensor.full(2, fill_value=7, filename="x.memmap")
@@ -556,14 +573,14 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates a tensor of the shape and dtype of another one, like `empty`.
 
         Args:
-            input: A tensor, of which the shape and dtype count.
+            input: A tensor; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists.
+            RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
         Example:
             >>> MemoryMappedTensor.empty_like(torch.arange(3), filename="x.memmap").dtype
@@ -576,14 +593,14 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates zeros of the shape and dtype of another tensor, like `zeros`.
 
         Args:
-            input: A tensor, of which the shape and dtype count.
+            input: A tensor; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists.
+            RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
         Example:
             >>> MemoryMappedTensor.zeros_like(torch.arange(3), filename="x.memmap")
@@ -596,14 +613,14 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates ones of the shape and dtype of another tensor, like `ones`.
 
         Args:
-            input: A tensor, of which the shape and dtype count.
+            input: A tensor; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists.
+            RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
         Example:
             >>> MemoryMappedTensor.ones_like(torch.arange(3), filename="x.memmap")
@@ -618,7 +635,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates a tensor of one value, of the shape and dtype of another one, like `full`.
 
         Args:
-            input: A tensor, of which the shape and dtype count.
+            input: A tensor; only its shape and dtype are used.
             fill_value: The value.
             filename: The file, which must not exist; None: memory that processes share.
 
@@ -626,7 +643,8 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError: If the file exists.
+            RuntimeError: If the file exists, its path is a symlink, its folder is missing, or
+                conversion of the value to the dtype would overflow.
 
         Example:
             >>> MemoryMappedTensor.full_like(torch.arange(3), 7, filename="x.memmap")
@@ -643,7 +661,7 @@ class MemoryMappedTensor(torch.Tensor):
         """The absolute path of the file.
 
         Raises:
-            RuntimeError: If the file has no name.
+            RuntimeError: If there is no file, or it has no name.
         """
         path = None if self._file is None else self._file.path
         if path is None:
@@ -653,7 +671,10 @@ class MemoryMappedTensor(torch.Tensor):
         return str(path)
 
     def flush(self) -> None:
-        """Waits until written data is durable (msync)."""
+        """Waits until data written into the file is durable (msync).
+
+        Does nothing if writes into the tensor do not reach a file.
+        """
         path = None if self._file is None else self._file.path
         _core.sync_tensor(self, "mapped file" if path is None else str(path))
 
@@ -711,7 +732,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Splits the tensor into at most `chunks` parts, like ``torch.Tensor.chunk``.
 
         Args:
-            chunks: The number of parts.
+            chunks: The maximum number of parts.
             dim: The dimension; a negative one counts from the end.
 
         Returns:
@@ -724,7 +745,10 @@ class MemoryMappedTensor(torch.Tensor):
         return self._views(super().chunk(chunks, dim))
 
     def detach(self) -> Any:
-        """Like `torch.Tensor.detach`; returns a MemoryMappedTensor, which a Parameter requires."""
+        """Like `torch.Tensor.detach`; returns a MemoryMappedTensor.
+
+        ``torch.nn.Parameter`` requires a result of the same class.
+        """
         return MemoryMappedTensor._wrapped(super().detach(), self._file)
 
     # --- copies ----------------------------------------------------------------------------------

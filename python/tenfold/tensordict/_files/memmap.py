@@ -53,7 +53,18 @@ def save(
     compression: str | None,
     options: dict[str, Any],
 ) -> Any:
-    """Implements `TensorDictBase.save`. `common`: as for `write_tree`."""
+    """Implements `TensorDictBase.save`.
+
+    Args:
+        td: The tree.
+        prefix: The folder or file.
+        copy_existing: As for `TensorDictBase.save`.
+        common: The arguments num_threads, return_early, share_non_tensor, robust_key, atomic and
+            durable.
+        as_archive: Whether to save an archive.
+        compression: As for `TensorDictBase.save`.
+        options: Options of `tenfold.save`.
+    """
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     if as_archive:
         options.setdefault("format", archives.FORMAT)
@@ -92,6 +103,7 @@ def write_tree(
     as_archive: bool = False,
     compression: str | None = None,
 ) -> Any:
+    """Implements `memmap`, `memmap_` and `memmap_like`. `common`: as for `save`."""
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     _note_share_non_tensor(share_non_tensor)
     options = write.Options(
@@ -149,7 +161,7 @@ def saved_path(td: Any) -> Path | None:
     from pathlib import Path
 
     if not td.is_memmap():
-        raise AttributeError("this TensorDict is in memory: it has no saved path")
+        raise AttributeError("this TensorDict has no saved path: is_memmap() is false")
     disk = folders.disk_of(td)
     if disk is None:
         return None
@@ -188,14 +200,17 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """Writes a value to the folder of a mapped tree; false for a tensor, or without a folder."""
+    """Writes a value to the folder of a mapped tree.
+
+    Returns false for a tensor, and if the tree is not marked or not mapped from a folder.
+    """
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
     return grow.write_value(td, key, entry)
 
 
 def as_view(td: T, made: T, index: Any = ...) -> T:
-    """Marks `made`, a view, as `is_memmap` if this TensorDict is and `index` allows it."""
+    """Marks `made`, a view of `td`, as `is_memmap` if `td` is marked and `index` allows it."""
     if td._locked and made is not td and folders.is_marked(td):
         parts = index if type(index) is tuple else (index,)
         if all(_begins_at_zero(part) for part in parts):
@@ -221,8 +236,8 @@ def _flush_own(node: Any) -> None:
 def engine_mode(path: str, mode: str | None) -> str:
     """The engine's mode for a mode of `load_memmap`.
 
-    None means ``"r+"`` for a folder that this user may write to, ``"c"`` for another folder, and
-    ``"r"`` for an archive.
+    None means ``"r+"`` for a folder whose meta.json this user may write, ``"c"`` for another
+    folder, and ``"r"`` for an archive.
     """
     if mode not in (None, "r", "c", "r+"):
         raise ValueError(f"mode: expected None, 'r', 'c' or 'r+', found {mode!r}")
@@ -293,7 +308,7 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
 
 
 def _move(tree: Any, device: Any, non_blocking: bool) -> None:
-    """Replaces the tensors by copies on another device."""
+    """Replaces the tensors by copies on another device, or by tensors without data on "meta"."""
     torch = arrays.import_torch()
     if torch is None:
         raise ImportError("device: moving tensors needs torch, which cannot be imported")
@@ -350,7 +365,7 @@ def _filled(out: Any, tree: Any) -> Any:
 
 
 def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
-    """Implements `TensorDict.load_memmap_`: replaces the content by that of the folder."""
+    """Implements `TensorDict.load_memmap_`: replaces the content by that of a folder or archive."""
     path = os.path.abspath(os.fsdecode(prefix))
     wanted = engine_mode(path, mode)
     node = node_of(tree)

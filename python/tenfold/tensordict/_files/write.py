@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: Options for writing a tree: arguments of `TensorDict.memmap_`; whether to write zeros instead of
-#: the values; whether to change the tree itself.
+#: Options for writing a tree: arguments of `TensorDict.memmap_`; `zeros`: write zeros instead of
+#: the tensors; `in_place`: map the files into the tree itself instead of a new one.
 Options = namedtuple(
     "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
 )
@@ -36,11 +36,12 @@ class _Targets:
     """The tensors of a tree that are already mapped, and their files.
 
     Attributes:
-        kept: id of a node -> key -> tensor, for tensors that are already mapped from their final
-            file in the target.
-        there: Files of these tensors and of tensors that are not loaded yet, as paths within the
-            target.
-        elsewhere: (key path, file) of the first tensor that is mapped from another file, or None.
+        kept: id of a node -> key -> tensor, for tensors that are shared mappings (r+) of their
+            complete final file in the target.
+        there: Files of these tensors, and of tensors that are not loaded yet and have their final
+            file in the target. As paths within the target.
+        elsewhere: (dotted key path, file) of the first tensor found that is mapped from another
+            file, or from its final file only in part or privately; None if there is none.
     """
 
     def __init__(self, target: str) -> None:
@@ -51,9 +52,13 @@ class _Targets:
         self._mapped = folders.mapped_class_if_imported()
 
     def visit(self, entry: Any, within: str, keys: tuple[str, ...], bare: bool = False) -> None:
-        """Inspects a node in the folder `within`, a path that ends with a slash, or empty.
+        """Inspects the tensors of a tree and the files that they will have.
 
-        `bare` is true for an element of a stack whose class is stored once, for the whole stack.
+        Args:
+            entry: The tree: a node or an object of a tensorclass.
+            within: Its folder within the target: empty, or a path that ends with a slash.
+            keys: The keys from the root to it.
+            bare: True for a member of a stack whose class is stored once, for the whole stack.
         """
         node = node_of(entry)
         if folders.is_stack(node):
@@ -75,7 +80,7 @@ class _Targets:
                 self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
 
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
-        """Inspects tensors that are not loaded; loads the nodes that contain them."""
+        """Inspects the tensors of a node that are not loaded; loads the nodes directly below it."""
         disk = folders.disk_of(node)
         if disk is None or not isinstance(disk.opened, folders.MemmapFolder) or disk.mode != "r+":
             return
@@ -101,7 +106,7 @@ class _Targets:
         place = within + _core.encode_key(key) + ".memmap"
         exists = file.path == os.path.join(self.target, place) and file.mode == "r+"
         if exists and not _is_same_file(file):
-            return  # the file was replaced: no file contains the tensor's content
+            return  # the file was replaced or deleted: no path leads to the tensor's bytes
         if exists and _is_whole(tensor, file):
             self.kept.setdefault(id(node), {})[key] = tensor
             self.there.append(place)
@@ -110,7 +115,7 @@ class _Targets:
 
 
 def _let_go_if_renamed(node: Any) -> None:
-    """Detaches a node from its engine node if batch size, names or device differ."""
+    """Detaches a node from its engine node if they differ in batch size, names, device, ..."""
     disk = node._disk
     if disk is None or disk.changed or tuple(node._info()) == disk.node.info():
         return
@@ -137,7 +142,10 @@ def _is_same_file(file: Any) -> bool:
 
 
 def write(tree: Any, prefix: str, options: Options) -> Any:
-    """Writes `tree` to the folder `prefix`. Returns `tree`, now over the files, or a new tree."""
+    """Writes `tree` to the folder `prefix`.
+
+    Returns a tree over the files: with `options.in_place` `tree` itself, otherwise a new one.
+    """
     target = os.path.abspath(prefix)
     survey = find_targets(tree, target)
     if not options.copy_existing and not options.zeros:
@@ -159,14 +167,14 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
 
 
 def find_targets(tree: Any, target: str) -> _Targets:
-    """The mapped tensors of `tree`, relative to the folder `target`."""
+    """Finds which tensors of `tree` are mapped from their final files in `target`."""
     survey = _Targets(target)
     survey.visit(tree, "", ())
     return survey
 
 
 def refuse_elsewhere(tree: Any, target: str) -> None:
-    """Raises RuntimeError if a tensor is mapped from a file outside of `target`."""
+    """Raises RuntimeError if a tensor is mapped from another file than its own in `target`."""
     _refuse(find_targets(tree, target))
 
 
@@ -215,7 +223,7 @@ def _text(error: OSError) -> str:
 
 
 def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
-    """Reuses tensors that are already mapped from their final file in the new tree."""
+    """Sets the tensors in `kept` in the new tree `made`, so that they are not mapped again."""
     source, target = node_of(tree), node_of(made)
     if not kept or folders.is_stack(source) != folders.is_stack(target):
         return
@@ -229,14 +237,17 @@ def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
                 _put_back(below, value, kept)
 
 
-# --- without files -------------------------------------------------------------------------------
+# --- without a prefix ----------------------------------------------------------------------------
 
 
 def write_anonymous(tree: Any, options: Options) -> Any:
-    """Like `write`, but to shared memory: one unnamed file for all new tensors."""
+    """Like `write`, but to memory that processes share: one unnamed file for all new tensors."""
     mapped = folders.mapped_class()
     if mapped is None:
-        raise ImportError("memmap without a prefix needs torch, which cannot be imported")
+        raise ImportError(
+            "memmap without a prefix: expected the framework torch, which is not in use or cannot "
+            "be imported; pass a prefix"
+        )
     tensors: dict[str, Any] = {}
     order: list[Any] = []  # for each tensor: the tensor itself, or its name in `tensors`
 
@@ -286,7 +297,7 @@ def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any
 
 
 def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
-    """Replaces each tensor by `change(tensor)`, also in a locked tree."""
+    """Replaces each tensor but unbatched ones by `change(tensor)`, also in a locked tree."""
     node = node_of(tree)
     if not folders.is_stack(node):
         items = node._entries()
@@ -301,6 +312,9 @@ def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
 def _copied(tree: Any) -> Any:
     """Copies the nodes of a tree, with the same tensors."""
     return tree.clone(recurse=False)
+
+
+# --- in any format -------------------------------------------------------------------------------
 
 
 def save(

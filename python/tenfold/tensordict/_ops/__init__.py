@@ -1,1 +1,1 @@
-"""The methods of a TensorDict, by what they do, over the operations of `_protocol`."""
+"""Implements the methods of trees over the operations of `_protocol`; a module for each purpose."""

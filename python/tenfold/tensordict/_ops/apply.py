@@ -1,4 +1,4 @@
-"""Functions applied to every tensor of a TensorDict."""
+"""Implements `TensorDict.apply`: a function of every tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def applied(
 
 
 class Plan:
-    """The state of one call of `apply`."""
+    """The arguments of one call of `apply`, and its recursion over the nodes."""
 
     __slots__ = (
         "call_on_nested", "default", "filter_empty", "fn", "inplace", "is_leaf", "named",
@@ -49,7 +49,7 @@ class Plan:
     def run(
         self, td: Any, others: Any, above: tuple[str, ...], batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """The result for one node; None if `filter_empty` removes the node."""
+        """The result for one node; None if `filter_empty` removes it, which `inplace` prevents."""
         items: dict[str, Any] = {}
         any_result = any_leaf = False
         nodes = [node_of(other) for other in others]

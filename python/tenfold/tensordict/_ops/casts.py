@@ -1,4 +1,4 @@
-"""Copies of a TensorDict: on another device, of another dtype, detached from the graph."""
+"""Device, dtype, copies and gradients of the tensors of a TensorDict."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def dtype(td: Any) -> torch.dtype | None:
 
 
 def counted(td: Any, count_duplicates: bool) -> list[Any]:
-    """All tensors. Unless `count_duplicates`, of those with the same address only one."""
+    """All tensors. Unless `count_duplicates`, only the last of those with the same address."""
     tensors = list(td._tensors())
     if not count_duplicates:
         tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
@@ -179,7 +179,7 @@ def _parsed_to(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -> Like:
-    """Calls `method(tensor, size + dimensions beyond the batch)` for every tensor."""
+    """Calls `method` of every tensor except unbatched ones; `size` replaces the batch size."""
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
     device = options.pop("device", NOTHING)

@@ -96,7 +96,7 @@ def _rows_at(td: T, index: Any) -> T:
             try:
                 return td._each(_Selected(torch, one), shape, names)
             except (IndexError, RuntimeError):
-                pass  # some indices are negative or out of range, which the next line distinguishes
+                pass  # the next line accepts negative positions, and raises errors for others
         return td._each(lambda value: value[parts], shape, names)
 
 

@@ -63,7 +63,7 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         A TensorDict, or tensor, with one dimension more; `out` if it is given.
 
     Raises:
-        RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ.
+        RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
         IndexError: If `dim` is out of range.
 
     Example:
@@ -158,7 +158,11 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
 
 
 def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
-    """Stacks lazy stacks: corresponding members are stacked if possible."""
+    """Stacks entries of which at least one is a lazy stack.
+
+    Lazy stacks of one stack dimension and length are stacked member by member. Other entries become
+    the members of a new lazy stack.
+    """
     first = nodes[0]
     if all(
         type(node) is stacked()
@@ -192,16 +196,18 @@ if TYPE_CHECKING:
 def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
     """Stacks TensorDicts lazily: nothing is copied, and keys and shapes may differ.
 
+    Tensors are stacked as by ``torch.stack``, and NonTensorData as a NonTensorStack.
+
     Args:
         input: TensorDicts with the same number of batch dimensions. If the length of a dimension
-            differs, it is -1 in the batch size of the stack. Or tensors, which are stacked.
+            differs, it is -1 in the batch size of the stack.
         dim: The new dimension.
-        out: A stack to write the members into; ignored for tensors.
+        out: A TensorDict or stack to write the entries into; ignored for tensors and NonTensorData.
         **kwargs: ``stack_dim_name``, a name for the new dimension.
 
     Returns:
-        LazyStackedTensorDict: The stack; for tensorclasses, an object of the class over the stack;
-            for tensors, a tensor.
+        LazyStackedTensorDict: The stack, or `out` if it is given. For objects of one tensorclass,
+            an object of the class over the stack.
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is out
@@ -234,13 +240,14 @@ def maybe_dense_stack(
         input: TensorDicts, tensorclasses or tensors.
         dim: The new dimension.
         out: A TensorDict to write the result into.
-        **kwargs: Options of `lazy_stack`: ``stack_dim_name``.
+        **kwargs: Options of `lazy_stack`, ignored by `stack`: ``stack_dim_name``.
 
     Returns:
-        A TensorDict, tensor or `LazyStackedTensorDict`.
+        A TensorDict, tensorclass object, tensor or `LazyStackedTensorDict`; `out` if it is given.
 
     Raises:
-        RuntimeError: If `input` is empty, or the numbers of batch dimensions differ.
+        RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or tensors of
+            different shapes are given.
         IndexError: If `dim` is out of range.
 
     Example:
@@ -268,7 +275,8 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 
     Raises:
         ValueError: If `dim` is missing for a list.
-        RuntimeError: If keys or shapes differ.
+        RuntimeError: If keys or shapes differ, or the list is empty.
+        IndexError: If `dim` is out of range.
 
     Example:
         >>> tenfold.tensordict.dense_stack_tds([td, td], 0).batch_size
@@ -287,7 +295,8 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Concatenates TensorDicts along a batch dimension, like ``torch.cat``.
 
     Args:
-        input: TensorDicts of the same keys, whose batch sizes differ along `dim` only; or tensors.
+        input: TensorDicts of the same keys, whose batch sizes may differ along `dim` only; or
+            tensors, which are passed to ``torch.cat``.
         dim: The batch dimension; a negative one counts from the end.
         out: A TensorDict to write the result into.
 
@@ -350,12 +359,12 @@ def _joined(entries: list[Any], dim: int) -> Any:
 
 @set_module("tenfold")
 def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
-    """Adds rows before and after each batch dimension.
+    """Adds rows at the start and end of batch dimensions.
 
     Args:
         tensordict: A TensorDict.
-        pad_size: Numbers of rows before and after: a pair for the first batch dimension, then one
-            for the second, ...
+        pad_size: Numbers of rows to add at the start and end: a pair for the first batch
+            dimension, then one for the second, ...
         value: Value of the new rows; that of entries that are not tensors is None.
 
     Returns:
@@ -417,8 +426,8 @@ def pad_sequence(
         pad_dim: The dimension that is padded at its end to the greatest length.
         padding_value: Value of the padding.
         out: A TensorDict to write the result into.
-        return_mask: Add a node of masks that are true where an element is not padding. True: the
-            node is called ``masks``; a str: it has that name.
+        return_mask: Add a node of bool masks of shape ``[number of TensorDicts, greatest length]``,
+            false for padding. True: the node is called ``masks``; a str: it has that name.
 
     Returns:
         TensorDict: With one batch dimension more, in front; `out` if it is given.
@@ -463,7 +472,7 @@ def pad_sequence(
 
 
 def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: bool) -> T:
-    """Joins entries of one TensorDict into one."""
+    """Joins entries of one TensorDict into one entry."""
     join = getattr(need_torch(f"{name}_tensors"), name)
     tensors = [td[key] for key in keys]
     made = join(tensors, dim)
@@ -494,15 +503,15 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
     Args:
         *tensordicts: At least two.
-        callback_exist: Called with the key and the tensors if several TensorDicts have a tensor
-            under that key; returns the entry of the result. None, also as the result: take the
-            entry of the earliest one.
+        callback_exist: Called for the key of each tensor that exists in several TensorDicts, with
+            the key and the entries; returns the entry of the result. None, also as the result:
+            take the entry of the earliest one.
 
     Returns:
         A new TensorDict, which shares the tensors.
 
     Raises:
-        RuntimeError: If there are fewer than two.
+        RuntimeError: If there are fewer than two, or their common batch dimensions differ.
 
     Example:
         >>> first, second = TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3})
@@ -569,12 +578,13 @@ def collate(batch: Any) -> Any:
 
     Args:
         batch: Samples of one kind: TensorDicts and tensorclasses, which are stacked, lazily if
-            their shapes differ; tensors; dicts and tuples of these; or other samples that
-            ``torch.utils.data.default_collate`` accepts. An empty list, and an object
+            their keys or shapes differ; tensors; dicts and tuples of these; or other samples,
+            which ``torch.utils.data.default_collate`` collates. An empty list, and an object
             other than a list, is returned unchanged.
 
     Returns:
-        An object like one sample, with an additional first dimension of the length of the list.
+        An object like one sample; tensors and batch sizes have an additional first dimension of
+        the length of the list. For other samples, the result of ``default_collate``.
 
     Example:
         >>> loader = DataLoader(samples, batch_size=4, collate_fn=tenfold.collate)
@@ -607,13 +617,14 @@ def assert_close(
 ) -> bool:
     """Checks that two TensorDicts have the same keys and, almost, the same numbers.
 
-    Values that are not tensors are not compared.
+    Batch sizes, unbatched tensors and values that are not tensors are not compared, nor a tensor
+    with an entry of another kind.
 
     Args:
         actual: A TensorDict or tensorclass.
         expected: Another one.
         rtol: Relative tolerance of ``torch.testing.assert_close``, which compares the tensors.
-        atol: Absolute tolerance.
+        atol: Absolute tolerance; given together with `rtol`, or neither.
         equal_nan: If true, NaN equals NaN.
         intersection: Compare only the keys that both have.
         msg: A prefix for the message.
@@ -622,9 +633,11 @@ def assert_close(
         bool: True.
 
     Raises:
-        AssertionError: If two tensors differ: in dtype, shape or value. The message names the key.
-        KeyError: If keys differ.
+        AssertionError: If two tensors differ in dtype, device, layout, shape or value. The message
+            names the key.
+        KeyError: If keys differ and `intersection` is false.
         TypeError: If `actual` or `expected` is neither a TensorDict nor a tensorclass.
+        ValueError: If only one of `rtol` and `atol` is given.
 
     Example:
         >>> tenfold.assert_close(td, td + 1e-9)
@@ -673,7 +686,8 @@ def unravel_key(key: Any) -> Any:
         key: A str, or a tuple of strs and such tuples.
 
     Returns:
-        str | tuple[str, ...]: A str for a path of one key; ``()`` if a part is not a str.
+        str | tuple[str, ...]: A str for a path of one key, else a flat tuple. ``()`` if `key` or a
+            part of it is an empty tuple, or if a part is neither a str nor a tuple.
 
     Raises:
         RuntimeError: If `key` is neither a str nor a tuple.
@@ -723,7 +737,7 @@ def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
 
     Returns:
         tuple[str, ...]: For a str, a tuple with the str; ``()`` if `key`, or a part of it, is
-        neither a str nor a tuple.
+        an empty tuple or neither a str nor a tuple.
 
     Example:
         >>> tenfold.tensordict.unravel_key_to_tuple(("a", ("b", ("c",))))

@@ -52,7 +52,7 @@ _UNWRAPPED = frozenset(
     ]
 )  # fmt: skip
 
-# Methods that get the object itself, not its TensorDict, because a file stores the class.
+# Methods whose `self` is the object, not its TensorDict, because files store the class.
 _OF_FILES = frozenset(
     [
         "dumps", "load_memmap_", "memmap", "memmap_", "memmap_like", "memmap_refresh_", "save",
@@ -68,7 +68,7 @@ _OPERATORS = [
     )
 ]  # fmt: skip
 
-# Methods whose results consist of objects of the class, not of new data.
+# Class methods that combine existing objects: their results are not new data.
 _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
@@ -165,11 +165,11 @@ def _named(call: Any, name: str, member: Any) -> Callable[..., Any]:
 
 
 class MakingMethods:
-    """The methods that create objects: `from_tensordict`, `from_dict`, `empty`, copies."""
+    """Methods that create objects: `from_dict`, `empty`, copies, torch's functions; `fields`."""
 
     @classmethod
     def _over(cls: Any, node: Any) -> Any:
-        """An object over an unchanged TensorDict."""
+        """An object over a TensorDict, which is neither copied nor checked."""
         made = cls.__new__(cls)
         made.__dict__["_tensordict"] = node
         return made
@@ -178,9 +178,10 @@ class MakingMethods:
     def _from_tensordict(
         cls: Any, node: Any, non_tensordict: Any = None, *, rebuild: bool = True
     ) -> Any:
-        """An object over a TensorDict whose keys are fields.
+        """An object over a TensorDict; raises ValueError if a key is not a field.
 
-        `rebuild`: the TensorDict is the result of a method, not new data.
+        Calls ``__post_init__``, unless the class has `skip_post_init_on_rebuild` and `rebuild` is
+        true: the TensorDict is the result of a method, not new data.
         """
         unknown = set(node._key_list()) - set(cls._field_names)
         if unknown:
@@ -197,16 +198,18 @@ class MakingMethods:
     def from_tensordict(cls: Any, tensordict: Any, non_tensordict: Any = None) -> Any:
         """Creates an object over a TensorDict, without copying tensors.
 
-        Nodes of fields that are annotated with a tensorclass become objects of that class.
+        A TensorDict in a field that is annotated with a tensorclass becomes an object of that
+        class, if all its keys are fields of the class.
 
         Args:
-            tensordict: The fields; of tenfold, or of the tensordict package.
-            non_tensordict: More fields, as a dict.
+            tensordict: A TensorDict of tenfold, or of the tensordict package.
+            non_tensordict: A dict of more fields, whose values are stored as `set_non_tensor`
+                stores them. None values are ignored.
 
         Raises:
             RuntimeError: If `tensordict` is not a TensorDict.
             ValueError: If a key is not a field.
-            KeyError: If a field is given twice.
+            KeyError: If both arguments have a field.
 
         Example:
             >>> MyData.from_tensordict(TensorDict({"x": torch.zeros(3)}, [3])).x.shape
@@ -241,15 +244,18 @@ class MakingMethods:
         """Creates an object with the fields of a dict; missing fields are None.
 
         Args:
-            input_dict: The fields; a nested dict becomes a TensorDict, or an object of the class
-                with which the field is annotated.
+            input_dict: The fields; None values are ignored. A nested dict becomes a TensorDict, or
+                an object of the class with which the field is annotated.
             auto_batch_size: Infer the longest batch size that all tensors share.
-            batch_size: The batch size. Unless it is [], numbers remain plain values.
+            batch_size: The batch size. If it has dimensions, int, float and bool values are not
+                converted to tensors.
             device: Move tensors to this device.
-            batch_dims: Determine the batch size, with at most this many dimensions.
+            batch_dims: Infer the batch size, with at most this many dimensions.
 
         Raises:
-            ValueError: If a key is not a field.
+            ValueError: If a key is not a field, or `batch_size` is given with `batch_dims` or
+                `auto_batch_size`.
+            RuntimeError: If the shape of a tensor does not begin with `batch_size`.
         """
         given = {key: value for key, value in input_dict.items() if value is not None}
         if batch_size_of(batch_size):
@@ -268,7 +274,10 @@ class MakingMethods:
         return type(self).from_dict(input_dict, **options)
 
     def empty(self: Any, recurse: bool = False, **options: Any) -> Any:
-        """An object like this one with all fields None; see `TensorDict.empty`."""
+        """Returns an object like this one with all fields None; see `TensorDict.empty`.
+
+        With `recurse`, fields that are nodes or plain values remain, and the nodes are emptied.
+        """
         return type(self)._over(self._tensordict.empty(recurse, **options))
 
     @classmethod
@@ -286,7 +295,11 @@ class MakingMethods:
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Torch functions return objects of the class of their first tensorclass argument."""
+        """Calls a torch function with the TensorDicts of the arguments.
+
+        TensorDicts in its result become objects of the class of the first tensorclass argument;
+        `out` is returned itself.
+        """
         kwargs = kwargs or {}
         given = [*args, *kwargs.values()]
         flat = [one for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])]
@@ -300,7 +313,7 @@ class MakingMethods:
 
 
 def _bare(argument: Any) -> Any:
-    """Replaces objects in an argument of a torch function by their TensorDicts."""
+    """Replaces tensorclass objects in an argument of a torch function by their TensorDicts."""
     if isinstance(argument, (list, tuple)):
         return type(argument)(map(_bare, argument)) if type(argument) in (list, tuple) else argument
     return argument._tensordict if class_kind(type(argument)) == TENSORCLASS else argument
@@ -311,12 +324,12 @@ def _post_init(cls: Any, obj: Any, node: Any) -> None:
     if members is None:
         obj.__post_init__(*post_init_arguments(cls))
         return
-    for member in members:  # in a stack, shapes may differ
+    for member in members:  # of a lazy stack: one by one, because their shapes may differ
         _post_init(cls, cls._over(node_of(member)), node_of(member))
 
 
 def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[Any, Any]:
-    """The dict with each number as NonTensorData, because its tensor would have no dimensions."""
+    """The dict with each number as NonTensorData, because a 0-d tensor has no batch dimensions."""
     made: dict[Any, Any] = {}
     for key, value in given.items():
         if isinstance(value, dict):
@@ -347,7 +360,7 @@ def with_classes(cls: Any, node: Any) -> Any:
 
 
 class StateMethods:
-    """`state_dict`, `load_state_dict`, and the tree that is written to a file."""
+    """`state_dict`, `load_state_dict`, pickling, and the tree that is written to a file."""
 
     def state_dict(
         self: Any,
@@ -356,7 +369,10 @@ class StateMethods:
         keep_vars: bool = False,
         flatten: bool = True,
     ) -> Any:
-        """Returns the tensors by dotted names; ``_metadata`` has the other fields and the class.
+        """Returns the tensors by dotted names, as ``Module.state_dict`` does.
+
+        The attribute ``_metadata`` of the result has the other fields, the class, batch size and
+        device.
 
         Args:
             destination: An OrderedDict to add the tensors to.
@@ -400,13 +416,17 @@ class StateMethods:
 
         Args:
             state_dict: Tensors by dotted names, or nested.
-            strict: If false, tensors may be missing, and fields that are None may be set.
+            strict: If false, tensors may be missing, and tensors may be added to nodes and to
+                fields that are None.
             assign: Replace the tensors instead of copying their values.
             from_flatten: Accepted; both forms are recognised.
 
         Raises:
-            KeyError: If a key is not a field or, with `strict`, is a field that is None.
-            RuntimeError: If, with `strict`, a tensor is missing.
+            KeyError: If a key is not a field or, with `strict`, names a tensor of a field that is
+                None.
+            RuntimeError: If, with `strict`, a tensor of this object is missing or a node lacks one
+                of `state_dict`; if a shape does not fit; if this object is locked and `assign` is
+                true or `state_dict` has values that are not tensors.
         """
         node = self._tensordict
         about = (getattr(state_dict, "_metadata", None) or {}).get("", {})
@@ -426,7 +446,10 @@ class StateMethods:
         return self
 
     def _simplified(self: Any) -> tuple[Any, ...]:
-        """The result of `objects.simplify`: a node with the name of its class."""
+        """The result of `objects.simplify`: a node with the name of its class.
+
+        In a lazy stack, the members have the name.
+        """
         cls = type(self)
         node = self._tensordict
         disk: Any = node._disk
@@ -460,8 +483,9 @@ class FileMethods:
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder as an object of this class, if it was saved by a class of this name.
 
-        Unless `prefix` is an archive, the saved class may have been defined in another module.
-        Other entries are returned with their own types.
+        The class that saved a folder (not an archive) may also be one of the same name in another
+        module, unless this process has defined that class. Other trees are loaded as what they are:
+        a TensorDict, or an object of another class.
 
         Args:
             prefix: The folder, or a ``.tdz`` archive.
@@ -469,9 +493,9 @@ class FileMethods:
             **options: As for `TensorDict.load_memmap`.
 
         Raises:
-            FileNotFoundError: If there is nothing at `prefix`.
-            CorruptFileError: If a file is damaged or too short.
-            ValueError: If the saved object has other fields.
+            FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.
+            ValueError: If the saved object has an entry that is not a field of its class; and as
+                for `TensorDict.load_memmap`.
 
         Example:
             >>> Sample(torch.zeros(4), label="cat", batch_size=[4]).memmap("saved")
@@ -489,7 +513,10 @@ class FileMethods:
 
 
 def _claim(cls: Any, prefix: str) -> None:
-    """Registers `cls` for a folder saved by a class of the same name in another module."""
+    """Registers `cls` for a folder saved by a class of the same name in another module.
+
+    Does nothing if a class is registered under the saved name.
+    """
     if not os.path.isdir(prefix):
         return  # an archive; or the loader reports the error
     name = str(_core.open_memmap(os.path.abspath(prefix), "r").info()[4])

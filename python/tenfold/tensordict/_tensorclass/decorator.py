@@ -1,4 +1,4 @@
-"""`tensorclass` and `TensorClass`: dataclasses whose objects are TensorDicts with named fields."""
+"""`tensorclass` and `TensorClass`: dataclasses whose objects have the methods of TensorDict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform():
-        """A substitute for typing.dataclass_transform, for type checkers."""
+        """Does nothing: only type checkers use typing.dataclass_transform; Python 3.10 lacks it."""
         return lambda decorated: decorated
 
 
@@ -104,13 +104,13 @@ def tensorclass(
     cast_filter: Callable[[tuple[str, ...], Any], bool] | None = None,
     kw_only: bool = False,
 ) -> Any:
-    """Converts a class with annotated fields to one whose objects are also TensorDicts.
+    """Converts a class with annotated fields to a dataclass with the methods of TensorDict.
 
     The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
-    and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.
-    Indexing, ``torch.stack``, ``to`` and most other methods that return a TensorDict return objects
-    of the class. Objects are saved with the name of their class. If a class of that name is defined
-    when they are loaded, they become objects of that class.
+    and ``lock``. A field holds a tensor, a TensorDict, an object of a tensorclass or any other
+    value. Indexing, ``torch.stack``, ``to`` and most other methods that return a TensorDict return
+    objects of the class. Objects are saved with the name of their class. If a class of that name is
+    defined when they are loaded, they become objects of that class.
 
     A type checker treats the class as a dataclass with these fields, without the methods of
     TensorDict, which a decorator cannot declare. Derive from `TensorClass` if types are checked.
@@ -118,10 +118,10 @@ def tensorclass(
     Args:
         cls: The class.
         autocast: Cast the values of fields to their annotations.
-        frozen: Fields cannot be assigned, and objects are locked.
+        frozen: Fields cannot be assigned, and the constructor locks the object.
         nocast: Do not convert numbers and arrays to tensors.
         shadow: Allow fields that hide members of TensorDict, for example ``batch_size``.
-        tensor_only: All annotations must be tensors, trees of them, or None.
+        tensor_only: Annotations may only name classes of tensors, classes of trees, and None.
         skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for the results of
             indexing, ``clone`` and other methods.
         cast_filter: A function of path and tensor that returns whether ``to``, ``float()``, ...
@@ -133,8 +133,10 @@ def tensorclass(
 
     Raises:
         ImportError: If torch cannot be imported.
-        TypeError: If options exclude each other, or an annotation is not allowed.
-        AttributeError: If a field has the name of a member and `shadow` is false.
+        TypeError: If `cls` is not a class, options exclude each other, or `tensor_only` does not
+            allow an annotation.
+        AttributeError: If `shadow` is false and a field has the name of a member other than
+            ``data``, ``fields``, ``flush``, ``metadata`` and ``schema``.
 
     Example:
         >>> @tensorclass
@@ -196,7 +198,7 @@ def _check_flags(flags: dict[str, Any]) -> None:
 
 
 def _own_init(cls: Any) -> Any:
-    """The ``__init__`` that the class, or a tensorclass above it, defines."""
+    """The ``__init__`` that the class, or a base tensorclass, defines; None if there is none."""
     init = cls.__dict__.get("__init__")
     if init is None:
         return getattr(cls.__init__, "_own_init", None)
@@ -232,7 +234,7 @@ def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
 
 
 def _annotated_fields(cls: Any) -> list[str]:
-    """The fields annotated in the body, without those annotated as ClassVar."""
+    """The names annotated in the body of the class, except those annotated as ClassVar."""
     own = fields.own_annotations(cls)
     return [name for name, hint in own.items() if "ClassVar" not in str(hint)]
 
@@ -255,7 +257,7 @@ _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 
 def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
-    """The local variables of the calling functions, for a class that is defined in a function."""
+    """The local variables of the calling functions; none unless a function defines the class."""
     if "<locals>" not in cls.__qualname__:
         return {}
     found: dict[str, Any] = {}
@@ -282,7 +284,7 @@ def _check_tensor_only(cls: Any) -> None:
 if TYPE_CHECKING:
 
     class _BatchSize:
-        """A descriptor that returns torch.Size, and accepts any sequence of int."""
+        """A descriptor that returns torch.Size, and accepts an int, a sequence of int or None."""
 
         def __get__(self, obj: object, owner: Any) -> torch.Size: ...
         def __set__(self, obj: object, value: BatchSize | None) -> None: ...
@@ -328,10 +330,11 @@ else:
 
     @set_module("tenfold")
     class TensorClass:
-        """A base class whose subclasses are tensorclasses, with all members for type checkers.
+        """A base class whose subclasses are tensorclasses; type checkers know all their members.
 
-        The options of `tensorclass` are keywords of the class statement, or indices of the base.
-        Subclasses inherit them.
+        The options of `tensorclass` are keywords of the class statement. ``TensorClass["nocast"]``
+        is a base with that option set; `cast_filter` and `kw_only` cannot be set in this way.
+        Subclasses inherit all options but `kw_only`.
 
         Example:
             >>> class Sample(TensorClass, autocast=True):

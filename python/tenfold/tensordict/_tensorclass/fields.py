@@ -81,7 +81,10 @@ def remove(obj: Any, name: str) -> None:
 
 
 def missing(obj: Any) -> list[str]:
-    """The fields that are None, in order."""
+    """The fields without an entry, in order: those that are None.
+
+    If the TensorDict is a lazy stack, also those that only some members have.
+    """
     node = obj._tensordict
     return [name for name in type(obj)._field_names if not node._has(name)]
 
@@ -114,7 +117,7 @@ def own_annotations(cls: type) -> dict[str, Any]:
 
 
 def check_names(cls: type, names: Iterable[str], members: Iterable[str]) -> None:
-    """Raises AttributeError for a field that would hide a member of every tensorclass."""
+    """Raises AttributeError for a field that would hide a member, except those in `_HIDEABLE`."""
     reserved = {name for name in dir(TensorDictBase) if not name.startswith("_")}
     reserved = (reserved | set(members)) - _HIDEABLE
     for name in names:
@@ -130,7 +133,7 @@ def put_fields_back(cls: type, members: Iterable[str]) -> None:
     own = own_annotations(cls)
     # An inherited attribute with the name of a field is not the field's default.
     hidden = [name for name in own if name not in cls.__dict__ and name in set(members)]
-    if "__dataclass_fields__" in cls.__dict__:  # the class was a dataclass: remove its fields
+    if "__dataclass_fields__" in cls.__dict__:  # it is a dataclass: restore the Field objects
         for field in dataclasses.fields(cls):
             if field.name in own and field.name not in hidden:
                 import copy
@@ -178,7 +181,10 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def scalar_types(hint: Any) -> tuple[type, ...]:
-    """The types of an annotation that permits only int, float and bool; otherwise empty."""
+    """The types of numbers that an annotation permits; empty if it permits other values.
+
+    As for type checkers, float permits int. None is not counted.
+    """
     found: set[type] = set()
     for one in alternatives(hint):
         if one not in (bool, int, float):
@@ -208,10 +214,11 @@ def set_field(
 
     Raises:
         AttributeError: If there is no such field.
-        RuntimeError: If the object is locked, a shape does not begin with its batch size, or
-            `inplace` is true, the field is set, and `value` is None or not a tensor.
-        ValueError: If `value` is the object itself.
-        TypeError: If the class casts, and the value cannot be cast.
+        RuntimeError: If the object is locked or a shape does not fit; with `inplace`, also if the
+            field is set and `value` is None, a plain value, or a TensorDict for a tensor.
+        ValueError: If `value` is the object itself, or the cast of an `autocast` class raises it.
+        TypeError: If an `autocast` class cannot cast the value, torch lacks an array's dtype or,
+            with `inplace`, `value` is a tensor and the field a node.
     """
     cls = type(obj)
     node = obj._tensordict
@@ -263,7 +270,10 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
-    """Converts a value to its annotation; also returns whether the result is not a tensor."""
+    """Casts a value to its annotation, if that is a class.
+
+    Also returns whether to store the result as a plain value.
+    """
     target = hint_of(cls, name)
     inner = class_of(target) if isinstance(target, type) else None
     if isinstance(value, dict) and inner is not None:
@@ -285,18 +295,19 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
         made = target(value)
     except TypeError as error:
         raise TypeError(
-            f'{cls.__name__}: field "{name}": expected what can be cast to {target.__name__}, '
-            f"found {type(value).__name__}"
+            f'{cls.__name__}: field "{name}": expected a value that can be cast to '
+            f"{target.__name__}, found {type(value).__name__}"
         ) from error
     return made, not _is_tensor(made)
 
 
 def fits(cls: Any, node: Any) -> bool:
-    """True if every key of a TensorDict is a field of a tensorclass."""
+    """True if `node` is a TensorDict whose keys are all fields of the tensorclass."""
     return isinstance(node, TensorDictBase) and set(node._key_list()) <= set(cls._field_names)
 
 
-#: Keyword arguments of every constructor, in addition to the fields.
+#: Keyword arguments of every constructor, in addition to the fields. If a field has one of these
+#: names, the argument sets the field.
 _ABOUT = ("batch_size", "device", "names", "lock")
 
 
@@ -305,7 +316,8 @@ def constructor(cls: Any, own_init: Callable[..., None] | None) -> Callable[...,
 
     Args:
         cls: The class.
-        own_init: The ``__init__`` of the class or of a base tensorclass; it sets the fields.
+        own_init: The ``__init__`` of the class or of a base tensorclass, which sets the fields;
+            None: generate one.
     """
     if own_init is not None:
         made = _around(own_init)
@@ -332,7 +344,7 @@ def _signature(init: Callable[..., None]) -> inspect.Signature:
 
 
 def _generated(cls: Any) -> Callable[..., None]:
-    """Sets fields by position and name, and defaults for others; calls ``__post_init__``."""
+    """An ``__init__`` that sets fields and defaults, and calls ``__post_init__``."""
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         owner = type(self)  # a subclass of `cls` if its __init__ calls super().__init__
@@ -360,14 +372,17 @@ def _about_names(cls: Any) -> tuple[str, ...]:
 
 
 def init_vars(cls: Any) -> dict[str, Any]:
-    """Defaults (or MISSING) of arguments that only ``__post_init__`` gets, by name."""
+    """The InitVars of the class, arguments of ``__post_init__``: default, or MISSING, by name."""
     kind = dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
     declared = cls.__dataclass_fields__.values()
     return {field.name: field.default for field in declared if field._field_type is kind}
 
 
 def post_init_arguments(cls: Any) -> list[Any]:
-    """The arguments of ``__post_init__`` for an object not created by its constructor."""
+    """The arguments of ``__post_init__`` for an object not created by its constructor.
+
+    These are the defaults of the InitVars that have one.
+    """
     return [value for value in init_vars(cls).values() if value is not dataclasses.MISSING]
 
 
@@ -410,7 +425,7 @@ def _add_defaults(cls: Any, values: dict[str, Any], later: dict[str, Any]) -> No
     if not absent:
         return
     message = (
-        f"{cls.__name__}.__init__() missing {len(absent)} required positional "
+        f"{cls.__name__}.__init__() missing {len(absent)} required "
         f"argument{'s' * (len(absent) > 1)}: {', '.join(map(repr, absent))}"
     )
     unknown = [name for name in values if name not in cls._field_names]
@@ -433,7 +448,10 @@ def default_of(field: Any) -> Any:
 
 
 def _around(own_init: Callable[..., None]) -> Callable[..., None]:
-    """Calls `own_init` on an object with a TensorDict; it may call ``super().__init__``."""
+    """An ``__init__`` that creates the TensorDict and calls `own_init`.
+
+    `own_init` may call ``super().__init__``.
+    """
     declared = set(inspect.signature(own_init).parameters)
 
     @functools.wraps(own_init)
@@ -459,7 +477,10 @@ def _around(own_init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _fill_unset(obj: Any) -> None:
-    """Sets the defaults of fields that an ``__init__`` of the class did not set."""
+    """Sets the defaults of fields that an ``__init__`` of the class did not set.
+
+    Raises TypeError for such a field without a default.
+    """
     cls = type(obj)
     node = obj._tensordict
     if node.is_locked:
@@ -478,7 +499,10 @@ def _fill_unset(obj: Any) -> None:
 
 
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
-    """Creates the TensorDict of an object; false if an outer ``__init__`` has done so."""
+    """Creates the TensorDict of an object; returns false if an outer ``__init__`` has done so.
+
+    Then batch size, device and names, if any of them is given, are set in a copy.
+    """
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])
     if node is None:

@@ -1,4 +1,4 @@
-"""Methods of a tensorclass that differ from its TensorDict: fields, rows, updates, repr."""
+"""Methods of a tensorclass that differ from those of TensorDict: fields, rows, updates, repr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STATE = ("_tensordict", "_non_tensordict")
 
-# Methods called by enclosing TensorDicts that return an entry, not a TensorDict like this one.
+# Methods whose results are entries, not TensorDicts with these fields. Parent nodes call them.
 _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
@@ -27,12 +27,14 @@ class FieldMethods:
     """`get`, `set`, `del_` and attributes."""
 
     def get(self: Any, key: Any, default: Any = None, **how: Any) -> Any:
-        """Returns the value of a field, like ``obj.field``, or of a nested entry, by its path.
+        """Returns the value of a field, like ``obj.field``, or the entry of a path of keys.
+
+        An entry below a TensorDict is returned as by `TensorDict.get`.
 
         Args:
             key: A str or a tuple of str.
-            default: Value used if there is no such field or entry.
-            **how: As for `LazyStackedTensorDict.get`.
+            default: Returned if there is no such field or entry. A field that is None exists.
+            **how: For an object over a lazy stack: as for `LazyStackedTensorDict.get`.
 
         Example:
             >>> obj.get("name"), obj.get("other", 5)
@@ -52,7 +54,7 @@ class FieldMethods:
         """Returns ``obj.get(key)[index]``; None for a field that is None.
 
         Raises:
-            KeyError: If there is no such field and no default.
+            KeyError: If there is no such field or entry, and no default.
         """
         found = FieldMethods.get(self, key, NOTHING)
         if found is not NOTHING:
@@ -73,8 +75,12 @@ class FieldMethods:
             non_blocking: With `inplace`, for a field: passed to ``Tensor.copy_``.
 
         Raises:
-            AttributeError: If there is no such field.
-            RuntimeError: If this object is locked, or a shape does not fit.
+            AttributeError: If there is no such field, or the first field of a path is not a node.
+            KeyError: If a path leads through a tensor or a plain value below a node.
+            RuntimeError: If this object is locked, or a shape does not fit; with `inplace`, also if
+                the field is set and `value` cannot be written into it.
+            ValueError: If `value` is this object, or the cast of an `autocast` class raises it.
+            TypeError: If an `autocast` class cannot cast the value.
         """
         name, *below = path_of(key)
         if not below:
@@ -89,6 +95,7 @@ class FieldMethods:
 
         Raises:
             KeyError: If there is no such field or entry.
+            RuntimeError: If this object is locked.
         """
         name, *below = path_of(key)
         if name not in type(self)._field_names:
@@ -100,7 +107,7 @@ class FieldMethods:
         return self
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
-        """Pairs of key and value of the fields that are not tensors; None values first."""
+        """Pairs (field, None) of fields that are None, then `TensorDict.non_tensor_items`."""
         absent = [(name, None) for name in missing(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
@@ -180,8 +187,9 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError for a value that is not a tree, number or tensor, and for a tensorclass of
-    other fields; AttributeError for a TensorDict with other keys.
+    Raises ValueError for an object of a tensorclass with other fields, and for a value that is
+    neither an object of a tensorclass nor a TensorDict, number or tensor; AttributeError for a
+    TensorDict with a key that is not a field.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
@@ -235,7 +243,7 @@ class TextMethods:
 
 
 class ComparisonMethods:
-    """``==``, ``!=``, ``|``, ``^``: objects of the class whose fields are tensors of bools."""
+    """``==``, ``!=``, ``|``, ``^`` by field; a bool if `_operand` does not accept the operand."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -260,7 +268,7 @@ class ComparisonMethods:
 
 
 def _operand(obj: Any, other: Any) -> Any:
-    """Converts the operand of a comparison; NOTHING if no tree, dict, number or tensor."""
+    """Converts an operand: a tree, dict, number or tensor; returns NOTHING for another object."""
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
@@ -281,7 +289,8 @@ class TreeMethods:
 
         Args:
             retain_none: If false, fields that are None are omitted.
-            **options: As for `TensorDict.to_dict`.
+            **options: As for `TensorDict.to_dict`. With `tolist_first`, unless the batch size is
+                [], the result is a list of dicts, without this object's fields that are None.
         """
         made: dict[str, Any] = self._tensordict.to_dict(retain_none=retain_none, **options)
         if retain_none and isinstance(made, dict):
@@ -292,7 +301,7 @@ class TreeMethods:
         """Returns a copy of the fields as a TensorDict; nested objects become TensorDicts, too.
 
         Args:
-            retain_none: If true, fields that are None become entries None.
+            retain_none: If true, this object's fields that are None become entries None.
         """
         made = _plain_copy(self._tensordict)
         for name in missing(self) if retain_none else ():
@@ -361,7 +370,10 @@ class TreeMethods:
 
         Raises:
             ValueError: If a key is not a field.
-            RuntimeError: If a shape does not fit, or this object is locked.
+            RuntimeError: If a shape or batch size does not fit; or if this object is locked, and
+                `inplace` is false, a key is new or a value is None.
+            TypeError: If `input_dict_or_td` is of another type, or an `autocast` class cannot cast
+                a number.
         """
         more, options = _parted(options)
         options.update(clone=clone, inplace=inplace)
@@ -392,7 +404,7 @@ _UPDATE_OPTIONS = frozenset(
 
 
 def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits keywords into fields and options."""
+    """Splits keyword arguments into fields and options of `TensorDict.update`."""
     more = {name: value for name, value in options.items() if name not in _UPDATE_OPTIONS}
     return more, {name: value for name, value in options.items() if name in _UPDATE_OPTIONS}
 
@@ -430,7 +442,7 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
 
 
 def _plain_copy(node: Any) -> Any:
-    """A copy of a tree without tensorclasses."""
+    """A copy of a tree in which TensorDicts replace the objects of tensorclasses."""
     if isinstance(node, stacked()):
         members = [_plain_copy(node_of(member)) for member in node.tensordicts]
         return stacked()._of(members, node.stack_dim, node._dim_name)
