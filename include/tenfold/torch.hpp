@@ -166,8 +166,7 @@ TensorDict state_dict(Optimizer& optimizer);
 /// and decoupled_weight_decay are ignored if they have the value of LibTorch's behaviour, and are
 /// differences otherwise. `options.keys` must not be set; `options.rename` may be set only if
 /// parameters are matched by name. Throws Error(invalid_argument) if `source` is not the state of
-/// an optimizer (Error(key_not_found) if a part such as a group's "params" is missing or of another
-/// kind), Error(unsupported) for other optimizers.
+/// an optimizer, Error(unsupported) for other optimizers.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});

@@ -68,7 +68,7 @@ class Staging:
             raise FileExistsError(errno.EEXIST, "It exists and is not a folder", str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
-        _put_back(path)
+        put_back(path)
         if exists(path):
             shutil.rmtree(_replaced(path), ignore_errors=True)
         self._outer.mkdir()
@@ -133,7 +133,7 @@ def check(path: Path) -> bool:
             lists all such files.
         UnsupportedError: If the manifest has another version.
     """
-    _put_back(path)
+    put_back(path)
     if not path.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such checkpoint folder", str(path))
     try:
@@ -147,6 +147,24 @@ def check(path: Path) -> bool:
     if problems:
         raise CorruptFileError("; ".join(problems))
     return True
+
+
+def put_back(path: Path) -> None:
+    """Restores the old version after a crash between the first two renames of `_rename_over`."""
+    if not exists(path):
+        with contextlib.suppress(FileNotFoundError):
+            _replaced(path).rename(path)
+
+
+def put_back_all(directory: Path, pattern: str) -> None:
+    """Restores old versions after crashes that interrupted a replacement.
+
+    Args:
+        directory: Parent of the folders; it may be missing.
+        pattern: Glob of their names, such as ``checkpoint-*``.
+    """
+    for replaced in directory.glob(f"_{pattern}.replaced"):
+        put_back(replaced.with_name(replaced.name[1:].removesuffix(".replaced")))
 
 
 def remove(path: Path) -> None:
@@ -195,13 +213,6 @@ def _hidden_sibling(path: Path, token: str) -> Path:
 
 def _replaced(path: Path) -> Path:
     return path.with_name(f"_{path.name}.replaced")
-
-
-def _put_back(path: Path) -> None:
-    """Restores the old version after a crash between the first two renames of `_rename_over`."""
-    if not exists(path):
-        with contextlib.suppress(FileNotFoundError):
-            _replaced(path).rename(path)
 
 
 def _rename_over(folder: Path, path: Path) -> None:

@@ -29,7 +29,15 @@ from tenfold._io.load_into import load_into
 from tenfold._options import boolean
 from tenfold._paths import exists
 from tenfold._ranks import described, error_of
-from tenfold._staging import MANIFEST, Staging, check, new_token, remove_all, staging_folder
+from tenfold._staging import (
+    MANIFEST,
+    Staging,
+    check,
+    new_token,
+    put_back_all,
+    remove_all,
+    staging_folder,
+)
 from tenfold.checkpoint._rng import RngState
 
 TYPE_CHECKING = False
@@ -311,7 +319,9 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
     if input_dir is not None:
         path = Path(input_dir).expanduser()
     elif accelerator.project_configuration.automatic_checkpoint_naming:
-        checkpoints = _numbered(Path(accelerator.project_dir, "checkpoints"))
+        directory = Path(accelerator.project_dir, "checkpoints")
+        put_back_all(directory, "checkpoint_*")
+        checkpoints = _numbered(directory)
         if not checkpoints:
             raise FileNotFoundError(f"{accelerator.project_dir}: it has no checkpoints")
         path = checkpoints[-1]

@@ -1,6 +1,5 @@
 #include <tenfold/checkpoint_manager.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -67,16 +66,6 @@ void check_options(const CheckpointManagerOptions& options) {
         .found(std::to_string(*options.every_seconds));
   }
   checkpoint::check_rules(options.formats);
-  // Entries that match no rule are stored as safetensors.
-  const bool can_share =
-      std::ranges::none_of(options.formats, [](const auto& rule) { return rule.first == "*"; }) ||
-      std::ranges::any_of(options.formats, [](const auto& rule) { return rule.second != "npz"; });
-  if (options.share_unchanged && !can_share) {
-    throw base::invalid_argument()
-        .part("checkpoint manager: share_unchanged")
-        .expected("entries of format \"safetensors\", \"memmap\", \"tdz\" or \"pt\"")
-        .found("only \"npz\"");
-  }
 }
 
 /// Warns that only the entries of rank 0 are converted.

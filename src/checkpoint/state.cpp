@@ -604,7 +604,8 @@ CheckpointHold CheckpointManager::hold(std::int64_t step) {
   }
   throw Error::io(EBUSY, (state_->directory / name).string())
       .expected("fewer than ", kMaxHolds, " holds")
-      .found(kMaxHolds);
+      .found(kMaxHolds)
+      .remedy("release one");
 }
 
 }  // namespace tenfold

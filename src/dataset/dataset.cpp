@@ -194,7 +194,8 @@ void check_positions(std::span<const std::int64_t> positions, std::int64_t size)
 }  // namespace
 
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
-                                             const std::optional<os::FileIdentity>& origin) {
+                                             const std::optional<os::FileIdentity>& origin,
+                                             std::shared_ptr<InPlaceWrites> in_place) {
   auto state = std::make_shared<DatasetState>();
   state->tree = tree;
   state->origin = origin;
@@ -202,7 +203,7 @@ std::shared_ptr<const DatasetState> state_of(TensorDict tree,
     folder->add_to(*state);
     return state;
   }
-  auto table = std::make_shared<const Table>(std::move(tree));
+  auto table = std::make_shared<const Table>(std::move(tree), std::move(in_place));
   state->schema = table->schema();
   state->order =
       table->ring() ? table->ring()->order(table->num_rows()) : row_range(0, table->num_rows());
@@ -294,8 +295,7 @@ Tensor Dataset::column(std::string_view name) const {
   // A column of a circular buffer is copied, because its mapped rows may be overwritten at any
   // time.
   if (first && state.parts.size() == 1 && state.all_open && !state.parts[0].table->ring()) {
-    // The caller may write through this view.
-    if (growth_) growth_->will_write_in_place();
+    state.parts[0].table->will_write_in_place();
     return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
   }
   BatchOptions options;

@@ -92,9 +92,10 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
   return detail::Access::make<Dataset>(std::move(state));
 }
 
-/// The state for all rows of a tree in their order.
+/// The state for all rows of a tree in their order. `in_place`: as for Table.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
-                                             const std::optional<os::FileIdentity>& origin = {});
+                                             const std::optional<os::FileIdentity>& origin = {},
+                                             std::shared_ptr<InPlaceWrites> in_place = nullptr);
 
 /// The same state with all parts open, unless there are more than ClosedTables::kMaxOpen.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);

@@ -11,7 +11,6 @@
 #include "base/text.hpp"
 #include "dataset/parts/growth.hpp"
 #include "dataset/ring_guard.hpp"
-#include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
@@ -130,7 +129,14 @@ std::shared_ptr<Growth> Growth::open(const Path& path, Mode mode) {
 }
 
 FolderGrowth::FolderGrowth(const Path& path, Mode mode) : folder_(path, mode, "a data set") {
-  if (mode == Mode::write_through && probe(folder_.path()) == "memmap") folder_.lock();
+  if (mode == Mode::write_through) {
+    os::Directory locked;
+    if (probe(folder_.path()) == "memmap") {
+      folder_.lock();
+      locked = folder_.directory().duplicate();
+    }
+    in_place_ = std::make_shared<InPlaceWrites>(std::move(locked), folder_.path());
+  }
   const Lock lock(mutex_);
   current();
 }
@@ -139,14 +145,16 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   const Path& path = folder_.path();
   OpenOptions options;
   options.mode = folder_.is_closed() ? Mode::read : folder_.mode();
+  const auto in_place = folder_.is_writable() ? in_place_ : nullptr;
   if (folder_.directory().valid()) {
     // Unlike open(), open_tree() keeps the checksums, because appending does not change existing
-    // rows. mark_in_place() removes them.
+    // rows. InPlaceWrites removes them.
     return state_of(folder::open_tree(folder_.directory().duplicate(), path, options.mode),
-                    os::identity_of(path));
+                    os::identity_of(path), in_place);
   }
-  return os::read_unreplaced(
-      path, [&] { return state_of(tenfold::open(path, options), os::identity_of(path)); });
+  return os::read_unreplaced(path, [&] {
+    return state_of(tenfold::open(path, options), os::identity_of(path), in_place);
+  });
 }
 
 const std::shared_ptr<const DatasetState>& FolderGrowth::current() {
@@ -269,19 +277,6 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   return known_size();
 }
 
-void FolderGrowth::mark_in_place() {
-  if (in_place_ || !folder_.is_writable()) return;
-  if (folder_.directory().valid()) {
-    folder::drop_leaf_checksums(folder_.directory(), folder_.path());
-  }
-  in_place_ = true;
-}
-
-void FolderGrowth::will_write_in_place() {
-  const Lock lock(mutex_);
-  mark_in_place();
-}
-
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
   const Lock lock(mutex_);
   folder_.require_writable("rows in place");
@@ -309,7 +304,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
         .expected("columns with rows of fixed size")
         .remedy("append() a new row");
   }
-  mark_in_place();
+  in_place_->begin();
   std::vector<std::int64_t> slots(positions.begin(), positions.end());
   state->order->map(slots);
   for (const LeafRole& role : roles_) {
@@ -338,7 +333,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
 void FolderGrowth::flush() {
   const Lock lock(mutex_);
   folder_.require_writable("flush");
-  if (in_place_) current()->parts[0].table->tree().flush();
+  if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
   folder_.flush();
 }
 
@@ -346,7 +341,7 @@ void FolderGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
   try {
-    if (in_place_) current()->parts[0].table->tree().flush();
+    if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
     folder_.close();
   } catch (const Error&) {
     if (!folder_.is_closed()) throw;
@@ -364,6 +359,7 @@ void FolderGrowth::close() {
 /// Reopens the rows for reading while the lock still prevents other processes from replacing the
 /// folder, then releases the lock.
 void FolderGrowth::release() {
+  in_place_ = nullptr;
   forget();
   current();
   folder_.release();

@@ -11,6 +11,7 @@
 #include <tenfold/dataset.hpp>
 
 #include "dataset/dataset_state.hpp"
+#include "dataset/in_place_writes.hpp"
 #include "dataset/row_bytes.hpp"
 #include "formats/folder/append/appendable.hpp"
 
@@ -36,9 +37,6 @@ class Growth {
   virtual void refresh() = 0;
   virtual std::int64_t capacity() = 0;
   virtual std::int64_t cursor() = 0;
-  /// Removes the stored checksums if the data set is open for writing. Must be called before a
-  /// caller gets writable memory that is mapped from the file.
-  virtual void will_write_in_place() = 0;
 };
 
 /// The rows at a path of any format, except those of a data set of parts that is opened for writing
@@ -56,7 +54,6 @@ class FolderGrowth final : public Growth {
   void refresh() override;
   std::int64_t capacity() override;
   std::int64_t cursor() override;
-  void will_write_in_place() override;
 
  private:
   using Lock = std::lock_guard<std::mutex>;
@@ -66,7 +63,6 @@ class FolderGrowth final : public Growth {
   std::int64_t known_size();
   void forget() noexcept;
   void start();
-  void mark_in_place();
   void release();
   /// The leaves to append to. `is_exact`: the files must end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
@@ -78,7 +74,7 @@ class FolderGrowth final : public Growth {
   std::int64_t size_ = -1;                     ///< number of rows; negative: not known yet
   Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;
-  bool in_place_ = false;
+  std::shared_ptr<InPlaceWrites> in_place_;  ///< null unless it was opened for writing
 };
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/in_place_writes.hpp"
 #include "dataset/ring_guard.hpp"
 
 namespace tenfold {
@@ -190,12 +191,13 @@ void check_table(const TensorDict& tree, const Schema& schema) {
   }
 }
 
-Table::Table(TensorDict tree)
+Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
     : tree_(std::move(tree)),
       where_(tree_.where()),
       num_rows_(num_rows_of(tree_)),
       schema_(Schema::of(tree_)),
-      ring_(RingGuard::of(tree_)) {
+      ring_(RingGuard::of(tree_)),
+      in_place_(std::move(in_place)) {
   const ColumnParts parts(tree_, num_rows_);
   stored_.reserve(schema_.size());
   for (const Column& column : schema_.columns()) {
@@ -208,6 +210,10 @@ Table::Table(TensorDict tree)
     if (column.nullable) stored.validity = validity_of(stored.valid);
     stored_.push_back(std::move(stored));
   }
+}
+
+void Table::will_write_in_place() const {
+  if (in_place_) in_place_->begin();
 }
 
 std::shared_ptr<const Table> Table::without_tree(TensorDict tree) {

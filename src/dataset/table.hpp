@@ -11,6 +11,7 @@
 
 namespace tenfold {
 
+class InPlaceWrites;
 class RingGuard;
 
 /// The number of rows of `tree`. Throws Error(invalid_argument) if `tree` is not a table.
@@ -37,7 +38,8 @@ struct StoredColumn {
 /// Thread safety: like a const object.
 class Table {
  public:
-  explicit Table(TensorDict tree);
+  /// `in_place`: of a tree whose tensors are shared mappings of files that have checksums.
+  explicit Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place = nullptr);
   /// A table that keeps no descriptor open, and whose tree() is empty for that reason.
   static std::shared_ptr<const Table> without_tree(TensorDict tree);
 
@@ -48,6 +50,9 @@ class Table {
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
   const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
+  /// Removes the checksums of the files, if they have any that a write to stored() would make
+  /// wrong.
+  void will_write_in_place() const;
   /// For a circular buffer, whose rows may be overwritten while they are read; else null.
   const std::shared_ptr<const RingGuard>& ring() const noexcept { return ring_; }
 
@@ -58,6 +63,7 @@ class Table {
   Schema schema_;
   std::vector<StoredColumn> stored_;
   std::shared_ptr<const RingGuard> ring_;
+  std::shared_ptr<InPlaceWrites> in_place_;
 };
 
 }  // namespace tenfold

@@ -505,6 +505,21 @@ TEST(CheckpointManager, AHeldStepIsNotPruned) {
   EXPECT_EQ(error_of([&] { evaluation.hold(1); }).code(), ErrorCode::key_not_found);
 }
 
+TEST(CheckpointManager, AStepHasALimitedNumberOfHolds) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1});
+  CheckpointHold hold = manager.hold(1);
+  const std::string name = ".hold-step_00000001-";
+  const Path lease = fs::read_symlink(folder / (name + "0.tenfold-lease"));
+  for (int i = 1; i < 1024; ++i) {
+    fs::create_symlink(lease, folder / (name + std::to_string(i) + ".tenfold-lease"));
+  }
+  const Error error = error_of([&] { manager.hold(1); });
+  EXPECT_EQ(error.system_errno(), EBUSY);
+  EXPECT_THAT(error.what(), HasSubstr("expected fewer than 1024 holds, found 1024; release one"));
+}
+
 TEST(CheckpointManager, AHoldEndsWithItsProcess) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 1});

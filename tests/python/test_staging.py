@@ -12,7 +12,7 @@ import pytest
 
 import tenfold
 from tenfold import _staging
-from tenfold._staging import MANIFEST, Staging, check, remove, remove_all
+from tenfold._staging import MANIFEST, Staging, check, put_back_all, remove, remove_all
 
 
 class Killed(BaseException):
@@ -235,6 +235,24 @@ def test_failed_removal_warns_and_others_are_removed(tmp_path, monkeypatch) -> N
     with pytest.warns(UserWarning, match="1: the checkpoint was not removed"):
         remove_all([tmp_path / "1", tmp_path / "2"])
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_only_folders_that_the_pattern_names_are_put_back(tmp_path) -> None:
+    publish(tmp_path / "checkpoint-2", "old")
+    (tmp_path / "checkpoint-2").rename(tmp_path / "_checkpoint-2.replaced")
+    publish(tmp_path / "checkpoint-3", "new")
+    for name in ("_checkpoint-3.replaced", "_mine.replaced"):
+        (tmp_path / name).mkdir()
+    put_back_all(tmp_path, "checkpoint-*")
+    assert contents(tmp_path / "checkpoint-2") == "old"
+    assert contents(tmp_path / "checkpoint-3") == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "_checkpoint-3.replaced",
+        "_mine.replaced",
+        "checkpoint-2",
+        "checkpoint-3",
+    ]
+    put_back_all(tmp_path / "none", "checkpoint-*")
 
 
 def test_remove_also_deletes_the_replaced_copy(tmp_path) -> None:

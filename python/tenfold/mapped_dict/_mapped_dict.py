@@ -136,9 +136,9 @@ class MappedDict(_Native):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, which may be repeated. Integer keys may be a
-                1-d tensor or array, str and bytes keys packed: ``{"values": uint8 [M], "offsets":
-                int64 [B + 1]}``.
+            keys: A list or another iterable of keys, which may be repeated, but no str, bytes or
+                dict. Integer keys may be a 1-d tensor or array, str and bytes keys packed:
+                ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
 
@@ -288,9 +288,11 @@ class MappedDict(_Native):
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
-        """Assigns each item of a mapping or an iterable of pairs, in one atomic step.
+        """Assigns each item of a mapping or an iterable of pairs.
 
-        The values may be larger than memory, as for `extend`.
+        Each key changes atomically, one after another; if the call raises, none has changed. The
+        values may be larger than memory, as for `extend`. After a crash, some keys may keep their
+        old values until a process writes to the dictionary again.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
@@ -307,7 +309,7 @@ class MappedDict(_Native):
         self._write_all(items, "assign")
 
     def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
-        """Adds keys in one atomic step.
+        """Adds keys; readers find all of them or none.
 
         >>> with tenfold.MappedDict("words", "r+") as words:
         ...     words.extend({"tree": torch.rand(300)})
@@ -317,7 +319,8 @@ class MappedDict(_Native):
         Args:
             items: A mapping or an iterable of pairs.
             duplicates: ``"error"``: an existing or duplicate key is an error. ``"last"``: existing
-                keys are assigned, and the last of several pairs with the same key wins.
+                keys are assigned, as by `update`, and the last of several pairs with the same key
+                wins.
 
         Raises:
             ValueError: For existing or duplicate keys (the message names the first ones), a key of
@@ -390,8 +393,8 @@ class MappedDict(_Native):
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
         Row indices change. Open readers reopen the dictionary at their next lookup; iterators of
-        this handle must be exhausted before the call. No other process may write concurrently: keys
-        that it adds during the call may be lost.
+        this handle must be exhausted before the call. If the file system has no ``flock``, keys
+        that another process adds during the call may be lost.
 
         Args:
             progress: As for `tenfold.save`.

@@ -43,7 +43,7 @@ std::optional<Residency::Strategy> Residency::strategy_from_environment() {
   if (name == "pread") return Strategy::pread;
   if (name == "none") return Strategy::none;
   throw base::invalid_argument()
-      .part("batch loader: ", kVariable)
+      .part(kVariable)
       .expected("willneed, pread or none")
       .found(base::quote(name));
 }

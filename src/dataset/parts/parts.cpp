@@ -208,14 +208,15 @@ Dataset create_parts(const Path& path, const Schema& schema) {
   }
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
-  std::filesystem::create_directories(path);
+  os::Parent parent = os::open_parent(path, true);
+  if (!os::exists(path)) parent.directory.create_directory(parent.name);
   os::Directory folder = os::Directory::open(path);
   const os::Lease lease = lease_parts(folder, path);
   check_new_path(path / formats::kPartsName);
   formats::PartsManifest manifest;
   manifest.schema = Schema(std::move(columns)).to_value();
   publish_parts(manifest, lease, path, true);
-  os::open_parent(path, false).directory.sync();
+  parent.directory.sync();
   return Dataset(path, Mode::write_through);
 }
 

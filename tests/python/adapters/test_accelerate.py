@@ -214,6 +214,8 @@ def test_automatic_checkpoint_naming_respects_total_limit(tmp_path) -> None:
     training.counter.count = 0
     assert load_state(training.accelerator) == saved
     assert training.counter.count == 12
+    saved.rename(saved.with_name("_checkpoint_2.replaced"))  # by an interrupted replacement
+    assert load_state(training.accelerator) == saved
     training.accelerator.project_configuration.iteration = 2
     with pytest.raises(ValueError, match="checkpoint_2: it exists"):
         save_state(training.accelerator)

@@ -466,19 +466,21 @@ def test_invalid_option_is_named_in_the_error(tmp_path):
         ({"verify": "no"}, "verify"),
         ({"on_error": "x"}, "on_error"),
         ({"every_seconds": 0}, "every_seconds"),
-        ({"share_unchanged": True, "format": "npz"}, "share_unchanged"),
     ]:
         with pytest.raises(ValueError, match=named):
             tenfold.CheckpointManager(tmp_path, **options)
 
 
-def test_unchanged_files_of_the_default_format_are_shared(tmp_path):
-    for number, format in enumerate([{}, {"other": "npz"}]):
-        folder = tmp_path / str(number)
-        with tenfold.CheckpointManager(folder, format=format, share_unchanged=True) as manager:
-            for step in (1, 2):
-                manager.save(step, {"model": {"w": torch.arange(3.0)}})
-        assert (folder / "step_00000002" / "model.safetensors").stat().st_nlink == 2
+@pytest.mark.parametrize(
+    ("format", "file"),
+    [({}, "model.safetensors"), ("tdz", "model.tdz"), ("pt", "model.pt"), ("npz", "model.npz")],
+)
+def test_unchanged_files_are_shared(tmp_path, format, file):
+    with tenfold.CheckpointManager(tmp_path, format=format, share_unchanged=True) as manager:
+        for step in (1, 2):
+            manager.save(step, {"model": {"w": torch.arange(3.0)}})
+    assert (tmp_path / "step_00000002" / file).stat().st_nlink == 2
+    assert manager.verify(2).ok
 
 
 def test_a_second_writer_gets_an_error_naming_the_first(tmp_path):
