@@ -219,7 +219,8 @@ class TENFOLD_API CheckpointManager {
   /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
   /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
   /// Error(unsupported) if the requested step, or every step, is of a newer version. Throws
-  /// Error(invalid_argument) for `discard_later` with `path`.
+  /// Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips nothing,
+  /// if a system call fails for lack of descriptors or memory, or because of the disk.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;

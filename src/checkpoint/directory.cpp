@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "checkpoint/document.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold::checkpoint {
@@ -101,12 +101,6 @@ std::string Listing::numbers() const {
     text += (text.empty() ? "" : ", ") + std::to_string(step.info.step);
   }
   return text.empty() ? "none" : text;
-}
-
-bool is_problem_of_step(const Error& error) noexcept {
-  const int code = error.system_errno();
-  return error.code() != ErrorCode::io || code == EACCES || code == EPERM || code == ELOOP ||
-         code == ESTALE;
 }
 
 std::string read_document(const os::Directory& folder, os::FileInfo* info) {
@@ -200,7 +194,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
     // If the step seemed absent, a restart would skip it.
-    if (!is_problem_of_step(error)) throw;
+    if (!formats::is_problem_of_files(error)) throw;
     return is_none(error, "the step is left alone");
   }
 }

@@ -657,6 +657,32 @@ TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
   EXPECT_TRUE(has_failed);
 }
 
+TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsDamaged) {
+  const TemporaryFolder folder;
+  {
+    CheckpointManager writer(folder.path(), {.formats = {{"optimizer", "memmap"}}});
+    save_steps(writer, {6, 7});
+  }
+  constexpr int kMostFiles = 32;
+  int num_failed = 0;
+  for (int num_files = 0; num_files < kMostFiles; ++num_files) {
+    CheckpointManager manager(folder.path());
+    const auto expect_right_or_error = [&](const std::function<bool()>& is_right) {
+      const FileLimit limit(static_cast<rlim_t>(num_files));
+      try {
+        EXPECT_TRUE(is_right()) << num_files;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.system_errno(), EMFILE) << error.what();
+        ++num_failed;
+      }
+    };
+    expect_right_or_error([&] { return manager.verify(7).ok(); });
+    expect_right_or_error([&] { return manager.restore().info.step == 7; });
+  }
+  EXPECT_GT(num_failed, 0);
+  EXPECT_LT(num_failed, kMostFiles);
+}
+
 TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   const TemporaryFolder folder;
   CheckpointManager(folder / "a").save(5, state_at(5));
