@@ -231,7 +231,10 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
   write_bytes(document, newer);
   const Error error = error_of([&] { manager.restore(); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_THAT(error.what(), HasSubstr("\"version\": expected 1 at most, found 2"));
+  EXPECT_THAT(
+      error.what(),
+      AllOf(HasSubstr("expected a step to restore, found 1 that cannot be read: step 1: "),
+            HasSubstr("\"version\": expected 1 at most, found 2"), Not(HasSubstr("backup"))));
   // A folder with the name of a step is no step without a document.
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
