@@ -175,20 +175,29 @@ class Parser {
   }
 
   /// True if a key with its colon, or "? " and a key, starts here.
-  bool starts_mapping() {
+  bool starts_mapping() const {
     if (peek() == '?' && peek(1) == ' ') return true;
-    const std::size_t before = at_;
-    const std::size_t before_line = line_start_;
-    bool is_key = false;
-    if (peek() == '"' || peek() == '\'') {
-      quoted(column(), true);
-      is_key = peek() == ':' && (peek(1) == ' ' || is_break(peek(1)));
-    } else if (peek() != '[' && peek() != '{') {
-      is_key = find_colon() != std::string_view::npos;
+    if (peek() == '[' || peek() == '{') return false;
+    if (peek() != '"' && peek() != '\'') return find_colon() != std::string_view::npos;
+    const std::size_t end = end_of_quoted();
+    if (end == std::string_view::npos) return false;
+    const std::size_t size = end - at_;
+    return peek(size) == ':' && (peek(size + 1) == ' ' || is_break(peek(size + 1)));
+  }
+
+  /// Position after the quoted string that starts here, or npos if it does not end on this line.
+  std::size_t end_of_quoted() const {
+    const char quote = peek();
+    for (std::size_t i = at_ + 1; i < text_.size() && !is_break(text_[i]); ++i) {
+      const char next = i + 1 < text_.size() ? text_[i + 1] : '\n';
+      const bool is_escape = text_[i] == (quote == '"' ? '\\' : '\'');
+      if (is_escape && !is_break(next) && (quote == '"' || next == '\'')) {
+        ++i;
+      } else if (text_[i] == quote) {
+        return i + 1;
+      }
     }
-    at_ = before;
-    line_start_ = before_line;
-    return is_key;
+    return std::string_view::npos;
   }
 
   /// Position of the colon that ends a plain key on this line, or npos.

@@ -48,6 +48,12 @@ TEST(Yaml, ReadsQuotedStringsOverSeveralLines) {
   EXPECT_EQ(json_of("a: 'it''s\n\n  two lines'\n"), R"({"a": "it's\ntwo lines"})");
   EXPECT_EQ(json_of("a: \"x\\\n  \\ y\\u00e9\\U0001F600\\n\"\nb: 'one\n  line'\n"),
             R"({"a": "x y\u00e9\ud83d\ude00\n", "b": "one line"})");
+  // A string that does not end on its line is a value, not a key.
+  EXPECT_EQ(json_of("- 'x: a\n  b'\n- \"y: a\\\n  \\ b\"\n- c: 'it''s:\n    d'\n"),
+            R"(["x: a b", "y: a b", {"c": "it's: d"}])");
+  EXPECT_EQ(json_of("'a\n  b'\n"), R"("a b")");
+  EXPECT_EQ(json_of("a:\n  'it''s\n  b'\n"), R"({"a": "it's b"})");
+  EXPECT_EQ(json_of("- 'it''s': 1\n- \"\\\"\": 2\n"), R"([{"it's": 1}, {"\"": 2}])");
   EXPECT_EQ(json_of("'': 1\n'a: b': 2\n\"\\x00\": 3\n"), R"({"": 1, "a: b": 2, "\u0000": 3})");
 }
 
