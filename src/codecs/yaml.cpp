@@ -358,7 +358,13 @@ class Parser {
     if (text == ".inf") return handler_.number(kInfinity);
     if (text == "-.inf") return handler_.number(-kInfinity);
     if (text == ".nan") return handler_.number(std::numeric_limits<double>::quiet_NaN());
-    if (!digits.empty() && is_digit(digits[0]) && text.find('.') != std::string_view::npos) {
+    // YAML 1.1: 1.0e5 is a string, because its exponent has no sign.
+    const std::size_t exponent = text.find_first_of("eE");
+    const bool is_signed = exponent == std::string_view::npos ||
+                           text.substr(exponent + 1).starts_with('+') ||
+                           text.substr(exponent + 1).starts_with('-');
+    if (is_signed && !digits.empty() && is_digit(digits[0]) &&
+        text.find('.') != std::string_view::npos) {
       double number = 0;
       const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
       if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) {

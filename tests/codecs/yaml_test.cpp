@@ -39,9 +39,9 @@ TEST(Yaml, ReadsNestedBlocks) {
 
 TEST(Yaml, ReadsPlainScalarsLikePyYaml) {
   EXPECT_EQ(json_of("- true\n- false\n- null\n- ~\n- -12\n- 0.5\n- 1.0e+20\n- .inf\n- 007\n- a b\n"
-                    "- 123456789012345678901234567890\n"),
+                    "- 1.5E-3\n- 1.0e5\n- 1.5E3\n- 123456789012345678901234567890\n"),
             R"([true, false, null, null, -12, 0.5, 1e+20, Infinity, "007", "a b", )"
-            "123456789012345678901234567890]");
+            R"(0.0015, "1.0e5", "1.5E3", 123456789012345678901234567890])");
 }
 
 TEST(Yaml, ReadsQuotedStringsOverSeveralLines) {
