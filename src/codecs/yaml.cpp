@@ -458,10 +458,29 @@ class Parser {
   std::size_t kept_ = 0;  ///< in a quoted string: blanks before this position are not trimmed
 };
 
+/// Replaces the line breaks CR LF and CR by LF. dump() writes a CR of a string as an escape.
+std::string with_plain_breaks(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\r') {
+      out += text[i];
+    } else if (i + 1 == text.size() || text[i + 1] != '\n') {
+      out += '\n';
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void parse_yaml(std::string_view text, const base::Where& where, JsonHandler& handler) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  std::string copy;
+  if (text.find('\r') != std::string_view::npos) {
+    copy = with_plain_breaks(text);
+    text = copy;
+  }
   Parser(text, where, handler).document();
 }
 

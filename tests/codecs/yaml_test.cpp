@@ -62,6 +62,12 @@ TEST(Yaml, ReadsLongKeysAndLongPlainScalars) {
   EXPECT_EQ(json_of("a: one\n  two\n  three\nb: 1\n"), R"({"a": "one two three", "b": 1})");
 }
 
+TEST(Yaml, ReadsLinesThatEndWithCarriageReturns) {
+  EXPECT_EQ(json_of("---\r\na: 1\r\nb:\r\n- x\r\n- 'y\r\n  z'\r\n"),
+            R"({"a": 1, "b": ["x", "y z"]})");
+  EXPECT_EQ(json_of("a: x\rb: \"\\r\"\r"), R"({"a": "x", "b": "\r"})");
+}
+
 TEST(Yaml, ReadsFlowOnOneLine) {
   EXPECT_EQ(json_of("a: [0, 24, 'x, y', {b: null, c: []}]\n"),
             R"({"a": [0, 24, "x, y", {"b": null, "c": []}]})");
