@@ -37,7 +37,7 @@ class Parser {
 
   void document() {
     if (!base::is_utf8(text_)) fail("UTF-8", "other bytes");
-    if (text_.starts_with("---\n")) at_ = 4;
+    if (text_.starts_with("---\n")) at_ = line_start_ = 4;
     if (!next_line()) fail("a document", "nothing");
     block(0);
     if (next_line() && text_.substr(at_) != "...\n") fail("the end of the document", found());

@@ -34,6 +34,7 @@ TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(
       json_of("a: 1\nb:\n  c: x\n  d:\n  - 1\n  - e: 2\n    f: 3\n  - - 4\n    - 5\ng: null\n"),
       R"({"a": 1, "b": {"c": "x", "d": [1, {"e": 2, "f": 3}, [4, 5]]}, "g": null})");
+  EXPECT_EQ(json_of("---\na: 1\nb:\n- 2\n"), R"({"a": 1, "b": [2]})");
   EXPECT_EQ(json_of("- a\n-\n- b: {}\n  c: []\n"), R"(["a", null, {"b": {}, "c": []}])");
 }
 
