@@ -75,6 +75,23 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
   }
 }
 
+/// Throws if all deflated bytes gave another number of bytes than declared, or are not complete.
+void require_whole(const ZipInput& input, const ZipEntry& entry, std::uint64_t num_made,
+                   const StreamDecoder& decoder) {
+  if (num_made != entry.size_bytes) {
+    throw fail(input, entry)
+        .problem("it inflates to another size than declared")
+        .expected(entry.size_bytes, " bytes")
+        .found(num_made > entry.size_bytes ? "more" : std::to_string(num_made));
+  }
+  if (!decoder.is_whole()) {
+    throw fail(input, entry)
+        .problem("its deflated data is truncated")
+        .expected("a last block")
+        .found("none");
+  }
+}
+
 /// Inflates in chunks, because a small file can expand to more than memory.
 void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
@@ -101,12 +118,7 @@ void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiec
     found = crc32(piece, found);
     if (use) use(piece);
   }
-  if (num_made != entry.size_bytes || !decoder->is_whole()) {
-    throw fail(input, entry)
-        .problem("it inflates to another size than declared")
-        .expected(entry.size_bytes, " bytes")
-        .found(num_made > entry.size_bytes ? "more" : std::to_string(num_made));
-  }
+  require_whole(input, entry, num_made, *decoder);
   require_crc32(input, entry, found);
 }
 
