@@ -186,6 +186,31 @@ TEST(Zip, ALargeEntryWithoutItsLastBlockIsTruncated) {
       "x.zip: entry \"a\": its deflated data is truncated: expected a last block, found none");
 }
 
+TEST(Zip, TheStartOfADamagedEntryIsRefused) {
+  const auto start_of = [](const std::string& deflated, std::size_t declared, std::size_t wanted) {
+    return text_of(
+        read_zip_entry_start(input_of(deflated), deflated_entry(deflated, declared), wanted));
+  };
+  const std::string block = stored_block(std::string(200, 'x'), true);
+  EXPECT_EQ(start_of(block, 200, 100), std::string(100, 'x'));
+  EXPECT_EQ(start_of(block, 200, 300), std::string(200, 'x'));
+  EXPECT_EQ(message_of([&] { start_of(block, 100, 300); }),
+            "x.zip: entry \"a\": it inflates to another size than declared: expected 100 bytes, "
+            "found more");
+  EXPECT_EQ(message_of([&] { start_of(block, 300, 300); }),
+            "x.zip: entry \"a\": it inflates to another size than declared: expected 300 bytes, "
+            "found 200");
+  const std::string cut = stored_block(std::string(200, 'x'));
+  EXPECT_EQ(start_of(cut, 200, 199), std::string(199, 'x'));
+  EXPECT_EQ(
+      message_of([&] { start_of(cut, 200, 200); }),
+      "x.zip: entry \"a\": its deflated data is truncated: expected a last block, found none");
+  // Compressors write empty blocks when a program flushes them.
+  std::string flushed;
+  for (int i = 0; i < 100'000; ++i) flushed += stored_block("");
+  EXPECT_EQ(start_of(flushed + block, 200, 100), std::string(100, 'x'));
+}
+
 TEST(Zip, TheCommentIsReturned) {
   const std::string archive = read_file(kFolder / "ok-comment.zip");
   EXPECT_EQ(read_zip_directory(input_of(archive), {}).comment, "PK and more");
