@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "checkpoint/document.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold::checkpoint {
@@ -108,12 +108,6 @@ std::string Listing::numbers() const {
   return text.empty() ? "none" : text;
 }
 
-bool is_problem_of_step(const Error& error) noexcept {
-  const int code = error.system_errno();
-  return error.code() != ErrorCode::io || code == EACCES || code == EPERM || code == ELOOP ||
-         code == ESTALE;
-}
-
 std::string read_document(const os::Directory& folder, os::FileInfo* info) {
   const os::File file = os::File::open_read_at(folder, std::string(kDocumentName));
   if (info != nullptr) *info = file.info();
@@ -205,7 +199,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
     // If the step seemed absent, a restart would skip it.
-    if (!is_problem_of_step(error)) throw;
+    if (!formats::is_problem_of_files(error)) throw;
     return is_none(error, "the step is left alone");
   }
 }

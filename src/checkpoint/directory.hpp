@@ -94,11 +94,6 @@ class DirectoryReader {
   std::set<std::string> warned_;
 };
 
-/// True if the error is a problem of the files of a step. False for other failed system calls: a
-/// process without descriptors (EMFILE) or memory, or with a failing disk (EIO), must not conclude
-/// that there is no step.
-bool is_problem_of_step(const Error& error) noexcept;
-
 /// Reads a step's document. Throws Error(file_not_found), Error(io), and Error(corrupt) if it is
 /// not a regular file or is larger than kMaxDocumentBytes.
 std::string read_document(const os::Directory& folder, os::FileInfo* info = nullptr);

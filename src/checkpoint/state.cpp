@@ -22,6 +22,7 @@
 #include "checkpoint/step.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/tree.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
@@ -508,7 +509,7 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
       if (stats_of(*step) != found->second.stats) continue;
     } catch (const Error& error) {
       // It was removed or replaced since it was listed, or cannot be read.
-      if (checkpoint::is_problem_of_step(error)) continue;
+      if (formats::is_problem_of_files(error)) continue;
       throw;
     }
     if (is_whole) {

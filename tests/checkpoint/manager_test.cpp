@@ -233,7 +233,10 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
   write_bytes(document, newer);
   const Error error = error_of([&] { manager.restore(); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_THAT(error.what(), HasSubstr("\"version\": expected 1 at most, found 2"));
+  EXPECT_THAT(
+      error.what(),
+      AllOf(HasSubstr("expected a step to restore, found 1 that cannot be read: step 1: "),
+            HasSubstr("\"version\": expected 1 at most, found 2"), Not(HasSubstr("backup"))));
   EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::unsupported);
   // A folder with the name of a step is no step without a document.
   fs::remove(document);
@@ -677,6 +680,32 @@ TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
     EXPECT_EQ(latest, 7) << num_files;
   }
   EXPECT_TRUE(has_failed);
+}
+
+TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsDamaged) {
+  const TemporaryFolder folder;
+  {
+    CheckpointManager writer(folder.path(), {.formats = {{"optimizer", "memmap"}}});
+    save_steps(writer, {6, 7});
+  }
+  constexpr int kMostFiles = 32;
+  int num_failed = 0;
+  for (int num_files = 0; num_files < kMostFiles; ++num_files) {
+    CheckpointManager manager(folder.path());
+    const auto expect_right_or_error = [&](const std::function<bool()>& is_right) {
+      const FileLimit limit(static_cast<rlim_t>(num_files));
+      try {
+        EXPECT_TRUE(is_right()) << num_files;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.system_errno(), EMFILE) << error.what();
+        ++num_failed;
+      }
+    };
+    expect_right_or_error([&] { return manager.verify(7).ok(); });
+    expect_right_or_error([&] { return manager.restore().info.step == 7; });
+  }
+  EXPECT_GT(num_failed, 0);
+  EXPECT_LT(num_failed, kMostFiles);
 }
 
 TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {

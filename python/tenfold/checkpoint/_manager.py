@@ -275,7 +275,8 @@ class CheckpointManager:
             TypeError: If an argument has another type: `app_state` is not a dict with str keys, or
                 a metric is not a number. No step has been written.
             ValueError: If `step` is negative, or the ranks of a process group differ in step,
-                names, dtypes or shapes.
+                names, dtypes or shapes. Also if a key cannot be stored, such as one that is too
+                long for the name of a file; the message names it. No step has been written.
             RuntimeError: If there is more than one `RngState`, or a rank does not take part.
             OSError: If a system call failed, the disk is too full, or another process or manager
                 writes into the directory.
@@ -359,6 +360,7 @@ class CheckpointManager:
 
         Raises:
             UnsupportedError: If an entry cannot be stored; the message names its key.
+            ValueError: If a key cannot be stored, as for `save`.
 
         Example:
             >>> manager.estimate(state).num_bytes > 0

@@ -1,6 +1,5 @@
 #include "formats/folder/verify.hpp"
 
-#include <cerrno>
 #include <cstdint>
 #include <utility>
 #include <variant>
@@ -40,8 +39,7 @@ class TreeVerifier {
 
  private:
   void add(const Error& error, const std::string& path) {
-    // A file that cannot be read is a problem of the tree. Only cancellation ends the call.
-    if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
+    if (!is_problem_of_files(error)) throw error;
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 

@@ -13,7 +13,7 @@ namespace tenfold::detail::formats::folder {
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
 /// Checks the structure and every block in `%checksums`. Problems are reported, not thrown. Throws
-/// if the folder cannot be opened or the monitor cancels the call.
+/// if the folder cannot be opened, and errors for which is_problem_of_files() is false.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
 /// Checks the structure, the CRC-32 of every entry, and every block in `%checksums`.

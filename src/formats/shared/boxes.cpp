@@ -394,6 +394,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     try {
       of_bands[i] = check_band(bands[i], progress);
     } catch (const Error& error) {
+      if (!is_problem_of_files(error)) throw;
       const BoxedTensor& tensor = *bands[i].tensor;
       of_bands[i] = problem_of(error, {tensor.file->display(), tensor.part});
     }

@@ -102,7 +102,7 @@ struct BoxedTensor {
 /// Checks tensors in parallel, each split into ranges that no box crosses. A range is read once,
 /// sequentially, with one hash state for each box that is not complete yet; ranges that the tensor
 /// skips are not read. Boxes that overlap, or do not cover all bytes, are a problem of the tensor.
-/// Returns the problems, in order.
+/// Returns the problems, in order. Throws an error for which is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 

@@ -129,6 +129,7 @@ class ArchiveVerifier {
         check_stored(block, entry);
       }
     } catch (const Error& error) {
+      if (!is_problem_of_files(error)) throw;
       block.problem = problem_of(error, {display_of(entry.name), "file"});
     }
     progress_.add(entry.method == codecs::ZipMethod::deflated ? entry.stored_bytes
