@@ -52,7 +52,7 @@ class Checker {
       check_offsets(found_.offsets, num_rows_, items(), "offsets");
       const auto offsets = found_.offsets.span<std::int64_t>();
       if (offsets.front() != 0 || offsets.back() != items()) {
-        fail("offsets", "all items from 0 to " + std::to_string(items()), "a part of them");
+        fail("offsets", "first 0 and last " + std::to_string(items()), "other offsets");
       }
       check_offsets(found_.item_offsets, items(), values.shape()[0], "item offsets");
     } else {
@@ -93,7 +93,7 @@ class Checker {
         std::is_sorted(values.begin(), values.end())) {
       return;
     }
-    fail(part, "nondecreasing numbers from 0 to " + std::to_string(limit), "others");
+    fail(part, "nondecreasing numbers in [0, " + std::to_string(limit) + "]", "others");
   }
 
   void check_valid() const {
@@ -129,7 +129,8 @@ Tensor named_by(const Tensor& offsets, const Tensor& values) {
   return values.narrow(numbers.front(), numbers.back()).contiguous();
 }
 
-/// Sets `valid` to false for rows whose elements are all NaN, and to true for others.
+/// Sets `valid` to false for rows whose elements are all NaN, and to true for others, and for rows
+/// without elements.
 template <class T>
 void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& valid) {
   const auto elements = values.span<T>();

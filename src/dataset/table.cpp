@@ -18,7 +18,9 @@ base::Where subject_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "data set") : tree.where();
 }
 
-/// The first dimension of the tensors of a tree whose nodes have no batch_size.
+/// The first dimension that all batched tensors of a tree share; empty if there are none. For
+/// trees whose root has no batch_size. Throws Error(invalid_argument) if these dimensions differ or
+/// a tensor has none.
 std::optional<std::int64_t> first_dimension(const TensorDict& node, const KeyPath& above = {}) {
   std::optional<std::int64_t> length;
   const bool is_list = node.kind() == NodeKind::list || node.kind() == NodeKind::tuple;
@@ -132,7 +134,8 @@ class ColumnParts {
   std::int64_t num_rows_;
 };
 
-/// Rows must be contiguous: copies tensors that are strided inside a row.
+/// Sets the sizes of rows. Each row must be contiguous, so copies tensors that are strided inside a
+/// row.
 void place_rows(StoredColumn& column) {
   const Tensor& values = column.values;
   Shape inner(values.shape().begin() + 1, values.shape().end());

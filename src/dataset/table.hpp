@@ -18,12 +18,13 @@ class RingGuard;
 std::int64_t num_rows_of(const TensorDict& tree);
 
 /// Checks, from metadata only, that every leaf of every column exists and has the right dtype and
-/// shape. Throws Error(corrupt) naming column and leaf, Error(invalid_argument) as num_rows_of().
+/// shape. Throws Error(corrupt) naming column and leaf, and what num_rows_of() throws.
 void check_table(const TensorDict& tree, const Schema& schema);
 
 /// Location of one column in (mapped) memory.
 struct StoredColumn {
-  Tensor values;     ///< contiguous rows: [N, *shape], or ragged ones [M, *shape]
+  Tensor values;     ///< rows [N, *shape], or elements of ragged rows [M, *shape]; each row (or
+                     ///< element) is contiguous
   Tensor ends;       ///< int64 [N] or empty
   Tensor item_ends;  ///< int64 [number of items] or empty
   Tensor valid;      ///< bool [N] or empty
@@ -40,7 +41,8 @@ class Table {
  public:
   /// `in_place`: of a tree whose tensors are shared mappings of files that have checksums.
   explicit Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place = nullptr);
-  /// A table that keeps no descriptor open, and whose tree() is empty for that reason.
+  /// A table that keeps no descriptor open, except those of ring(), and whose tree() is empty for
+  /// that reason.
   static std::shared_ptr<const Table> without_tree(TensorDict tree);
 
   const TensorDict& tree() const noexcept { return tree_; }

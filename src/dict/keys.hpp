@@ -36,7 +36,7 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
     std::memcpy(&right, b.data() + at, sizeof right);
     return left ^ right;
   };
-  // Compare two words, which may overlap.
+  // Compare two or four words, which may overlap.
   if (size <= 16) return (differs(0) | differs(size - 8)) == 0;
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
@@ -51,7 +51,7 @@ struct StoredKeys {
   base::Where where;
 
   /// The keys in a column of strings, bytes or int64. Throws Error(invalid_argument) for other
-  /// columns, and for nullable ones.
+  /// columns, for nullable ones, and for int64 keys that are not contiguous.
   static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
                        base::Where where);
 
@@ -91,12 +91,12 @@ struct StoredKeys {
   std::uint64_t hash(std::int64_t row, std::uint64_t seed) const {
     return is_text() ? dict_hash(text(row), seed) : dict_hash(number(row), seed);
   }
-  /// Formats the key of a row for messages: "house", 7, bytes.
+  /// Formats the key of a row for messages: 7, or "house", also for bytes.
   std::string shown(std::int64_t row) const;
 
  private:
-  /// Prefetches the lines of two bytes, which are often the same: prefetching a line twice costs
-  /// less than a branch that cannot be predicted.
+  /// Prefetches the cache lines of two bytes, which are often the same: prefetching a line twice
+  /// costs less than a branch that cannot be predicted.
   static void prefetch(const void* first, const void* last) noexcept {
     base::prefetch(first);
     base::prefetch(last);

@@ -39,8 +39,8 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   return *leaf;
 }
 
-/// Maps the whole file, whatever its size in the metadata, because another process may have
-/// replaced the index by a larger one. Slots may change while this process reads.
+/// In a folder, maps the whole file, whatever its size in the metadata, because another process may
+/// have replaced the index by a larger one. Slots may change while this process reads.
 Buffer map_index(const Leaf& leaf) {
   const auto folder = folder_of(leaf);
   if (folder == nullptr) {

@@ -25,7 +25,7 @@ namespace tenfold::detail::formats::consolidated {
 struct Sidecar {
   Notes notes;
   std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by node path
-  std::string checksums;                                               ///< json_checksums.hpp
+  std::string checksums;                                               ///< see json_checksums.hpp
 
   bool empty() const { return notes.empty() && order.empty() && checksums.empty(); }
 };
