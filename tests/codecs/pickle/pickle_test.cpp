@@ -269,6 +269,13 @@ TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint(")\x85\x85."s, {.max_depth = 3}), "");
   EXPECT_EQ(complaint("\x8a\x09"s + std::string(9, '\1') + ".", {.max_integer_bytes = 8}),
             "unsupported: an integer is too long: expected at most 8 bytes, found 9 at byte 0");
+  const std::string digits(17, '1');
+  for (const std::string& line : {"I" + digits + "\n.", "L" + digits + "L\n."}) {
+    EXPECT_EQ(
+        complaint(line, {.max_integer_bytes = 8}),
+        "unsupported: an integer is too long: expected at most 16 digits, found 17 at byte 0");
+    EXPECT_EQ(complaint(line), "");
+  }
 }
 
 }  // namespace
