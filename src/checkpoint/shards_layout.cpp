@@ -23,6 +23,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/dcp_manifest.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "os/fs/directory.hpp"
@@ -54,13 +55,15 @@ std::string shard_name(int rank, std::size_t number, std::size_t count) {
 }
 
 /// Returns true if a save with ShardLayout::shards or ShardLayout::torch, by tenfold or by torch,
-/// writes a file of that name. `metadata.json` counts unless it can be read and is not a manifest.
+/// writes a file of that name. Other tools also write a `metadata.json`, so it counts only if it is
+/// a manifest, even if a damaged one or one of a newer version.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
-      return formats::read_manifest(folder).has_value();
-    } catch (const Error&) {
-      return true;  // damaged, of a newer version, or not readable
+      return formats::has_manifest(folder);
+    } catch (const Error& error) {
+      if (!formats::is_problem_of_files(error)) throw;
+      return false;  // no permission to read it
     }
   }
   return name == kTorchMetadata || name == kStagingMarker ||
