@@ -210,12 +210,16 @@ class SafetensorsShards final : public ShardsLayout {
     std::map<std::pair<int, std::size_t>, std::vector<std::size_t>> by_file;
     std::unordered_set<std::size_t> empty;  // tensors without elements that already have an entry
     for (std::size_t i = 0; i < shards_.size(); ++i) {
-      const ShardBox& shard = shards_[i].shard;
-      // A tensor without elements needs one entry, from which readers take dtype and shape.
-      const bool is_single_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
-                                   shard.sizes == tensors_[shard.tensor].shape &&
-                                   empty.insert(shard.tensor).second;
-      if (!is_stored(i) && !is_single_empty) continue;
+      ShardBox& shard = shards_[i].shard;
+      const Shape& shape = tensors_[shard.tensor].shape;
+      const bool is_first_empty = numel_of(shape) == 0 && empty.insert(shard.tensor).second;
+      if (is_first_empty) {
+        // A tensor without elements has one entry, from which readers take dtype and shape.
+        shard.offsets = Shape(shape.size(), 0);
+        shard.sizes = shape;
+        places_[i].shape = shape;
+      }
+      if (!is_stored(i) && !is_first_empty) continue;
       by_file[{shard.rank, counts[shard.rank][shard.tensor]++}].push_back(i);
     }
     std::map<int, std::size_t> files_of;

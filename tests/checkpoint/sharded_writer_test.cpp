@@ -972,6 +972,19 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   }
 }
 
+TEST(ShardsLayout, ASplitTensorWithoutElementsHasAnEntryOfItsShape) {
+  const TemporaryFolder folder;
+  Save save = laid_out({dict(), {{0, {0, 0}, {1, 0}, 0}, {0, {1, 0}, {3, 0}, 1}}}, "shards");
+  save.tree.set("empty", numbered(DType::int64, {4, 0}));
+  run(save, folder / "m");
+  const Path shard = folder / "m" / "shard-00001-model-00001-of-00001.safetensors";
+  EXPECT_EQ(open(shard).at("empty").shape(), (Shape{4, 0}));
+  EXPECT_TRUE(verify(folder / "m").ok());
+  EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
+  fs::remove(folder / "m" / "metadata.json");  // which torch does not read
+  EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
+}
+
 TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
