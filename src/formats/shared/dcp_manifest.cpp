@@ -165,13 +165,15 @@ bool is_manifest(std::string_view text) {
 }  // namespace
 
 bool has_manifest(const os::Directory& folder, std::string_view layout) {
+  const auto info = folder.entry_info(std::string(kManifestName));
+  if (!info || !info->is_regular) return false;
   const os::File file = os::File::try_open_read_at(folder, std::string(kManifestName));
   if (!file.valid()) return false;
   std::array<std::byte, 128> start{};
   const std::size_t size = file.read_some_at(0, start);
   const std::string_view text(reinterpret_cast<const char*>(start.data()), size);
-  return is_manifest(text) &&
-         text.find("\"layout\":" + base::quote(std::string(layout))) != std::string_view::npos;
+  return is_manifest(text) && (layout.empty() || text.find("\"layout\":" + base::quote(layout)) !=
+                                                     std::string_view::npos);
 }
 
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
