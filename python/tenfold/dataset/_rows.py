@@ -113,7 +113,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     Args:
         samples: The rows.
         ragged: Dotted names of entries that are jagged, or for numpy lists of arrays, even if all
-            lengths are equal.
+            lengths are equal; not if they are numbers.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -137,7 +137,8 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     if torch is None:
         return _stacked_arrays(samples, name in ragged)
     if isinstance(first, torch.Tensor) and (
-        name in ragged or any(sample.shape != first.shape for sample in samples)
+        (name in ragged and first.ndim > 0)
+        or any(sample.shape != first.shape for sample in samples)
     ):
         return _jagged_rows(torch, samples)
     default_collate = need_torch("collate").utils.data.default_collate

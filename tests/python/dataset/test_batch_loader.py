@@ -473,6 +473,13 @@ def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
         assert batch["tokens"].is_nested if framework == "torch" else len(batch["tokens"]) == 4
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_functions_may_return_a_number_for_a_ragged_column(texts: Dataset, framework: Any) -> None:
+    summed = texts.map(lambda row: {"tokens": row["tokens"].sum()})
+    (batch,) = BatchLoader(summed, 4, framework=framework)
+    assert batch["tokens"].tolist() == [3, 0, 12, 6]
+
+
 def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
     batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
