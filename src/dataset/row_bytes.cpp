@@ -102,14 +102,12 @@ class Checker {
   }
 
   void check_valid() const {
-    const bool given = found_.valid.dtype() == DType::bool_;
-    if (!given) return;
-    if (!column_.nullable) fail("valid", "none, as the column is not nullable", "a bool tensor");
-    if (found_.valid.ndim() != 1) {
-      fail("valid", "bool [" + std::to_string(num_rows_) + "]",
-           "shape " + base::list_text(found_.valid.shape()));
-    }
-    check_length(found_.valid, num_rows_, "valid");
+    const Tensor& valid = found_.valid;
+    const bool is_bool = valid.dtype() == DType::bool_;
+    if (!is_bool && valid.ndim() == 1 && valid.numel() == 0) return;  // none, as Tensor()
+    if (!column_.nullable) fail_shape(valid, "none, as the column is not nullable", "valid");
+    if (is_bool && valid.ndim() == 1 && valid.shape()[0] == num_rows_) return;
+    fail_shape(valid, "bool [" + std::to_string(num_rows_) + "]", "valid");
   }
 
   const Column& column_;

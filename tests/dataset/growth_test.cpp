@@ -506,6 +506,28 @@ TEST(Growth, NamesTheOffsetsThatDoNotFit) {
   EXPECT_EQ(ds.append(rows), 4);
 }
 
+TEST(Growth, RefusesValidityOfAnotherDtypeOrShape) {
+  const test::TemporaryFolder folder;
+  Dataset ds = create(folder / "rows", schema_of(test::ragged()));
+  const Batch rows = Dataset(test::ragged()).rows(0, 4);
+  const auto expect_refused = [&](const std::string& text, std::size_t column, Tensor valid) {
+    std::vector<BatchColumn> columns = rows.columns();
+    columns[column].valid = std::move(valid);
+    expect_error(ErrorCode::invalid_argument, text,
+                 [&] { ds.append(Batch(4, std::move(columns))); });
+  };
+  expect_refused("column \"age\": valid: expected bool [4], found uint8 [4]", 3,
+                 Tensor::zeros(DType::uint8, {4}));
+  expect_refused("column \"age\": valid: expected bool [4], found bool [3]", 3,
+                 Tensor::zeros(DType::bool_, {3}));
+  expect_refused("column \"age\": valid: expected bool [4], found bool [4, 1]", 3,
+                 Tensor::zeros(DType::bool_, {4, 1}));
+  expect_refused("column \"name\": valid: expected none, as the column is not nullable, found bool",
+                 1, Tensor::zeros(DType::bool_, {4}));
+  expect_refused("column \"name\": valid: expected none", 1, Tensor::zeros(DType::uint8, {4}));
+  EXPECT_EQ(ds.size(), 0);
+}
+
 TEST(Growth, HasOneWriterAtATime) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
