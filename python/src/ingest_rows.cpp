@@ -82,10 +82,10 @@ class RowIngest {
     has_schema_ = wanted.has_value();
     // With on_error other than raise, bad rows must be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
-    table_.emplace(optional_path(path), wanted, columns, options, defers_nulls);
     // Values of a dictionary are read back as they were; ingest converts.
-    const bool takes_decimals = dictionary.is_none();
-    reader_.emplace(*table_, wanted.has_value(), std::move(columns), takes_decimals);
+    const bool is_dictionary = !dictionary.is_none();
+    table_.emplace(optional_path(path), wanted, columns, options, defers_nulls, is_dictionary);
+    reader_.emplace(*table_, wanted.has_value(), std::move(columns), !is_dictionary);
   }
 
   void add_rows(AnyObject rows, std::int64_t total_rows) {

@@ -109,9 +109,10 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
       if (column.is_fixed_by_schema()) mismatch(column, value);
       column.truncate(rows);
       if (PyDict_Check(value.ptr())) throw RowsNeeded();
-      const auto joined = column.with(row_type_of(value));
-      if (!joined) mismatch(column, value);
-      check_array(column.type(), *joined, value);
+      const RowType type = row_type_of(value);
+      check_array(column.type(), type, value);
+      const auto joined = column.with(type);
+      if (!joined) refuse(&column, type, value);
       table_.promote(column, *joined);
       if (!add_scalar(column, value.ptr())) mismatch(column, value);
     } catch (BadRow& bad) {

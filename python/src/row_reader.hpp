@@ -77,7 +77,8 @@ class RowReader {
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
-  static void check_array(const RowType& before, const RowType& joined, nb::handle value);
+  static void check_array(const RowType& before, const RowType& type, nb::handle value);
+  [[noreturn]] static void refuse(const RowColumn* column, const RowType& type, nb::handle value);
   static std::string described_type(const RowColumn& column);
   static std::vector<std::int64_t> refused_none(const RowColumn* column, nb::handle value);
   static std::string found_in(const RowColumn* column, nb::handle value);

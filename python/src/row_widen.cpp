@@ -81,20 +81,30 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   if (column != nullptr && column->is_fixed_by_schema()) return;
   const RowType type = row_type_of(value);
   const RowType before = column == nullptr ? RowType() : column->type();
+  check_array(before, type, value);
   const auto joined = table_.joined(column, type);
-  if (!joined) {
-    const std::string expected = column == nullptr ? "a list without null" : before.text();
-    throw BadRow{"", "expected " + expected + ", found " + found_in(column, value)};
-  }
-  check_array(before, *joined, value);
+  if (!joined) refuse(column, type, value);
   if (!apply) return;
   if (column == nullptr) entry->column = column = &table_.add_column(path);
   table_.promote(*column, *joined);
 }
 
+/// Throws for a value of `type` that cannot be added to the column (null: a new one).
+void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle value) {
+  const std::string found = ", found " + found_in(column, value);
+  if (column != nullptr && column->type().form != RowForm::none) {
+    throw BadRow{"", "expected " + column->type().text() + found};
+  }
+  if (type.has_null) throw BadRow{"", "expected a list without null" + found};
+  const bool is_json = type.form == RowForm::json;
+  throw BadRow{"", "expected a number of 64 bits, a string, or lists of one shape of either" +
+                       found + (is_json ? "; json.dumps() makes a string" : "")};
+}
+
 /// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.
-void RowReader::check_array(const RowType& before, const RowType& joined, nb::handle value) {
-  if (joined.form != RowForm::json) return;
+void RowReader::check_array(const RowType& before, const RowType& type, nb::handle value) {
+  const auto joined = join(before, type);
+  if (!joined || joined->form != RowForm::json) return;
   const auto array = array_from(value);
   if (!array) return;
   const std::string found = base::list_text(array->shape());

@@ -212,9 +212,10 @@ def form_of(value: Any) -> str:
 
 
 class Forms:
-    """Checks that all values fit the first one: in form, and in type (scalars) or shape (tensors).
+    """Checks that all values can be stored like the first one.
 
-    Ints and floats may be mixed.
+    All have its form. Scalars have its type, except that ints and floats may be mixed if one dtype
+    holds all of them exactly. Shapes of tensors differ in the first dimension only.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -242,9 +243,7 @@ class Forms:
             self._check_shapes(values, begin)
 
     def _fits(self, value: Any) -> bool:
-        if value is None or isinstance(value, str):
-            return False
-        return (form_of(value) == "columns") == (self._form == "columns")
+        return value is not None and form_of(value) == self._form
 
     def _check_shapes(self, values: list[Any], begin: int) -> None:
         """Checks shapes, which may differ only in the length of the first dimension."""

@@ -27,10 +27,18 @@ RowType type_of(const Column& wanted) {
   return type;
 }
 
+/// False if the final type makes other values than strings strings.
+bool keeps_values(const RowType& type) {
+  const RowType final_type = settled(type);
+  if (final_type.form == RowForm::json) return false;
+  return final_type.kind != ColumnKind::string || (final_type.kinds & ~scalar_kind::kString) == 0;
+}
+
 }  // namespace
 
-RowColumn::RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls)
+RowColumn::RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls, bool keeps_kinds)
     : path_(std::move(path)),
+      keeps_kinds_(keeps_kinds),
       is_nullable_(rows_before > 0),
       rows_(block_column()),
       rows_before_(rows_before),
@@ -48,6 +56,7 @@ RowColumn::RowColumn(Column wanted, bool keeps_kinds)
 std::optional<RowType> RowColumn::with(const RowType& value) const {
   if (is_locked_) return std::nullopt;
   auto joined = join(type_, value);
+  if (joined && keeps_kinds_ && !keeps_values(*joined)) return std::nullopt;
   if (!joined || defers_nulls_ || !joined->has_null) return joined;
   if (!joined->has_elements) {
     RowType floats = RowType::scalar(DType::float64);

@@ -28,8 +28,9 @@ class RowColumn {
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
   /// with nulls even if their current type cannot represent nulls, because later rows may promote
   /// the type to float. At the end, first_null_not_fitting() returns the first row whose nulls do
-  /// not fit.
-  RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
+  /// not fit. `keeps_kinds`: no value becomes a string.
+  RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true,
+            bool keeps_kinds = false);
   /// A column of a schema given by the user: its type never changes. `keeps_kinds`: strings accept
   /// only strings, and numbers only those of keeps_kind().
   explicit RowColumn(Column wanted, bool keeps_kinds = false);
@@ -125,7 +126,7 @@ class RowColumn {
     if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) {
       return false;
     }
-    return !keeps_kinds_ || wanted_.nullable;
+    return !keeps_kinds_ || (is_locked_ ? wanted_.nullable : type_.is_number());
   }
   /// Adds a 0-d array.
   bool put_number(DType dtype, const std::byte* element);

@@ -13,11 +13,12 @@ using namespace detail;
 
 RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
                    std::vector<std::string> order, const TableWriterOptions& options,
-                   bool defers_nulls)
+                   bool defers_nulls, bool keeps_kinds)
     : path_(std::move(path)),
       order_(std::move(order)),
       options_(options),
-      defers_nulls_(defers_nulls) {
+      defers_nulls_(defers_nulls),
+      keeps_kinds_(keeps_kinds) {
   if (schema) add_columns(*schema, false);
 }
 
@@ -34,8 +35,8 @@ void RowTable::add_columns(const Schema& schema, bool keeps_kinds) {
 }
 
 RowColumn& RowTable::add_column(KeyPath path) {
-  columns_.push_back(
-      {.column = std::make_unique<RowColumn>(std::move(path), rows_before_, defers_nulls_)});
+  columns_.push_back({.column = std::make_unique<RowColumn>(std::move(path), rows_before_,
+                                                            defers_nulls_, keeps_kinds_)});
   return *columns_.back().column;
 }
 
@@ -44,7 +45,8 @@ void RowTable::remove_column(const RowColumn& column) {
 }
 
 std::optional<RowType> RowTable::joined(const RowColumn* column, const RowType& value) const {
-  return column != nullptr ? column->with(value) : RowColumn({}, 0, defers_nulls_).with(value);
+  if (column != nullptr) return column->with(value);
+  return RowColumn({}, 0, defers_nulls_, keeps_kinds_).with(value);
 }
 
 void RowTable::promote(RowColumn& column, const RowType& type) {

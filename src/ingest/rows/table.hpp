@@ -28,10 +28,10 @@ class RowTable {
  public:
   /// Without a path, nothing is written, and finish() reports the resulting schema. `order`: names
   /// of columns or enclosing records in the order of the result; other columns follow in the order
-  /// in which they appear. `defers_nulls`: as for RowColumn.
+  /// in which they appear. `defers_nulls`, `keeps_kinds`: as for RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options,
-           bool defers_nulls = true);
+           bool defers_nulls = true, bool keeps_kinds = false);
   /// Collects about `num_rows` rows in memory for take_rows(), with columns that keep kinds.
   RowTable(const Schema& schema, std::int64_t num_rows);
 
@@ -107,6 +107,7 @@ class RowTable {
   std::vector<std::string> order_;
   TableWriterOptions options_;
   bool defers_nulls_;
+  bool keeps_kinds_ = false;
   std::vector<Stored> columns_;
   std::optional<TableWriter> writer_;
   std::int64_t rows_before_ = 0;  ///< rows in earlier blocks

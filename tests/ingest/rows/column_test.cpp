@@ -63,6 +63,27 @@ TEST(RowColumn, InexactIntegersAndFloatsBecomeStrings) {
   EXPECT_THAT(texts(column), ElementsAre("9007199254740993"));
 }
 
+TEST(RowColumn, NoValueBecomesAStringIfKindsAreKept) {
+  const auto column_with = [](const RowType& type) {
+    RowColumn column({"x"}, 0, true, true);
+    promote(column, type);
+    return column;
+  };
+  RowColumn numbers = column_with(RowType::integer(std::int64_t{-1}));
+  ASSERT_TRUE(numbers.add_int(-1));
+  EXPECT_FALSE(numbers.with(RowType::text(ColumnKind::string)));
+  EXPECT_FALSE(numbers.with(RowType::integer(std::uint64_t{1} << 63U)));
+  EXPECT_TRUE(numbers.with(RowType::scalar(DType::float64)));
+  RowColumn strings = column_with(RowType::text(ColumnKind::string));
+  ASSERT_TRUE(strings.add_text(ColumnKind::string, "a"));
+  EXPECT_FALSE(strings.add_int(1));
+  EXPECT_FALSE(strings.with(RowType::integer(std::int64_t{1})));
+  const RowColumn empty({"x"}, 0, true, true);
+  EXPECT_FALSE(empty.with(RowType::json()));
+  EXPECT_FALSE(empty.with(RowType::huge_integer()));
+  EXPECT_TRUE(empty.with(RowType::text(ColumnKind::bytes)));
+}
+
 TEST(RowColumn, NullsInListsAreCheckedAgainstTheFinalType) {
   RowColumn column({"x"}, 0);
   RowType nulls = RowType::list();
