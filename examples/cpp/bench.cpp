@@ -1,4 +1,4 @@
-// Measures the read throughput of a checkpoint, compared with that of the disk.
+// Measures how fast a checkpoint is read from the page cache, compared with pread.
 #include <tenfold/bench.hpp>
 
 #include <iostream>

@@ -35,7 +35,8 @@ struct BatchLoaderOptions {
   /// blocks. For data sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded; its num_threads is not used
-  /// Makes batches in blocks given by supply(), and in other memory if no block is large enough.
+  /// Makes batches in the blocks given to supply(), and in other memory if none of them is large
+  /// enough.
   bool use_supplied_memory = false;
 };
 

@@ -107,7 +107,8 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
 }
 
 /// Creates a file of that many zeros; with `existing_ok`, extends an existing one if it is shorter.
-/// Throws Error(io) for symlinks and, without `existing_ok`, for an existing file.
+/// Throws Error(io) for an entry that is not a regular file and, without `existing_ok`, for an
+/// existing file.
 void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok) {
   const Path where = path_from(path);
   without_gil([&] {
@@ -116,9 +117,9 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
     const std::string display = where.string();
     if (found && !found->is_regular && !found->is_directory) {
       throw Error::io(ELOOP, display)
-          .problem("refusing to write memory-mapped tensor through symlink")
+          .problem("refusing to write memory-mapped tensor to an entry that is not a regular file")
           .expected("a file or nothing")
-          .found("a link or device");
+          .found("a symlink, device, FIFO or socket");
     }
     if (found && !existing_ok) {
       throw Error::io(EEXIST, display)

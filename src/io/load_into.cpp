@@ -165,7 +165,7 @@ bool overlaps_itself(const Tensor& tensor) {
   return false;
 }
 
-/// The tensor to write to. Throws if it is read-only.
+/// The tensor to write to. Throws if it has elements and is read-only or expanded.
 Tensor destination(const std::string& name, const Leaf& leaf) {
   Tensor tensor = leaf.tensor();
   if (tensor.numel() != 0 && !tensor.buffer().writable()) {

@@ -183,10 +183,10 @@ class MappedDict(_Native):
 
     @property
     def dataset(self) -> Dataset:
-        """The keys (column ``"key"``) and their values, one row for each key, in insertion order.
+        """A data set with one row for each key, in insertion order.
 
-        Values other than dicts are the column ``"value"``. If no row is superseded, `rows` returns
-        the row indices in this data set.
+        It has the column ``"key"`` and those of the values; values other than dicts are the column
+        ``"value"``. If no row is superseded, `rows` returns the row indices in this data set.
         """
         num_keys = len(self)
         # Read the number of keys first: the data set then has at least these rows.

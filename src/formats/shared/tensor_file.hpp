@@ -25,7 +25,7 @@ class TensorFile {
   /// The bytes of a tensor: mapped if `offset_bytes` is a multiple of `itemsize`, else copied.
   /// Every call returns the same bytes.
   Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes, std::size_t itemsize);
-  /// A copy in memory, always the same.
+  /// A copy in memory: every call with the same arguments returns the same buffer.
   Buffer copy(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
  private:

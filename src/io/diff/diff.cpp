@@ -186,8 +186,8 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for a node whose content is not loaded: a storage of a pickle that no tensor uses, of which
-/// the tree has only the name, or a folder of unknown format in a bundle.
+/// True for a node whose content is not loaded: a persistent id outside of a tensor in a pickle
+/// (usually a storage), or an entry of a bundle that is refused and is not a regular file.
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||

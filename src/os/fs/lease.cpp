@@ -386,7 +386,7 @@ void Lease::release() noexcept {
   try {
     holder().remove(text_);
   } catch (...) {
-    // The mutex cannot be locked, so the lease is held until the process ends.
+    // The mutex cannot be locked. The link is usually removed; only its entry in held_ remains.
   }
   folder_.reset();
 }

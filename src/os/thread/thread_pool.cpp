@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxThreads = 256;
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
-/// True on a thread that is inside parallel_for, in which nested calls run serially.
+/// True on a thread that runs items of a call with several threads: nested calls run serially.
 thread_local bool inside_parallel_for = false;
 
 class InsideParallelFor {
