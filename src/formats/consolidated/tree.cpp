@@ -35,8 +35,8 @@ class TreeBuilder {
     const std::string& cls = member<std::string>(object, "", "cls", "a string");
     if (cls == "NonTensorStack") {
       throw fail_unsupported("")
-          .problem("a root that is not a TensorDict cannot be opened")
-          .expected("a TensorDict")
+          .problem("a stack of values cannot be opened as the root")
+          .expected("a TensorDict, tensorclass or lazy stack")
           .found("\"NonTensorStack\"");
     }
     if (const Value* size = object.find("size")) extra_ = read_sidecar(*size, where_);
@@ -259,7 +259,7 @@ class TreeBuilder {
     throw fail(path)
         .problem("a jagged tensor is not complete")
         .expected(base::quote(std::string(kJaggedOffsets) + jagged.key))
-        .found("another entry");
+        .found("another entry or none");
   }
 
   void add_part(const std::string& key, const Value& item, const std::string& path,

@@ -135,7 +135,8 @@ std::uint64_t check_item(Files& files, const Item& item) {
   return directory.entries.size();
 }
 
-/// Checks that every tensor and object exists and matches the metadata.
+/// Reads every object, and the first byte of every tensor. This checks that the item with that byte
+/// has the dtype and shape in the metadata.
 void check_tree(const TensorDict& tree, VerifyReport& report) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);

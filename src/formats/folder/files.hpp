@@ -74,7 +74,7 @@ struct MappedPart {
   std::string display;
 };
 
-/// A folder of an opened tree. Replacing the path does not affect it. Thread-safe.
+/// A folder of an opened tree. If its path is replaced, it remains the old folder. Thread-safe.
 class Folder {
  public:
   /// Maximum nesting of nodes.

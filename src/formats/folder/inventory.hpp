@@ -21,7 +21,8 @@ struct Inventory {
 };
 
 /// Lists a folder. Foreign folders and leftovers are not entered. A folder whose meta.json is
-/// missing or damaged names no entries. In a data set of parts, `%parts.json` names the parts.
+/// missing, damaged or of a newer version names no entries. In a data set of parts, `%parts.json`
+/// names the parts.
 Inventory take_inventory(const os::Directory& root);
 
 /// Lists what is not part of a saved tree, and would be lost if the folder was replaced: `foreign`

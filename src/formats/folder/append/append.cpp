@@ -60,8 +60,9 @@ bool same_rows(const Leaf& a, const Leaf& b) {
 
 using Names = decltype(Notes::files);
 
-/// The name of an entry: that of the encoded key, or of the key itself, as tensordict before 0.14
-/// wrote it, if no other key encodes to that.
+/// Returns the name of an entry: the encoded key and the suffix. Returns the unencoded key and the
+/// suffix, as tensordict before 0.14 wrote it, if only that name exists and no other key of the
+/// node encodes to it.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -88,7 +89,7 @@ class Appender {
   /// `names`: the names of entries that the notes record, by note path.
   Appender(std::int64_t num_rows, Names names) : num_rows_(num_rows), names_(std::move(names)) {}
 
-  /// `path`: the keys, joined by ".".
+  /// `path`: the keys, joined by "."; `notes_path`: the same as a note path.
   void visit(const Path& folder, const TensorDict& rows, const std::string& path,
              const std::string& notes_path);
   void run();
@@ -107,8 +108,8 @@ class Appender {
   std::vector<AppendedLeaf> leaves_;
   std::vector<LinkedLeaf> linked_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
-  /// The rows of the root. An append that crashed may have counted its rows in nodes below the root,
-  /// whose metadata is replaced last: the next append overwrites them.
+  /// The number of rows of the root, whose meta.json is replaced last. An append that crashed may
+  /// have counted its rows in nodes below the root: the next append overwrites these rows.
   std::int64_t saved_rows_ = 0;
 };
 

@@ -53,8 +53,8 @@ std::uint64_t rows_in_meta(const os::File& meta) {
       .found("[]");
 }
 
-/// Creates the commit page under the lock of meta.json. Does nothing if another process holds that
-/// lock or has created the page.
+/// Creates the commit page under the lock of meta.json. If another process holds that lock, only
+/// waits for kRetryPause. Does nothing if another process has created the page.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
   const auto lock = os::WriterLock::try_acquire_current(root, std::string(kMetaName), meta);

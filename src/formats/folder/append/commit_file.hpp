@@ -20,8 +20,8 @@ class CommitFile {
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
   /// number of rows is then that of meta.json, or of a circular buffer's durable state. Throws
-  /// Error(io) (EBUSY) naming the process that holds the lock, and Error(invalid_argument) if
-  /// meta.json counts no rows.
+  /// Error(io) (EBUSY) if another process holds the lock, Error(corrupt) for an invalid page, and
+  /// Error(invalid_argument) if meta.json has no number of rows (rows_counted()).
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }

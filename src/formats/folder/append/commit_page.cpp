@@ -19,7 +19,8 @@ constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
 Error fail(const std::string& where) {
-  return base::corrupt(where).remedy("to go back to the rows of the last flush, remove the file");
+  return base::corrupt(where).remedy(
+      "to go back to the rows of the last flush, remove the file (not of a circular buffer)");
 }
 
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -42,7 +43,8 @@ void seal(std::span<std::byte> record) {
   put(record, content.size(), base::xxh3_seeded(content, kSlotSeed));
 }
 
-/// Parses a commit record. Returns nullopt if its checksum is wrong: its writer did not finish it.
+/// Parses a commit record. Returns nullopt if its checksum is wrong: it was never written, or its
+/// writer did not finish it.
 std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size_t offset) {
   const auto slot = page.subspan(offset, kSlotBytes);
   if (!is_whole(slot)) return std::nullopt;

@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// The files of a folder as leaves of bytes; Leaf::position() is the index of a file.
+/// The files of a folder as leaves of bytes; position_of() is the index of a file.
 class PackedFiles final : public LeafSource {
  public:
   explicit PackedFiles(os::Directory root) : root_(std::move(root)) {}
