@@ -170,8 +170,8 @@ class Planner {
   std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> index of its file
 };
 
-/// `under_batch`: the enclosing node has batch dimensions, which tensordict also requires of the
-/// nodes in it.
+/// `under_batch`: the enclosing node has batch dimensions. tensordict requires that the shapes of
+/// tensors in `node` begin with these, too.
 void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
                        bool under_batch) {
   const std::size_t depth = depth_;
@@ -300,8 +300,8 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Assigns a name to each entry. If two names clash, the less common entry gets another name: a
-/// nested tensor (which has two files) rather than a node, and a node rather than a tensor.
+/// Renames entries whose names clash. Of two, the entry of the less common type gets another name:
+/// a nested tensor (which has two files) rather than a node, and a node rather than a tensor.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
@@ -344,7 +344,8 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   }
 }
 
-/// Adds to the notes what meta.json cannot express about the entries. Throws if notes are disabled.
+/// Adds to the notes what meta.json cannot express about the entries. Throws if there is anything
+/// to add and notes are disabled, and for a nested tensor with a reserved key.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);

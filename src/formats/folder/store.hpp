@@ -41,7 +41,8 @@ struct AliasGroup {
   Buffer buffer;  ///< its bytes, once mapped
 };
 
-/// State shared by all nodes of one opened tree. Immutable except for its caches; thread-safe.
+/// State shared by all nodes of one opened tree. Once the root is read, only its caches and the
+/// list of problems change; thread-safe then, except report_ignored() with a list.
 class Store {
  public:
   Store(Mode mode, Notes notes, const std::string& notes_where);
@@ -50,11 +51,11 @@ class Store {
   const Notes& notes() const noexcept { return notes_; }
   Arena& arena() noexcept { return arena_; }
 
-  /// Current number of rows of the root if `%commit` has it; empty if meta.json has it.
+  /// Number of rows of the root at opening if `%commit` has it; empty if meta.json has it.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root if grows(), once its meta.json is read. All nodes with a batch size
-  /// have as many.
+  /// Number of rows of the root if grows() and the root has a batch size, once its meta.json is
+  /// read. All nodes with a batch size have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
   /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a

@@ -34,7 +34,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Maximum number of files that are open at once.
+/// Maximum number of leaf files that are written at once.
 constexpr std::size_t kOpenFiles = 64;
 
 [[noreturn]] void refuse_symlink(const std::string& display) {
@@ -214,8 +214,8 @@ class Updater {
     target.finish(request_.durable);
   }
 
-  /// Removes files that only the old metadata names, stale checksums, and notes that are no longer
-  /// needed.
+  /// Removes stale checksums, notes that are no longer needed and, unless tensors are written in
+  /// place, the files and folders of the old tree that are not planned.
   void drop_stale() {
     std::unordered_set<std::string> planned;
     for (const Plan::File& file : plan_.files) planned.insert(plan_.path_of(file));
@@ -264,7 +264,7 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
-/// The folder of a node, or the files of a tensor, that with the longest name last.
+/// Returns the name of a node's folder, or the names of a tensor's files, the longest last.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested) {
   if (is_node) return {stem};
   std::vector<std::string> names = {stem + std::string(kLeafSuffix)};
@@ -313,7 +313,7 @@ class MetaEdit {
           file_names(encode_key(entry.key), entry.is_node, entry.is_nested);
       if (std::ranges::find_first_of(files, taken) != files.end()) {
         throw base::invalid_argument(where)
-            .problem("its file has the name of ", key_part(entry.key))
+            .problem("its file has the same name as that of ", key_part(entry.key))
             .expected("another name")
             .remedy("save the whole tree again, which keeps both");
       }

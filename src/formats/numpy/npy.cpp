@@ -53,7 +53,8 @@ class NpySource final : public LeafSource {
   NpySource(OpenedNpy opened, Mode mode) : opened_(std::move(opened)), mode_(mode) {}
 
   Buffer map(const Leaf&) override { return bytes(); }
-  /// The stored bytes: mapped, or read if the header's length makes them unaligned.
+  /// The stored bytes: mapped, or if the header's length makes them unaligned, read into memory.
+  /// Throws Error(unsupported) for unaligned bytes in mode write_through.
   const Buffer& bytes() {
     std::call_once(mapped_, [this] {
       const NpyArray& array = opened_.array;
@@ -68,7 +69,7 @@ class NpySource final : public LeafSource {
         throw base::unsupported(opened_.file.display())
             .part("data")
             .problem("is not aligned for a shared mapping")
-            .expected("a multiple of ", itemsize(array.dtype), " bytes")
+            .expected("an offset that is a multiple of ", itemsize(array.dtype), " bytes")
             .found(array.data_offset_bytes)
             .remedy("save it again, which aligns it");
       }
@@ -118,7 +119,7 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   if (shared && source->array().fortran_order) {
     throw base::unsupported(path.string())
         .part("fortran_order")
-        .problem("cannot be changed in place")
+        .problem("an array in Fortran order cannot be changed in place")
         .expected("False")
         .found("True")
         .remedy("open it in mode \"c\"");

@@ -107,9 +107,9 @@ def test_a_key_whose_file_holds_the_sizes_of_a_nested_tensor_is_refused(td, tmp_
     td.make_memmap("x", sizes)
     td.make_memmap("y.shape", (3,))
     before = sorted(os.listdir(tmp_path / "p"))
-    with pytest.raises(ValueError, match='its file has the name of key "x"'):
+    with pytest.raises(ValueError, match='its file has the same name as that of key "x"'):
         td.make_memmap("x.shape", (3,))
-    with pytest.raises(ValueError, match=r'its file has the name of key "y\.shape"'):
+    with pytest.raises(ValueError, match=r'its file has the same name as that of key "y\.shape"'):
         td.make_memmap("y", sizes)
     assert sorted(os.listdir(tmp_path / "p")) == before
 
