@@ -28,7 +28,7 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
     """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
-    new = tuple(probe(td._batch_size, "expand").expand(*wanted).shape)
+    new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
     names = None
     if td._names is not None:
@@ -38,7 +38,7 @@ def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -
         shape = (*new, *value.shape[ndim:])
         node = node_of(value)
         if node is None:
-            return value.expand(*shape)
+            return value.expand(shape)
         made = node._expanded(shape, shared_below=shared_below)
         return rewrapped(value, _with_shared_values(made, node) if shared_below else made)
 
