@@ -21,7 +21,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
 from tenfold.tensordict._ops import shape
-from tenfold.tensordict._ops.locking import check_unlocked, lock, locked_as
+from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
@@ -898,37 +898,25 @@ class LazyStackedTensorDict(TensorDictBase):
                 items[key] = self._entry(key)
         return self._with_entries(items)
 
-    def _binary(self, op: Any, other: Any, default: Any = None) -> Any:
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._binary(op, part, default)) for m, part in pairs]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return locked_as(self, made)
+    def _combined(self, op: Any, *operands: Any) -> Any:
+        parts = zip(self.tensordicts, *[_unbound(one, self) for one in operands], strict=True)
+        members = [rewrapped(m, node_of(m)._combined(op, *theirs)) for m, *theirs in parts]
+        return type(self)._of(members, self.stack_dim, self._dim_name)
 
-    def _ternary(self, op: Any, first: Any, second: Any) -> Any:
-        parts = zip(self.tensordicts, _unbound(first, self), _unbound(second, self), strict=True)
-        members = [rewrapped(m, node_of(m)._ternary(op, a, b)) for m, a, b in parts]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return locked_as(self, made)
-
-    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
-        return self._binary(op, other, default)
-
-    def _binary_(self, op: Any, other: Any) -> Any:
+    def _combined_(self, op: Any, other: Any) -> Any:
         for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
-            node._binary_(op, part)
+            node._combined_(op, part)
         return self
 
-    def _compared(self, op: Any, other: Any) -> Any:
-        torch = need_torch("comparison")
-        if isinstance(other, dict):
-            other = dense()(other, self._batch_size)
-        if node_of(other) is None and not isinstance(other, (torch.Tensor, bool, int, float)):
-            return super()._compared(op, other)
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._compared(op, part)) for m, part in pairs]
+    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
+        pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m)._merged(op, o, default, above)) for m, o in pairs]
         return type(self)._of(members, self.stack_dim, self._dim_name)
+
+    def _compared_with(self, op: Any, other: Any) -> Any:
+        pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m)._compared_with(op, part)) for m, part in pairs]
+        return type(self)._of(members, self.stack_dim)
 
     # --- batch dimensions ------------------------------------------------------------------------
 
@@ -1186,9 +1174,9 @@ def _unbound(other: Any, stack: Any) -> Any:
     count = len(stack.tensordicts)
     node = node_of(other)
     if node is not None:
-        if tuple(node._batch_size) == tuple(stack._batch_size):
-            return node.unbind(stack.stack_dim)
-        return [other] * count
+        if node._batch_size[stack.stack_dim : stack.stack_dim + 1] == (count,):
+            return [node_of(part) for part in node.unbind(stack.stack_dim)]
+        return [node] * count
     if getattr(other, "ndim", 0):
         return other.expand(stack._batch_size).unbind(stack.stack_dim)
     return [other] * count
