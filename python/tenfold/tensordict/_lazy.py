@@ -449,8 +449,11 @@ class LazyStackedTensorDict(TensorDictBase):
         for node, part in zip(self._nodes(), self._parts(whole), strict=True):
             node._overwrite(key, part, False)
 
+    def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Any:
+        return dense()._made(items, batch_size, self._device)
+
     def _with_entries(self, items: dict[str, Any]) -> Any:
-        made = dense()._made(items, self._batch_size, self._device)
+        made = self._like(items, self._batch_size)
         made._names = self._names
         return made
 
@@ -459,7 +462,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for key, entry in self._entries().items():
             kind = class_kind(type(entry))
             items[key] = entry._through(change, batch_size) if kind == VALUE else change(entry)
-        made = dense()._made(items, tuple(batch_size), self._device)
+        made = self._like(items, tuple(batch_size))
         made._names = names
         return made
 

@@ -194,7 +194,7 @@ def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -
         shape = (*size, *entry.shape[ndim:])
         if node_of(entry) is not None:
             more = {} if fill is NOTHING else {"fill_value": fill}
-            return new(node_of(entry), method, shape, {**options, **more})
+            return rewrapped(entry, new(node_of(entry), method, shape, {**options, **more}))
         args = () if fill is NOTHING else (fill,)
         return getattr(entry, method)(shape, *args, **options)
 
