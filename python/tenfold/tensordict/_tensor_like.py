@@ -219,7 +219,15 @@ class TensorLike(Primitives):
         return _shape.clear_device_(self)
 
     def auto_device_(self) -> Self:
-        """Sets the device of this node, not of nodes below, if all tensors are on the same one."""
+        """Sets the device, here and in nodes below, to that of all tensors; None if they differ.
+
+        Returns:
+            This TensorDict; no tensor is moved.
+
+        Example:
+            >>> td.auto_device_().device
+            device(type='cpu')
+        """
         return _shape.auto_device_(self)
 
     @property
@@ -2602,7 +2610,7 @@ class TensorLike(Primitives):
         _shape.set_names(self, names)
 
     def _set_device(self, device: str) -> None:
-        """Records that all tensors of a new tree are on a device."""
+        """Records that all tensors, here and below, are on a device."""
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:

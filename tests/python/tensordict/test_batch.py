@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -15,6 +16,16 @@ def test_batch_size_that_does_not_match_the_tensors_is_refused():
 def test_the_longest_common_batch_size_is_found():
     td = TensorDict({"a": torch.zeros(2, 3, 4), "b": torch.zeros(2, 3, 5)}).auto_batch_size_()
     assert td.batch_size == (2, 3)
+
+
+def test_the_common_device_is_found_and_that_of_different_devices_removed():
+    td = TensorDict({"a": torch.zeros(2), "n": {"b": torch.zeros(2)}}, [2])
+    assert td.auto_device_()["n"].device == torch.device("cpu")
+    td.clear_device_()["n"].auto_device_()
+    td["a"] = torch.zeros(2, device="meta")
+    assert td.auto_device_()["n"].device is None
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
+    assert stack.auto_device_()[0].device == torch.device("cpu")
 
 
 def test_names_follow_the_dimensions():

@@ -71,7 +71,7 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
 
 
 def set_device(td: Any, device: str) -> None:
-    """Records that all tensors of a new tree are on a device."""
+    """Records that all tensors, here and below, are on a device."""
     td._device = device
     for key, entry in list(td._entries().items()):
         node = node_of(entry)

@@ -415,7 +415,9 @@ def clear_device_(td: Like) -> Like:
 def auto_device_(td: Like) -> Like:
     devices = {str(tensor.device) for tensor in td._tensors()}
     if len(devices) == 1:
-        td._device = devices.pop()
+        td._set_device(devices.pop())
+    else:
+        td.clear_device_()
     return td
 
 

@@ -139,6 +139,7 @@ WRITES = {
     "fill_": lambda td, lib: td.fill_("a", 2.0),
     "copy_": lambda td, lib: td.copy_(td.clone().zero_()),
     "clear_device_": lambda td, lib: td.clear_device_(),
+    "auto_device_": lambda td, lib: td.auto_device_(),
 }  # fmt: skip
 
 
