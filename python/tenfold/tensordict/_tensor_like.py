@@ -233,17 +233,17 @@ class TensorLike(Primitives):
     @property
     def is_cuda(self) -> bool:
         """True if the device is a CUDA or ROCm GPU."""
-        return self.device is not None and self.device.type == "cuda"
+        return _shape.device_type(self) == "cuda"
 
     @property
     def is_cpu(self) -> bool:
         """True if the device is the CPU."""
-        return self.device is not None and self.device.type == "cpu"
+        return _shape.device_type(self) == "cpu"
 
     @property
     def is_meta(self) -> bool:
         """True if the device is torch's "meta": tensors without data."""
-        return self.device is not None and self.device.type == "meta"
+        return _shape.device_type(self) == "meta"
 
     # --- shapes of the batch dimensions ----------------------------------------------------------
 

@@ -401,6 +401,11 @@ def device(td: Any) -> Any:
         ) from error
 
 
+def device_type(td: Any) -> str:
+    """The device without its index; "" if none was set."""
+    return str(td._device or "").partition(":")[0]
+
+
 def clear_device_(td: Like) -> Like:
     td._device = None
     for key, entry in list(td._entries().items()):
