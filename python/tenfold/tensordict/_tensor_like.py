@@ -29,12 +29,12 @@ class TensorLike(Primitives):
     """Methods like those of torch.Tensor, applied to every tensor of the tree.
 
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
-    batch size. Results share memory if those of torch's method of the same name do, but some
-    results for a lazy stack are copies. Arithmetic and comparisons broadcast the shape of a tensor
-    with the batch size, which the result gets. A method that would change nothing may return this
-    TensorDict itself. Methods that change batch dimensions, and reductions, leave unbatched leaves
-    unchanged. Methods whose names end in ``_`` change this TensorDict or its tensors in place and
-    return it.
+    batch size, except with ``reduce=True``. Results share memory if those of torch's method of the
+    same name do, but some results for a lazy stack are copies. Arithmetic and comparisons broadcast
+    the shape of a tensor with the batch size, which the result gets. A method that would change
+    nothing may return this TensorDict itself. Methods that change batch dimensions, and reductions,
+    leave unbatched leaves unchanged; a reduction of all tensors together includes them. Methods
+    whose names end in ``_`` change this TensorDict or its tensors in place and return it.
     """
 
     __slots__ = ()
@@ -1865,7 +1865,8 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1894,7 +1895,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             dtype: Dtype of the results; None: that of each tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1919,7 +1921,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             dtype: Dtype of the results; None: that of each tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1945,7 +1948,8 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1970,7 +1974,8 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1995,7 +2000,8 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2021,7 +2027,8 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2049,7 +2056,8 @@ class TensorLike(Primitives):
             interpolation: Between two elements: "linear", "lower", "higher", "midpoint" or
                 "nearest".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2071,8 +2079,9 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension. Default: all dimensions.
-            keepdim: Keep the dimension, with length 1; ignored with `reduce`.
-            reduce: If true, reduce all entries together, concatenated along `dim` if it is given.
+            keepdim: Keep the dimension, with length 1; ignored with `reduce` without `dim`.
+            reduce: If true, reduce all entries together, concatenated along `dim` if it is given,
+                where a negative `dim` counts from the end of each entry's shape.
             return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
@@ -2101,8 +2110,9 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension. Default: all dimensions.
-            keepdim: Keep the dimension, with length 1; ignored with `reduce`.
-            reduce: If true, reduce all entries together, concatenated along `dim` if it is given.
+            keepdim: Keep the dimension, with length 1; ignored with `reduce` without `dim`.
+            reduce: If true, reduce all entries together, concatenated along `dim` if it is given,
+                where a negative `dim` counts from the end of each entry's shape.
             return_indices: If false, return the minima only; ignored with `reduce`.
 
         Returns:
@@ -2130,7 +2140,8 @@ class TensorLike(Primitives):
                 Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2152,7 +2163,8 @@ class TensorLike(Primitives):
                 Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2169,7 +2181,8 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, apply it to the entries concatenated along `dim`.
+            reduce: If true, apply it to the entries concatenated along `dim`, where a negative
+                `dim` counts from the end of each entry's shape.
             return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
@@ -2191,7 +2204,8 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, apply it to the entries concatenated along `dim`.
+            reduce: If true, apply it to the entries concatenated along `dim`, where a negative
+                `dim` counts from the end of each entry's shape.
             return_indices: If false, return the minima only; ignored with `reduce`.
 
         Returns:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import dim_in, need_torch
-from tenfold.tensordict._entries import LEAF, NOTHING, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._entries import (
+    LEAF,
+    NOTHING,
+    class_kind,
+    node_of,
+    rewrapped,
+    unwrapped,
+    written,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +55,18 @@ def _reduced(
 
 def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, keep: bool) -> Any:
     """`op` of all tensors together: flattened, or concatenated along a dimension."""
-    tensors = td.values(True, True)
+    tensors = _all_tensors(td)
     if dim is NOTHING:
         return op(torch.cat([tensor.reshape(-1) for tensor in tensors]), 0, False)
     if dim == "feature":
         ndim = len(td._batch_size)
         return op(torch.cat([_features(tensor, ndim) for tensor in tensors], -1), -1, False)
-    return op(torch.cat(list(tensors), dim if isinstance(dim, int) else dim[0]), dim, keep)
+    return op(torch.cat(tensors, dim if isinstance(dim, int) else dim[0]), dim, keep)
+
+
+def _all_tensors(td: Any) -> list[Any]:
+    """The tensors here and below, unbatched ones included."""
+    return [unwrapped(entry) for entry in td.values(True, True)]
 
 
 def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
@@ -146,14 +159,13 @@ def extreme(
     if dim is NOTHING or (dim is None and not is_running):
         if keepdim and not reduce:
             raise ValueError(f"{name}: expected a dim with keepdim, found none")
-        made = _scalars(td, lambda tensor: op(tensor))
         if not reduce:
-            return made
-        return op(torch.stack(list(made.values(True, True))))
-    ndim = len(td._batch_size)
+            return _scalars(td, lambda tensor: op(tensor))
+        return op(torch.cat([op(tensor).reshape(1) for tensor in _all_tensors(td)]))
     if reduce:
-        return op(torch.cat(td.values(True, True), dim), dim)
-    at = dim_in(dim, ndim, name)
+        joined = torch.cat(_all_tensors(td), dim)
+        return op(joined, dim) if is_running else op(joined, dim, keepdim)
+    at = dim_in(dim, len(td._batch_size), name)
     new, names = _without(td, (at,), keepdim or is_running)
     if is_running:
         new = tuple(td._batch_size)

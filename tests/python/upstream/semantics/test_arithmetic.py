@@ -127,6 +127,12 @@ REDUCTIONS = {
     "amin_keepdim_without_dim": lambda td, lib: td.amin(keepdim=True),
     "max": lambda td, lib: td.max(),
     "max_none": lambda td, lib: td.max(dim=None),
+    "max_reduce": lambda td, lib: td.select("a", "b").max(reduce=True),
+    "max_reduce_dim": lambda td, lib: list(td.select("a", "c").max(0, reduce=True)),
+    "max_reduce_keepdim": lambda td, lib: list(td.select("a").max(0, keepdim=True, reduce=True)),
+    "min_reduce_last_dim": lambda td, lib: list(td.select("a", "b").min(-1, reduce=True)),
+    "cummax_reduce": lambda td, lib: list(td.select("a").cummax(0, reduce=True)),
+    "sum_reduce_last_dim": lambda td, lib: td.select("a", "b").sum(-1, reduce=True),
     "min": lambda td, lib: td.min(),
     "norm": lambda td, lib: td.double().norm(),
     "all": lambda td, lib: td.bool().all(),
@@ -218,6 +224,21 @@ BY_CHANCE = ("locked_td", "memmap_td")
 
 @over(KINDS, REDUCTIONS, skip=EXTREMES + [(kind, "norm") for kind in BY_CHANCE])
 def test_reductions_match_tensordict(build, call):
+    assert_same_outcome(build, call)
+
+
+ALL_TOGETHER = {
+    "sum": lambda td, lib: td.sum(reduce=True),
+    "mean": lambda td, lib: td.double().mean(reduce=True),
+    "std": lambda td, lib: td.double().std(reduce=True),
+    "amin": lambda td, lib: td.amin(reduce=True),
+    "max": lambda td, lib: td.double().max(reduce=True),
+    "quantile": lambda td, lib: td.double().quantile(0.3, reduce=True),
+}
+
+
+@over(("td_with_unbatched",), ALL_TOGETHER)
+def test_a_reduction_of_all_tensors_together_includes_unbatched_ones(build, call):
     assert_same_outcome(build, call)
 
 
