@@ -2642,7 +2642,7 @@ class TensorLike(Primitives):
         return pointwise.compared(self, op, other)
 
     def _every(self, method: str, dim: int | None) -> Any:
-        return pointwise.every(self, method, dim)
+        return reductions.every(self, method, dim)
 
     def _compared_with(self, op: Callable[[Any, Any], Any], other: Any) -> Self:
         return pointwise.compared_with(self, op, other)

@@ -86,6 +86,16 @@ def test_comparisons_return_bool_trees():
     assert (tree() > 1).any(dim=0).batch_size == ()
 
 
+def test_all_and_any_along_a_dimension_keep_values_and_unbatched_tensors():
+    td = TensorDict({"a": torch.tensor([0, 1]), "s": "x", "t": ["y", "z"]}, [2])
+    td["u"] = UnbatchedTensor(torch.zeros(3))
+    for made, expected in ((td.all(0), False), (td.any(0), True)):
+        assert made["a"] == expected
+        assert [made["s"], made["t"]] == ["x", ["y", "z"]]
+        assert made["u"].shape == (3,)
+    assert TensorDict({"a": torch.zeros(0), "s": "x"}, [0]).all(0)["s"] == "x"
+
+
 def test_reductions_reduce_the_batch_or_all_dimensions():
     assert tree().sum()["a"] == 6
     assert tree().sum(0)["n", "b"] == 4

@@ -469,25 +469,6 @@ def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
     return made
 
 
-def every(td: Any, method: str, dim: int | None) -> Any:
-    need_torch(method)
-    if dim is None:
-        found = (bool(getattr(e, method)()) for e in td._entries().values() if _counts(e))
-        return all(found) if method == "all" else any(found)
-    ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise RuntimeError(
-            f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
-    new = (*td._batch_size[:at], *td._batch_size[at + 1 :])
-    return td._each(lambda value: getattr(value, method)(dim=at), new, None)
-
-
-def _counts(entry: Any) -> bool:
-    return class_kind(type(entry)) != VALUE
-
-
 def _compared_entry(op: Any, entry: Any, other: Any, *, each: bool = False) -> Any:
     """Compares with an entry of another node or, with `each`, with an operand for every entry."""
     kind = class_kind(type(entry))

@@ -6,12 +6,14 @@ from tenfold._interop.arrays import dim_in, need_torch
 from tenfold.tensordict._entries import (
     LEAF,
     NOTHING,
+    VALUE,
     class_kind,
     node_of,
     rewrapped,
     unwrapped,
     written,
 )
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,3 +243,24 @@ def quantile(
         return made
 
     return _reduced(td, change, dim, keepdim, reduce, lead)
+
+
+def every(td: Any, method: str, dim: int | None) -> Any:
+    """``all`` or ``any``: one bool of all tensors, or a tree without the dimension `dim`."""
+    need_torch(method)
+    if dim is None:
+        entries = [unwrapped(entry) for entry in td._entries().values() if _is_tested(entry)]
+        found = (bool(getattr(entry, method)()) for entry in entries)
+        return all(found) if method == "all" else any(found)
+    ndim = len(td._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise RuntimeError(
+            f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    new, names = _without(td, (at,), False)
+    return _each_value(td, lambda tensor: getattr(tensor, method)(dim=at), new, names)
+
+
+def _is_tested(entry: Any) -> bool:
+    return class_kind(type(entry)) != VALUE or type(entry) is UnbatchedTensor

@@ -137,6 +137,8 @@ REDUCTIONS = {
     "norm": lambda td, lib: td.double().norm(),
     "all": lambda td, lib: td.bool().all(),
     "any": lambda td, lib: td.bool().any(),
+    "all_dim": lambda td, lib: td.bool().all(dim=0),
+    "any_dim": lambda td, lib: (td * 0).bool().any(dim=-1),
     "sum_out_of_range": lambda td, lib: td.sum(dim=9),
 }
 
@@ -234,6 +236,9 @@ ALL_TOGETHER = {
     "amin": lambda td, lib: td.amin(reduce=True),
     "max": lambda td, lib: td.double().max(reduce=True),
     "quantile": lambda td, lib: td.double().quantile(0.3, reduce=True),
+    "all": lambda td, lib: td.select("unbatched").all(),
+    "any": lambda td, lib: td.select("unbatched").any(),
+    "all_of_a_stack": lambda td, lib: lib.lazy_stack([td, td]).select("unbatched").all(),
 }
 
 
