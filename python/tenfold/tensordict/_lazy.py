@@ -837,15 +837,19 @@ class LazyStackedTensorDict(TensorDictBase):
             if self.stack_dim >= len(batch_size):
                 return plan.run(self._dense(), others, above, batch_size, device, names)
             inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
-        members = []
-        for i, member in enumerate(self.tensordicts):
+        results = []
+        for i, node in enumerate(self._nodes()):
             theirs = [part[i] for part in parts]
-            made = plan.run(node_of(member), theirs, above, inner, device, NOTHING)
-            members.append(None if made is None else rewrapped(member, made))
-        if all(member is None for member in members):
+            results.append(plan.run(node, theirs, above, inner, device, NOTHING))
+        if all(result is None for result in results):
             return None
         if plan.inplace:
             return self
+        members = []
+        for member, result in zip(self.tensordicts, results, strict=True):
+            if result is None:  # a row of the stack, even if nothing is left of it
+                result = node_of(member).empty(batch_size=inner, device=device)
+            members.append(rewrapped(member, result))
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         if names is not NOTHING:
             made.names = names
