@@ -37,3 +37,6 @@ def test_names_follow_the_dimensions():
     assert td.rename(time="t").names == ["t", None]
     with pytest.raises(ValueError, match="expected different ones"):
         td.names = ["x", "x"]
+    for names in (["x", "y"], ["x"], [["x", "y"]], [None]):
+        with pytest.raises(ValueError, match="expected names or keywords, found both"):
+            td.rename(*names, time="t")

@@ -369,11 +369,11 @@ def refine_names(td: Like, *names: Any) -> Like:
 
 
 def rename_(td: Like, *names: Any, **rename_map: str) -> Like:
+    if names and rename_map:
+        raise ValueError("rename: expected names or keywords, found both")
     if len(names) == 1 and (names[0] is None or isinstance(names[0], (list, tuple))):
         td.names = names[0]
     elif names:
-        if rename_map:
-            raise ValueError("rename: expected names or keywords, found both")
         td.names = names
     else:
         old = td.names
