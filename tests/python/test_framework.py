@@ -160,6 +160,17 @@ def test_device_is_an_alias_of_map_location(saved: Path) -> None:
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
 
 
+def test_the_kind_of_a_device_is_known_without_torch() -> None:
+    for framework in ("torch", "numpy"):
+        tenfold.set_framework(framework)  # type: ignore[arg-type]
+        for device in ("cpu", "cuda:1", "meta"):
+            td = tenfold.TensorDict({}, device=device)
+            assert [td.is_cpu, td.is_cuda, td.is_meta] == [
+                device == "cpu", device == "cuda:1", device == "meta"
+            ]  # fmt: skip
+        assert not tenfold.TensorDict({}).is_cpu
+
+
 DECIDES = """
 import sys
 for name in sys.argv[2].split():

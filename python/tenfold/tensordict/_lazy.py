@@ -21,7 +21,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
 from tenfold.tensordict._ops import shape
-from tenfold.tensordict._ops.locking import check_unlocked, lock, locked_as
+from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
@@ -449,8 +449,11 @@ class LazyStackedTensorDict(TensorDictBase):
         for node, part in zip(self._nodes(), self._parts(whole), strict=True):
             node._overwrite(key, part, False)
 
+    def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Any:
+        return dense()._made(items, batch_size, self._device)
+
     def _with_entries(self, items: dict[str, Any]) -> Any:
-        made = dense()._made(items, self._batch_size, self._device)
+        made = self._like(items, self._batch_size)
         made._names = self._names
         return made
 
@@ -459,7 +462,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for key, entry in self._entries().items():
             kind = class_kind(type(entry))
             items[key] = entry._through(change, batch_size) if kind == VALUE else change(entry)
-        made = dense()._made(items, tuple(batch_size), self._device)
+        made = self._like(items, tuple(batch_size))
         made._names = names
         return made
 
@@ -834,15 +837,19 @@ class LazyStackedTensorDict(TensorDictBase):
             if self.stack_dim >= len(batch_size):
                 return plan.run(self._dense(), others, above, batch_size, device, names)
             inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
-        members = []
-        for i, member in enumerate(self.tensordicts):
+        results = []
+        for i, node in enumerate(self._nodes()):
             theirs = [part[i] for part in parts]
-            made = plan.run(node_of(member), theirs, above, inner, device, NOTHING)
-            members.append(None if made is None else rewrapped(member, made))
-        if all(member is None for member in members):
+            results.append(plan.run(node, theirs, above, inner, device, NOTHING))
+        if all(result is None for result in results):
             return None
         if plan.inplace:
             return self
+        members = []
+        for member, result in zip(self.tensordicts, results, strict=True):
+            if result is None:  # a row of the stack, even if nothing is left of it
+                result = node_of(member).empty(batch_size=inner, device=device)
+            members.append(rewrapped(member, result))
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         if names is not NOTHING:
             made.names = names
@@ -898,37 +905,25 @@ class LazyStackedTensorDict(TensorDictBase):
                 items[key] = self._entry(key)
         return self._with_entries(items)
 
-    def _binary(self, op: Any, other: Any, default: Any = None) -> Any:
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._binary(op, part, default)) for m, part in pairs]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return locked_as(self, made)
+    def _combined(self, op: Any, *operands: Any) -> Any:
+        parts = zip(self.tensordicts, *[_unbound(one, self) for one in operands], strict=True)
+        members = [rewrapped(m, node_of(m)._combined(op, *theirs)) for m, *theirs in parts]
+        return type(self)._of(members, self.stack_dim, self._dim_name)
 
-    def _ternary(self, op: Any, first: Any, second: Any) -> Any:
-        parts = zip(self.tensordicts, _unbound(first, self), _unbound(second, self), strict=True)
-        members = [rewrapped(m, node_of(m)._ternary(op, a, b)) for m, a, b in parts]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return locked_as(self, made)
-
-    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
-        return self._binary(op, other, default)
-
-    def _binary_(self, op: Any, other: Any) -> Any:
+    def _combined_(self, op: Any, other: Any) -> Any:
         for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
-            node._binary_(op, part)
+            node._combined_(op, part)
         return self
 
-    def _compared(self, op: Any, other: Any) -> Any:
-        torch = need_torch("comparison")
-        if isinstance(other, dict):
-            other = dense()(other, self._batch_size)
-        if node_of(other) is None and not isinstance(other, (torch.Tensor, bool, int, float)):
-            return super()._compared(op, other)
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._compared(op, part)) for m, part in pairs]
+    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
+        pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m)._merged(op, o, default, above)) for m, o in pairs]
         return type(self)._of(members, self.stack_dim, self._dim_name)
+
+    def _compared_with(self, op: Any, other: Any) -> Any:
+        pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m)._compared_with(op, part)) for m, part in pairs]
+        return type(self)._of(members, self.stack_dim)
 
     # --- batch dimensions ------------------------------------------------------------------------
 
@@ -1186,9 +1181,9 @@ def _unbound(other: Any, stack: Any) -> Any:
     count = len(stack.tensordicts)
     node = node_of(other)
     if node is not None:
-        if tuple(node._batch_size) == tuple(stack._batch_size):
-            return node.unbind(stack.stack_dim)
-        return [other] * count
+        if node._batch_size[stack.stack_dim : stack.stack_dim + 1] == (count,):
+            return [node_of(part) for part in node.unbind(stack.stack_dim)]
+        return [node] * count
     if getattr(other, "ndim", 0):
         return other.expand(stack._batch_size).unbind(stack.stack_dim)
     return [other] * count

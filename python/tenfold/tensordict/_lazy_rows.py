@@ -239,7 +239,7 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
 
 
 def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
-    new = tuple(probe(stack._batch_size, "expand").expand(*wanted).shape)
+    new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
     members = stack.tensordicts
     if len(members) != new[at]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Key: TypeAlias = str | tuple[str, ...]
     Device: TypeAlias = str | int | torch.device
     BatchSize: TypeAlias = int | Sequence[int]
-    #: A number, a tensor or array of at most the batch dimensions, or a TensorDict.
+    #: A number, a tensor or array that broadcasts with the batch size, or a TensorDict.
     Operand: TypeAlias = complex | torch.Tensor | TensorDictBase | SupportsArray
     IndexPart: TypeAlias = (
         int | slice | EllipsisType | Sequence[int] | Sequence[bool] | SupportsArray | None

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -17,6 +18,16 @@ def test_the_longest_common_batch_size_is_found():
     assert td.batch_size == (2, 3)
 
 
+def test_the_common_device_is_found_and_that_of_different_devices_removed():
+    td = TensorDict({"a": torch.zeros(2), "n": {"b": torch.zeros(2)}}, [2])
+    assert td.auto_device_()["n"].device == torch.device("cpu")
+    td.clear_device_()["n"].auto_device_()
+    td["a"] = torch.zeros(2, device="meta")
+    assert td.auto_device_()["n"].device is None
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
+    assert stack.auto_device_()[0].device == torch.device("cpu")
+
+
 def test_names_follow_the_dimensions():
     td = TensorDict({"a": torch.zeros(2, 3, 4)}, [2, 3], names=["time", None])
     assert td.transpose(0, 1).names == [None, "time"]
@@ -26,3 +37,6 @@ def test_names_follow_the_dimensions():
     assert td.rename(time="t").names == ["t", None]
     with pytest.raises(ValueError, match="expected different ones"):
         td.names = ["x", "x"]
+    for names in (["x", "y"], ["x"], [["x", "y"]], [None]):
+        with pytest.raises(ValueError, match="expected names or keywords, found both"):
+            td.rename(*names, time="t")

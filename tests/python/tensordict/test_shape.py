@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -31,6 +32,14 @@ def test_shape_operations_change_only_batch_dimensions(change, batch_size):
     assert td["x"].shape == (*batch_size, 2)
     assert td["n"].batch_size == (*batch_size, 4)
     assert td["n", "y"].shape == (*batch_size, 4)
+
+
+def test_expand_to_the_batch_size_of_no_dimensions_changes_nothing():
+    td = TensorDict({"x": torch.tensor(1), "n": {"y": torch.zeros(2)}, "s": "text"})
+    for made in (td.expand(), td.expand([]), td.expand_as(torch.tensor(0))):
+        assert (made == td).all()
+        assert made["s"] == "text"
+    assert tenfold.lazy_stack([td]).expand(3)["n", "y"].shape == (3, 2)
 
 
 def test_shape_operations_keep_the_values_of_rows():

@@ -71,7 +71,7 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
 
 
 def set_device(td: Any, device: str) -> None:
-    """Records that all tensors of a new tree are on a device."""
+    """Records that all tensors, here and below, are on a device."""
     td._device = device
     for key, entry in list(td._entries().items()):
         node = node_of(entry)
@@ -194,7 +194,7 @@ def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -
         shape = (*size, *entry.shape[ndim:])
         if node_of(entry) is not None:
             more = {} if fill is NOTHING else {"fill_value": fill}
-            return new(node_of(entry), method, shape, {**options, **more})
+            return rewrapped(entry, new(node_of(entry), method, shape, {**options, **more}))
         args = () if fill is NOTHING else (fill,)
         return getattr(entry, method)(shape, *args, **options)
 

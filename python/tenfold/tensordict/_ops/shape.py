@@ -28,7 +28,7 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
     """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
-    new = tuple(probe(td._batch_size, "expand").expand(*wanted).shape)
+    new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
     names = None
     if td._names is not None:
@@ -38,7 +38,7 @@ def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -
         shape = (*new, *value.shape[ndim:])
         node = node_of(value)
         if node is None:
-            return value.expand(*shape)
+            return value.expand(shape)
         made = node._expanded(shape, shared_below=shared_below)
         return rewrapped(value, _with_shared_values(made, node) if shared_below else made)
 
@@ -369,11 +369,11 @@ def refine_names(td: Like, *names: Any) -> Like:
 
 
 def rename_(td: Like, *names: Any, **rename_map: str) -> Like:
+    if names and rename_map:
+        raise ValueError("rename: expected names or keywords, found both")
     if len(names) == 1 and (names[0] is None or isinstance(names[0], (list, tuple))):
         td.names = names[0]
     elif names:
-        if rename_map:
-            raise ValueError("rename: expected names or keywords, found both")
         td.names = names
     else:
         old = td.names
@@ -401,6 +401,11 @@ def device(td: Any) -> Any:
         ) from error
 
 
+def device_type(td: Any) -> str:
+    """The device without its index; "" if none was set."""
+    return str(td._device or "").partition(":")[0]
+
+
 def clear_device_(td: Like) -> Like:
     td._device = None
     for key, entry in list(td._entries().items()):
@@ -415,7 +420,9 @@ def clear_device_(td: Like) -> Like:
 def auto_device_(td: Like) -> Like:
     devices = {str(tensor.device) for tensor in td._tensors()}
     if len(devices) == 1:
-        td._device = devices.pop()
+        td._set_device(devices.pop())
+    else:
+        td.clear_device_()
     return td
 
 
