@@ -1,7 +1,14 @@
+import numpy as np
 import pytest
 import torch
 
-from tenfold import TensorDict
+import tenfold
+from tenfold import NonTensorData, TensorDict, UnbatchedTensor, tensorclass
+
+
+@tensorclass
+class Point:
+    x: torch.Tensor
 
 
 def tree():
@@ -51,6 +58,56 @@ def test_assigning_a_row_with_a_new_key_fills_zeros_elsewhere():
     td = tree()
     td[1] = td[1].clone().set("new", torch.tensor(7.0))
     assert td["new"].tolist() == [0, 7]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, [5, 0, 0]),
+        (True, [True, False, False]),
+        (np.ones((1, 2)), [[1, 1], [0, 0], [0, 0]]),
+        ([[1, 2]], [[1, 2], [0, 0], [0, 0]]),
+        ("text", ["text", None, None]),
+        (NonTensorData("text"), ["text", None, None]),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_new_entry_of_assigned_rows_may_be_any_value(value, expected, lazy):
+    td = TensorDict({"a": torch.ones(3)}, [3])
+    if lazy:
+        td = tenfold.lazy_stack(list(td.unbind(0)))
+    td[0:1] = {"a": 7.0, "new": value}
+    assert td["a"].tolist() == [7, 1, 1]
+    assert td.get("new").tolist() == expected
+
+
+def test_new_node_of_assigned_rows_is_added():
+    td = TensorDict({"a": torch.ones(3)}, [3])
+    node = TensorDict({"y": torch.ones(2, 4), "s": "text"}, [2])
+    td[0] = {"new": {"x": 1, "n": node, "l": ["u", "v"]}}
+    assert td["new"].batch_size == (3,)
+    assert td["new", "x"].tolist() == [1, 0, 0]
+    assert td["new", "n"].batch_size == (3, 2)
+    assert td["new", "n", "y"].sum((1, 2)).tolist() == [8, 0, 0]
+    assert td["new", "n", "s"] == [["text", "text"], [None, None], [None, None]]
+    assert td["new", "l"] == [["u", "v"], None, None]
+    td[1:] = {"t": Point(torch.ones(2))}
+    assert isinstance(td["t"], Point)
+    assert td["t"].x.tolist() == [0, 1, 1]
+
+
+def test_new_unbatched_tensor_of_assigned_rows_is_added_whole():
+    td = TensorDict({"a": torch.ones(3)}, [3])
+    td[0] = {"u": UnbatchedTensor(torch.arange(5))}
+    assert td["u"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_new_rows_that_do_not_fit_are_not_added():
+    td = tree()
+    with pytest.raises(RuntimeError):
+        td[:] = {"new": torch.ones(3)}
+    assert "new" not in td
 
 
 def test_masked_fill_and_masked_select_apply_to_rows():
