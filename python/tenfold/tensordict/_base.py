@@ -138,7 +138,8 @@ class TensorDictBase(TensorLike):
     def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
         """Returns ``td.get(key)[index]``, or `default` if the key does not exist.
 
-        If the result is a NonTensorData, its value is returned.
+        If the result is a NonTensorData, its value is returned. Of an UnbatchedTensor, the tensor
+        in it is indexed.
 
         Args:
             key: A str or a tuple of str.

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import NonTensorData, TensorDict
+from tenfold import NonTensorData, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -37,6 +37,13 @@ def test_missing_key_returns_the_default_or_raises_key_error():
     assert tree().get_at("z", 0) is None
     with pytest.raises(KeyError, match='no key "z"'):
         tree()["z"]
+
+
+def test_get_at_indexes_tensors_and_values():
+    td = tree().set("u", UnbatchedTensor(torch.arange(5)))
+    assert td.get_at("a", 0).tolist() == [0, 0, 0]
+    assert td.get_at("s", 0) == "text"
+    assert td.get_at("u", 4) == 4
 
 
 @pytest.mark.parametrize("key", [3, (), ("a", 3)], ids=repr)

@@ -72,7 +72,7 @@ def get_at(td: Any, key: Key, index: Any, default: Any = None) -> Any:
     entry = td.get(key, NOTHING)
     if entry is NOTHING:
         return default
-    found = entry[index]
+    found = (entry.data if type(entry) is UnbatchedTensor else entry)[index]
     return found.data if type(found) is NonTensorData else found
 
 
