@@ -428,10 +428,11 @@ class LazyStackedTensorDict(TensorDictBase):
         whole = self._entry(key)
         if class_kind(type(whole)) in (NODE, TENSORCLASS):
             whole[index] = value
-            return
-        if isinstance(whole, (NonTensorData, NonTensorStack)):
+        elif isinstance(whole, (NonTensorData, NonTensorStack)):
             self._put_locked(key, whole._with_rows(index, value))
-            return
+        else:  # an unbatched tensor, of which a member has no rows
+            for node in _lazy_rows.indexed_nodes(self, index):
+                node._overwrite_at(key, value, ...)
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
         """Writes rows of an entry that is a tensor in every member."""

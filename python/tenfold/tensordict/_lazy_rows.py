@@ -1,8 +1,8 @@
 """Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
 
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
-which may begin with an underscore. Exceptions: `restacked` is a helper, and `assign` implements
-``__setitem__``.
+which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
+`assign` implements ``__setitem__``.
 """
 
 from __future__ import annotations
@@ -177,6 +177,15 @@ def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:
         return
     for place, part in zip(plan.each_place(), rows, strict=True):
         stack[place] = part
+
+
+def indexed_nodes(stack: Any, index: Any) -> list[Any]:
+    """The members of which an index selects rows."""
+    parts = normalized(index, len(stack._batch_size))
+    chosen = IndexPlan(without_masks(parts), stack.stack_dim).at_stack
+    nodes = stack._nodes()
+    positions = need_torch("index").arange(len(nodes))[chosen].unique()
+    return [nodes[i] for i in positions.tolist()]
 
 
 def flatten(

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict
+from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict, UnbatchedTensor
 
 
 def row(i, length=2):
@@ -56,6 +56,21 @@ def test_lazy_stack_supports_shape_operations_and_indexing():
     assert stack[:, [2, 0]].tensordicts[0]["x"].tolist() == [20, 21, 22, 23]
     assert stack.contiguous()["x"].shape == (4, 3)
     assert (stack + 1)["x"][0].tolist() == [1, 11, 21]
+
+
+@pytest.mark.parametrize(
+    ("index", "members"),
+    [(0, [0]), (slice(0, 2), [0, 1]), ([2, 0], [0, 2]), ((slice(None), 0), [0, 1, 2])],
+    ids=repr,
+)
+def test_rows_of_a_lazy_stack_include_unbatched_tensors(index, members):
+    rows = [TensorDict({"x": torch.zeros(2)}, [2]) for _ in range(3)]
+    for member in rows:
+        member["u"] = UnbatchedTensor(torch.zeros(5))
+    tenfold.lazy_stack(rows)[index] = 5
+    assert [member["u"].tolist() == [5] * 5 for member in rows] == [i in members for i in range(3)]
+    tenfold.lazy_stack(rows).set_at_("u", torch.arange(5.0), index)
+    assert [member["u"].sum() == 10 for member in rows] == [i in members for i in range(3)]
 
 
 def test_lazy_stack_round_trips(tmp_path):
