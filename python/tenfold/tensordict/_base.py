@@ -505,6 +505,8 @@ class TensorDictBase(TensorLike):
             key: A str or a tuple of str.
             value: A tensor or number that broadcasts to the rows.
             index: An index of the tensor, or of the batch dimensions of a node or a plain value.
+                For an UnbatchedTensor in a lazy stack: an index of the stack, whose indexed members
+                get `value` as the whole tensor.
             non_blocking: Accepted, but copies are synchronous.
 
         Returns:

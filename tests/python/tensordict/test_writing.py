@@ -46,6 +46,16 @@ def test_update_at_writes_rows():
     assert td["a"].sum(1).tolist() == [0, 3]
 
 
+def test_set_at_indexes_an_unbatched_tensor_and_rows_have_all_of_it():
+    td = tree().set("u", UnbatchedTensor(torch.zeros(5)))
+    td.set_at_("u", 3, 4)
+    assert td["u"].tolist() == [0, 0, 0, 0, 3]
+    td.update_at_({"u": torch.ones(5)}, 0)
+    assert td["u"].tolist() == [1, 1, 1, 1, 1]
+    td[1] = 2
+    assert td["u"].tolist() == [2, 2, 2, 2, 2]
+
+
 def test_rows_can_be_assigned_from_a_tensordict_and_a_number():
     td = tree()
     td[0] = td[1].clone().fill_("a", 4.0)

@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
     unwrapped,
 )
 from tenfold.tensordict._ops.locking import check_unlocked
-from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._protocol import Primitives, dense, stacked
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -323,7 +323,12 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
 
 def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> T:
     path = path_of(key)
-    node_above(td, path)._overwrite_at(path[-1], value, index)
+    node = node_above(td, path)
+    there = None if isinstance(node, stacked()) else node._entry(path[-1])
+    if isinstance(there, UnbatchedTensor):  # `index` is not one of rows
+        _write_at(there.data, value, index)
+    else:
+        node._overwrite_at(path[-1], value, index)
     return td
 
 
@@ -331,16 +336,20 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
     there = td._entry(key)
     if isinstance(there, (NonTensorData, NonTensorStack)):
         td._put_locked(key, there._with_rows(index, value))
-        return
-    if isinstance(there, UnbatchedTensor):
-        # An unbatched tensor has no rows, so any index refers to all of it.
-        there.data.copy_(unwrapped(value))
-        return
-    if class_kind(type(there)) == LEAF:
-        value = unwrapped(value)
-        torch = arrays.torch_of(there)
-        if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
-            value = torch.as_tensor(value, device=there.device)
+    elif isinstance(there, UnbatchedTensor):
+        # An unbatched tensor has no rows, so any index of rows refers to all of it.
+        _write_at(there.data, value, ...)
+    elif class_kind(type(there)) == LEAF:
+        _write_at(there, value, index)
+    else:
+        there[index] = value
+
+
+def _write_at(there: Any, value: Any, index: Any) -> None:
+    value = unwrapped(value)
+    torch = arrays.torch_of(there)
+    if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
+        value = torch.as_tensor(value, device=there.device)
     there[index] = value
 
 
@@ -465,7 +474,7 @@ def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[
         if node is not None:
             node.update_at_(value, idx)
         else:
-            td.set_at_(path, value, idx)
+            node_above(td, path)._overwrite_at(path[-1], value, idx)
     return td
 
 
