@@ -46,6 +46,19 @@ def test_update_at_writes_rows():
     assert td["a"].sum(1).tolist() == [0, 3]
 
 
+@pytest.mark.parametrize("method", ["update_", "update_at_"])
+def test_keys_to_update_may_be_nested(method):
+    td = tree().set(("b", "d"), torch.ones(2))
+    wanted = [("b", "c"), ("a", "x")]
+    if method == "update_":
+        td.update_({"a": 7, "b": {"c": [8, 1], "d": 9}}, keys_to_update=wanted)
+    else:
+        td.update_at_({"a": 7, "b": {"c": 8, "d": 9}}, 0, keys_to_update=wanted)
+    assert td["a"].sum() == 0
+    assert td["b", "c"].tolist() == [8, 1]
+    assert td["b", "d"].tolist() == [1, 1]
+
+
 def test_set_at_indexes_an_unbatched_tensor_and_rows_have_all_of_it():
     td = tree().set("u", UnbatchedTensor(torch.zeros(5)))
     td.set_at_("u", 3, 4)

@@ -459,8 +459,9 @@ def update_(
             td.set_(path, value, non_blocking=non_blocking)
             continue
         below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
-        if below:
-            node_of(walk(td, path)).update_(value, keys_to_update=below)
+        node = node_of(walk(td, path)) if below else None
+        if node is not None:
+            node.update_(value, non_blocking=non_blocking, keys_to_update=below)
     return td
 
 
@@ -468,12 +469,15 @@ def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[
     wanted = None if keys_to_update is None else _paths(keys_to_update)
     for key, value in _pairs(input_dict_or_td, {}):
         path = path_of(key)
+        below = None
         if wanted is not None and not any(path[: len(one)] == one for one in wanted):
-            continue
+            below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
+            if not below:
+                continue
         node = node_of(walk(td, path))
         if node is not None:
-            node.update_at_(value, idx)
-        else:
+            node.update_at_(value, idx, keys_to_update=below)
+        elif below is None:
             node_above(td, path)._overwrite_at(path[-1], value, idx)
     return td
 
