@@ -28,6 +28,39 @@ def test_split_keys_returns_the_rest_last():
     assert rest.keys(True, True) == [("b", "c"), ("b", "d", "e")]
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [["a", "z"], ["a", ("b", "z")], ["a", "a"], ["b", ("b", "c")], [("b", "c"), ("a", "x")]],
+    ids=repr,
+)
+def test_keys_that_cannot_be_separated_leave_all_entries(keys):
+    td = tree()
+    with pytest.raises(KeyError):
+        td.separates(*keys)
+    assert td.keys(True, True) == tree().keys(True, True)
+
+
+def test_separates_keeps_all_entries_if_a_node_is_locked():
+    td = tree()
+    td["b"].lock_()
+    with pytest.raises(RuntimeError, match="locked"):
+        td.separates("a", ("b", "c"))
+    assert td.keys(True, True) == tree().keys(True, True)
+
+
+def test_an_entry_and_its_node_can_be_separated():
+    td = tree()
+    node = td["b"]
+    part = td.separates(("b", "c"), "b")
+    assert td.keys() == ["a"]
+    assert part["b"] is node
+    assert part.keys(True, True) == [("b", "c"), ("b", "d", "e")]
+    first, second, rest = tree().split_keys([("b", "c")], ["b"])
+    assert first.keys(True, True) == [("b", "c")]
+    assert second.keys(True, True) == [("b", "d", "e")]
+    assert rest.keys() == ["a"]
+
+
 def test_rename_key_moves_entries_between_nodes():
     td = tree().rename_key_("a", ("b", "x"))
     assert td["b", "x"] == 1

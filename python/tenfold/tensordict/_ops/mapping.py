@@ -607,20 +607,33 @@ def split_keys(
     rest = td if inplace else td.copy()
     check_unlocked(rest)
     made = []
-    for key_set in key_sets:
+    moved: dict[tuple[str, ...], int] = {}  # the number of the part
+    for number, key_set in enumerate(key_sets):
         part = td.empty(recurse=reproduce_struct)
         pairs = key_set.items() if hasattr(key_set, "items") else [(key, key) for key in key_set]
         for key, new_key in pairs:
-            found = rest.get(key, NOTHING)
+            path = path_of(key)
+            if any(path[:depth] in moved for depth in range(1, len(path) + 1)):
+                found = NOTHING
+            else:
+                found = rest.get(path, NOTHING)
             if found is NOTHING:
                 if default is NOTHING and strict:
-                    walk(rest, path_of(key))
+                    walk(rest, path)
+                    name = ".".join(path)
+                    raise KeyNotFoundError(f'split_keys: expected each key once, found "{name}"')
                 if default is not NOTHING and default is not None:
                     part.set(new_key, default)
                 continue
+            check_unlocked(node_above(rest, path))
             part.set(new_key, found)
-            rest.del_(key)
+            moved[path] = number
         made.append(part)
+    # Only now, so that an error above leaves `td` unchanged.
+    for path, number in moved.items():
+        # An entry stays in its node if the same part has the node, too.
+        if all(moved.get(path[:depth]) != number for depth in range(1, len(path))):
+            rest.del_(path)
     if not reproduce_struct:
         rest.filter_empty_()
     return (*made, rest)
