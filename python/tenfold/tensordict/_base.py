@@ -938,9 +938,12 @@ class TensorDictBase(TensorLike):
 
         Args:
             recurse: Keep the nodes below, emptied too, and the plain values.
-            batch_size: Another batch size; the nodes below keep theirs.
-            device: Another device, or None; the nodes below keep theirs.
-            names: Other names of the dimensions, or None.
+            batch_size: Another batch size, with which those of the nodes below begin, too.
+            device: Another device, or None, also of the nodes below.
+            names: Other names of the dimensions, or None, also of the nodes below.
+
+        Raises:
+            ValueError: If the number of `names` is not the number of batch dimensions.
 
         Example:
             >>> td.empty().batch_size

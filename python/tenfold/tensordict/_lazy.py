@@ -616,11 +616,10 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """Returns a stack of empty members; with options, a TensorDict without entries.
+        """Returns a stack of empty members; with options, an empty TensorDict.
 
         Args:
-            recurse: Keep the nodes below, without tensors, and the values that are not tensors;
-                ignored with options.
+            recurse: Keep the nodes below, without tensors, and the values that are not tensors.
             **options: Options of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
 
         Example:
@@ -629,7 +628,7 @@ class LazyStackedTensorDict(TensorDictBase):
             torch.Size([2, 3])
         """
         if options:
-            return self._with_entries({}).empty(recurse, **options)
+            return self.empty(recurse)._dense().empty(recurse, **options)
         return self._map(lambda node: node.empty(recurse))
 
     def _fill_entry(self, key: str, value: Any) -> None:

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -59,6 +60,25 @@ def test_an_entry_and_its_node_can_be_separated():
     assert first.keys(True, True) == [("b", "c")]
     assert second.keys(True, True) == [("b", "d", "e")]
     assert rest.keys() == ["a"]
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_nodes_of_an_empty_tree_have_its_batch_size_device_and_names(lazy):
+    inner = TensorDict({"x": torch.zeros(3, 4), "s": "text"}, [3, 4])
+    td = TensorDict({"n": {"y": torch.zeros(3)}, "inner": inner}, [3], device="cpu")
+    if lazy:
+        td = tenfold.lazy_stack(list(td.unbind(0)))
+    made = td.empty(True, batch_size=[5, 2], device="meta", names=["time", "env"])
+    assert made["n"].batch_size == (5, 2)
+    assert made["inner"].batch_size == (5, 2, 4)
+    assert lazy or made["inner", "s"] == "text"
+    assert made.get(("inner", "s")).batch_size == (5, 2, 4)
+    for node in (made, made["n"], made["inner"], made.get(("inner", "s"))):
+        assert node.device == torch.device("meta")
+    assert made["inner"].names == ["time", "env", None]
+    assert made.keys(True) == ["n", ("inner", "s"), "inner"]
+    assert td.empty(True)["inner"].batch_size == (3, 4)
+    assert td.empty(True, device=None)["n"].device is None
 
 
 def test_rename_key_moves_entries_between_nodes():

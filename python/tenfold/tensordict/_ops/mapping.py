@@ -771,15 +771,25 @@ def empty(
         made.batch_size = batch_size
     if device is not NOTHING:
         made._device = None if device is None else str(device)
+    if recurse:
+        _put_nodes(made, td, {} if device is NOTHING else {"device": device})
     if names is not NOTHING:
         made.names = names
-    if recurse:
-        for key, entry in td._entries().items():
-            if node_of(entry) is not None:
-                made._put(key, entry.empty(recurse=True))
-            elif getattr(entry, "_is_non_tensor", False):
-                made._put(key, entry.clone())
     return made
+
+
+def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
+    """Adds the nodes of `td`, emptied, and its plain values, with the batch size of `made`."""
+    old, new = tuple(td._batch_size), tuple(made._batch_size)
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            below = tuple(node._batch_size)
+            is_prefix = below[: len(new)] == new
+            size = {} if is_prefix else {"batch_size": (*new, *below[len(old) :])}
+            made._put(key, entry.empty(recurse=True, **size, **options))
+        elif getattr(entry, "_is_non_tensor", False):
+            put_value(made, key, entry.clone() if new == old else entry._resized(new))
 
 
 def clear(td: T) -> T:
