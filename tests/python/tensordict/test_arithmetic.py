@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tenfold import TensorDict
+from tenfold import TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -53,6 +53,14 @@ def test_reductions_reduce_the_batch_or_all_dimensions():
     values, indices = tree().max(0)
     assert values["a"].tolist() == [1, 1, 1]
     assert indices["n", "b"] == 0
+
+
+def test_apply_passes_the_unbatched_tensors_of_all_trees():
+    td = tree().set("u", UnbatchedTensor(torch.arange(5)))
+    made = td.apply(torch.add, td)
+    assert made["u"].tolist() == [0, 2, 4, 6, 8]
+    assert isinstance(made.get("u"), UnbatchedTensor)
+    assert made["n", "b"].tolist() == [4, 4]
 
 
 def test_torch_functions_dispatch_to_methods():

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._entries import (
+    LEAF,
+    NOTHING,
+    VALUE,
+    class_kind,
+    node_of,
+    rewrapped,
+    unwrapped,
+)
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._values import UnbatchedTensor
 
@@ -62,7 +70,7 @@ class Plan:
             if kind == VALUE and not (self.is_leaf is not None and as_leaf):
                 if type(entry) is UnbatchedTensor:
                     any_leaf = True
-                    result = self._call((*above, key), entry.data, *theirs)
+                    result = self._call((*above, key), entry.data, *map(unwrapped, theirs))
                     result = None if result is None else UnbatchedTensor(result)
                     any_result = any_result or result is not None
                 else:
