@@ -1027,8 +1027,8 @@ class TensorDictBase(TensorLike):
                 returned only None. False: keep all nodes.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
-            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
-                Overrides `call_on_nested`.
+            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry. If
+                not, a tensor is kept unchanged. Overrides `call_on_nested`.
             out: A TensorDict to write the results into.
 
         Returns:

@@ -63,6 +63,13 @@ def test_apply_passes_the_unbatched_tensors_of_all_trees():
     assert made["n", "b"].tolist() == [4, 4]
 
 
+def test_apply_keeps_tensors_that_are_no_leaves():
+    td = tree()
+    made = td.apply(lambda node: node + 1, is_leaf=lambda cls: issubclass(cls, TensorDict))
+    assert made["a"] is td["a"]
+    assert made["n", "b"].tolist() == [3, 3]
+
+
 def test_torch_functions_dispatch_to_methods():
     assert torch.exp(torch.zeros_like(tree()))["a"].sum() == 6
     assert torch.clamp(tree(), 0, 0.5)["n", "b"].tolist() == [0.5, 0.5]

@@ -80,6 +80,9 @@ class Plan:
                 any_leaf = True
                 result = self._call((*above, key), entry, *theirs)
                 any_result = any_result or result is not None
+            elif kind == LEAF:
+                result = entry
+                any_result = True
             else:
                 node = node_of(entry)
                 below = self.run(node, theirs, (*above, key), batch_size, device, names)
