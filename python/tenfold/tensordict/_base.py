@@ -1714,9 +1714,7 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_tensordict(cls, tensordict: Any) -> Any:
-        """Returns a TensorDict over the same memory as one of the tensordict package.
-
-        Tensors that are not on the CPU are copied to it.
+        """Returns a TensorDict of the same tensors as one of the tensordict package.
 
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.

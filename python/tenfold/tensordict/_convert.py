@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
-from tenfold import _core
 from tenfold._interop import tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
-from tenfold.tensordict._entries import KINDS, LEAF, batch_size_of, class_kind, node_of, unwrapped
+from tenfold.tensordict._entries import (
+    KINDS,
+    LEAF,
+    batch_size_of,
+    class_kind,
+    foreign_entry,
+    node_of,
+    unwrapped,
+)
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
 from tenfold.tensordict._ops.mapping import node_for
@@ -298,7 +305,8 @@ def from_tensordict(tensordict: Any) -> Any:
             f"from_tensordict: expected a TensorDict of tensordict, found "
             f"{type(tensordict).__name__}"
         )
-    return dense()._from_native(_core.tree({"root": tensordict}), None)._entry("root")
+    batch_size = tuple(getattr(tensordict, "batch_size", ()))
+    return foreign_entry(tensordict, batch_size, getattr(tensordict, "device", None))
 
 
 def state_dict(

@@ -56,6 +56,28 @@ def test_conversion_to_tensordict_shares_memory():
     assert len(stack.to_tensordict().tensordicts) == 2
 
 
+def test_conversion_from_tensordict_keeps_the_tensors_on_every_device():
+    tensordict = pytest.importorskip("tensordict")
+    theirs = tensordict.TensorDict(
+        {"a": torch.empty(2, device="meta"), "s": "x", "v": tensordict.NonTensorStack("y", "z")},
+        [2],
+        names=["time"],
+    )
+    theirs["u"] = tensordict.UnbatchedTensor(torch.arange(5))
+    theirs["object"] = tensordict.NonTensorData(pytest)
+    theirs["stack"] = tensordict.LazyStackedTensorDict(
+        *[tensordict.TensorDict({"x": torch.ones(n)}) for n in (1, 2)]
+    )
+    for ours in (TensorDict.from_tensordict(theirs), TensorDict({"n": theirs}, [2])["n"]):
+        assert ours.batch_size == (2,)
+        assert ours.names == ["time"]
+        assert ours["a"] is theirs["a"]
+        assert (ours["s"], ours["v"], ours["object"]) == ("x", ["y", "z"], pytest)
+        assert ours["u"].tolist() == [0, 1, 2, 3, 4]
+        assert isinstance(ours["stack"], LazyStackedTensorDict)
+        assert ours["stack"][1]["x"] is theirs["stack"][1]["x"]
+
+
 def test_to_tensordict_without_the_package_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensordict", None)
     with pytest.raises(ImportError, match="expected the package tensordict"):
