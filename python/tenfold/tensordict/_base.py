@@ -2322,8 +2322,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: If `is_memmap` is false, the tree is a lazy stack, the key or its file
-                exists, or `shape` does not begin with the batch size.
+            RuntimeError: If the tree is not the result of `memmap`, `memmap_` or `memmap_like` in a
+                folder or without a prefix; if it is a lazy stack; if the key or its file exists; if
+                `shape` does not begin with the batch size.
             KeyError: If a path leads through a tensor or a plain value.
             ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
                 or the name of its file is too long or belongs to another key.
