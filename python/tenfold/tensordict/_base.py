@@ -2132,7 +2132,7 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
             copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
-                false, such a tensor is an error, unless `compression` is "deflate".
+                false, such a tensor is an error. An archive always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.

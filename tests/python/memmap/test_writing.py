@@ -82,6 +82,17 @@ def test_return_early_future_returns_the_tree_or_raises(tmp_path, num_threads):
     assert not (tmp_path / "q").exists()
 
 
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_save_of_an_archive_returns_a_future_and_copies_mapped_tensors(tmp_path, compression):
+    options = {"compression": compression, "num_threads": 2, "return_early": True}
+    made = make().memmap(tmp_path / "p").save(tmp_path / "x.tdz", **options).result()
+    assert made["a"].tolist() == [0, 1, 2]
+    failed = make(odd=object()).save(tmp_path / "y.tdz", **options)
+    with pytest.raises(ValueError, match="odd"):
+        failed.result()
+    assert not (tmp_path / "y.tdz").exists()
+
+
 def test_mapped_trees_keep_their_data_when_the_folder_is_replaced(tmp_path):
     td = make().memmap(tmp_path / "p")
     loaded = TensorDict.load_memmap(tmp_path / "p")

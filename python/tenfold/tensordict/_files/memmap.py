@@ -55,29 +55,31 @@ def save(
 ) -> Any:
     """Implements `TensorDictBase.save`. `common`: as for `write_tree`."""
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
+    level = 0
     if as_archive:
         options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
         if level > 0 and set(options) != {"format"}:
             raise ValueError(f"options: expected none with a compression, found {options}")
+    _note_share_non_tensor(share_non_tensor)
+
+    def run() -> Any:
         if level > 0:
             return archives.save_deflated(
                 td, prefix, level, durable=durable, num_threads=num_threads
             )
-    _note_share_non_tensor(share_non_tensor)
-    return _run_early_or_now(
-        lambda: write.save(
+        return write.save(
             td,
             prefix,
-            copy_existing=copy_existing,
+            copy_existing=copy_existing or as_archive,
             num_threads=num_threads,
             robust_key=robust_key,
             atomic=atomic,
             durable=durable,
             options=options,
-        ),
-        return_early and num_threads > 1,
-    )
+        )
+
+    return _run_early_or_now(run, return_early and num_threads > 1)
 
 
 def write_tree(
