@@ -1971,8 +1971,9 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder. None: the folder from which the tree is mapped in mode "r+",
                 otherwise anonymous memory that processes share.
-            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
-                false, such a tensor is an error, which prevents copying a large file by accident.
+            copy_existing: Copy tensors that are mapped from files other than those to be written,
+                or from a part of one. If false, such a tensor is an error, which prevents copying a
+                large file by accident.
                 Anonymous memory always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
@@ -2131,8 +2132,9 @@ class TensorDictBase(TensorLike):
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
-            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
-                false, such a tensor is an error. An archive always gets copies.
+            copy_existing: Copy tensors that are mapped from files other than those to be written,
+                or from a part of one. If false, such a tensor is an error. An archive always gets
+                copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.

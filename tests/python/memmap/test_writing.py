@@ -352,6 +352,29 @@ def test_save_of_a_mapped_tree_to_its_own_path_keeps_its_files(tmp_path):
     assert saved["a"].tolist() == [4, 4, 4]
 
 
+@pytest.mark.parametrize("mode", ["r", "c"])
+@pytest.mark.parametrize("atomic", [None, True, False])
+@pytest.mark.parametrize("method", ["save", "memmap", "memmap_"])
+def test_private_mappings_are_saved_to_their_own_path(tmp_path, mode, atomic, method):
+    make().save(tmp_path / "p").save(tmp_path / "p")
+    loaded = TensorDict.load_memmap(tmp_path / "p", mode=mode)
+    loaded["a"].fill_(9)
+    made = getattr(loaded, method)(tmp_path / "p", atomic=atomic)
+    again = TensorDict.load_memmap(tmp_path / "p")
+    for tree in (loaded, made, again):
+        assert tree["a"].tolist() == [9, 9, 9]
+        assert tree["b", "c"].sum() == 6
+    assert tenfold.verify(tmp_path / "p").ok
+
+
+@pytest.mark.parametrize("rows", [slice(1, None), slice(0, 2)], ids=["end", "begin"])
+def test_part_of_a_private_mapping_does_not_overwrite_its_folder(tmp_path, rows):
+    saved = make().save(tmp_path / "p")
+    with pytest.raises(RuntimeError, match="copy_existing"):
+        saved[rows].save(tmp_path / "p")
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2]
+
+
 def test_durable_writes_round_trip(tmp_path):
     make().memmap(tmp_path / "p", durable=True)
     td = make().memmap_(tmp_path / "q", durable=True)

@@ -41,7 +41,7 @@ class _Targets:
         there: Files of these tensors, and of tensors that are not loaded yet and have their final
             file in the target. As paths within the target.
         elsewhere: (dotted key path, file) of the first tensor found that is mapped from another
-            file, or from its final file only in part or privately; None if there is none.
+            file, or from its final file only in part; None if there is none.
     """
 
     def __init__(self, target: str) -> None:
@@ -104,10 +104,12 @@ class _Targets:
         if file is None or file.path is None:
             return
         place = within + _core.encode_key(key) + ".memmap"
-        exists = file.path == os.path.join(self.target, place) and file.mode == "r+"
+        exists = file.path == os.path.join(self.target, place)
         if exists and not _is_same_file(file):
             return  # the file was replaced or deleted: no path leads to the tensor's bytes
-        if exists and _is_whole(tensor, file):
+        if exists and file.mode != "r+" and _is_all(tensor, file):
+            return  # a private mapping of the file that its content replaces
+        if exists and file.mode == "r+" and _is_whole(tensor, file):
             self.kept.setdefault(id(node), {})[key] = tensor
             self.there.append(place)
         elif self.elsewhere is None:
@@ -134,6 +136,11 @@ def _is_whole(tensor: Any, file: Any) -> bool:
     if tensor.is_nested or not tensor.is_contiguous():
         return False
     return not tensor.numel() or tensor.data_ptr() == file.base
+
+
+def _is_all(tensor: Any, file: Any) -> bool:
+    """True for a tensor of all bytes of its file, of which a save therefore loses none."""
+    return _is_whole(tensor, file) and tensor.nbytes == os.path.getsize(file.path)
 
 
 def _is_same_file(file: Any) -> bool:
