@@ -688,6 +688,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the key does not exist.
+            RuntimeError: If the entry is a plain value.
 
         Example:
             >>> td.fill_("b", 7)["b", "c"]

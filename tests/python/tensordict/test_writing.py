@@ -133,6 +133,23 @@ def test_new_rows_that_do_not_fit_are_not_added():
     assert "new" not in td
 
 
+def test_fill_writes_tensors_and_refuses_plain_values():
+    td = tree().set("u", UnbatchedTensor(torch.ones(5))).set(("b", "s"), "text")
+    td.fill_("a", 3).fill_("u", 4).fill_("b", 5)
+    assert (td["a"].sum(), td["u"].sum(), td["b", "c"].sum()) == (18, 20, 10)
+    with pytest.raises(RuntimeError, match='key "s": expected a tensor or a node, found a NonT'):
+        td.fill_(("b", "s"), 6)
+
+
+def test_fill_writes_numpy_arrays(tmp_path):
+    tenfold.save(tree(), tmp_path / "saved")
+    td = tenfold.open(tmp_path / "saved", mode="r+", framework="numpy")
+    td.fill_("a", 3).fill_("b", 4)
+    del td
+    loaded = tenfold.load(tmp_path / "saved")
+    assert (loaded["a"].sum(), loaded["b"]["c"].sum()) == (18, 8)
+
+
 def test_masked_fill_and_masked_select_apply_to_rows():
     mask = torch.tensor([True, False])
     assert tree().masked_fill(mask, 3)["a"].sum(1).tolist() == [9, 0]

@@ -492,9 +492,20 @@ def fill_entry(td: Any, key: str, value: Any) -> None:
     entry = td._entry(key)
     node = node_of(entry)
     if node is not None:
-        node._in_place(lambda tensor: tensor.fill_(value))
+        node._in_place(lambda tensor: _fill(tensor, value))
+    elif is_tensor_class(type(entry)):
+        _fill(unwrapped(entry), value)
     else:
-        unwrapped(entry).fill_(value)
+        raise RuntimeError(
+            f'fill_: key "{key}": expected a tensor or a node, found a {type(entry).__name__}'
+        )
+
+
+def _fill(tensor: Any, value: Any) -> None:
+    if arrays.torch_of(tensor) is None:
+        tensor.fill(value)
+    else:
+        tensor.fill_(value)
 
 
 def masked_fill_(td: T, mask: Any, value: Any) -> T:
