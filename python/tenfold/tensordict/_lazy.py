@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
     written,
 )
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
-from tenfold.tensordict._ops import shape
+from tenfold.tensordict._ops import mapping, shape
 from tenfold.tensordict._ops.locking import check_unlocked, lock, locked_as
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
@@ -409,10 +409,8 @@ class LazyStackedTensorDict(TensorDictBase):
                 node._remove(key)
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
-        from tenfold.tensordict._entries import as_entry
-
         self._require_entry(key)
-        entry = as_entry(key, item, self)
+        entry = mapping.entry_to_copy(key, item, self)
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._overwrite(key, part, non_blocking)
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tenfold
 from tenfold import NonTensorData, TensorDict, UnbatchedTensor, tensorclass
@@ -28,6 +29,33 @@ def test_set_inplace_needs_an_entry_of_the_same_shape():
         tree().set_("z", torch.zeros(2))
     with pytest.raises(ValueError, match=r'key "a": expected .* \[2, 3\], found \[2, 7\]'):
         tree().set_("a", torch.zeros(2, 7))
+
+
+class Copies(TorchDispatchMode):
+    """Records the copies of tensors, and whether they may be asynchronous."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "copy" in func.__name__:
+            self.made.append((func.__name__, args[2] if len(args) > 2 else False))
+        return func(*args, **(kwargs or {}))
+
+    def __enter__(self):
+        self.made = []
+        return super().__enter__()
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+@pytest.mark.parametrize("method", ["set_", "set", "update", "update_"])
+def test_tensors_of_another_device_are_copied_without_waiting(method, lazy):
+    td = TensorDict({"a": torch.zeros(2, 3)}, [2], device="meta")
+    if lazy:
+        td = tenfold.lazy_stack(list(td.unbind(0)))
+    value = torch.ones(2, 3)
+    arguments = ({"a": value},) if "update" in method else ("a", value)
+    options = {} if method.endswith("_") else {"inplace": True}
+    with Copies() as copies:
+        getattr(td, method)(*arguments, non_blocking=True, **options)
+    assert copies.made == [("copy_.default", True)] * (2 if lazy else 1)
 
 
 def test_update_merges_nodes():

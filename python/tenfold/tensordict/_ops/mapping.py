@@ -297,10 +297,10 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
     if node is not None:
         node.update_(item, non_blocking=non_blocking)
         return
-    entry = as_entry(key, item, td)
     if isinstance(there, (NonTensorData, NonTensorStack)):
-        td._put_locked(key, entry)
+        td._put_locked(key, as_entry(key, item, td))
         return
+    entry = entry_to_copy(key, item, td)
     if isinstance(there, UnbatchedTensor):
         there = there.data
     if isinstance(entry, UnbatchedTensor):
@@ -319,6 +319,11 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
                 f'key "{key}": expected a tensor that fits the shape {list(there.shape)}, '
                 f"found {list(entry.shape)}"
             ) from error
+
+
+def entry_to_copy(key: str, item: Any, td: Any) -> Any:
+    """Like `as_entry`, but on its own device: `copy_` moves it, without waiting if it may."""
+    return as_entry(key, item, dense()._made({}, td._batch_size, None))
 
 
 def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> T:
