@@ -1591,6 +1591,9 @@ class TensorDictBase(TensorLike):
     def to_struct_array(self) -> np.ndarray[Any, Any]:
         """Returns a NumPy structured array, of the batch size, with copies of the entries.
 
+        Raises:
+            ValueError: If an entry is an UnbatchedTensor.
+
         Example:
             >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
             dtype([('a', '<f4', (2,))])

@@ -18,7 +18,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
-from tenfold.tensordict._ops.mapping import node_for
+from tenfold.tensordict._ops.mapping import is_tensor_class, node_for
 from tenfold.tensordict._protocol import dense, stacked
 from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
 
@@ -89,6 +89,11 @@ def to_struct_array(td: Any) -> np.ndarray[Any, Any]:
             columns[key] = node_of(entry).to_struct_array()
         elif class_kind(type(entry)) == LEAF:
             columns[key] = entry.detach().cpu().numpy()
+        elif type(entry) is UnbatchedTensor:
+            raise ValueError(
+                f'to_struct_array: key "{key}": expected a tensor with rows, found an '
+                "UnbatchedTensor; exclude it"
+            )
         else:
             columns[key] = numpy.array(entry.tolist())
     fields = [(key, column.dtype, column.shape[ndim:]) for key, column in columns.items()]
@@ -156,7 +161,7 @@ def to_dict(td: Any, retain_none: bool, convert_tensors: bool, tolist_first: boo
             )
         else:
             value = unwrapped(entry)
-            if convert_tensors and class_kind(type(entry)) == LEAF:
+            if convert_tensors and is_tensor_class(type(entry)):
                 value = value.tolist()
             elif value is None and not retain_none:
                 continue

@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 
-from tenfold import LazyStackedTensorDict, TensorDict
+from tenfold import LazyStackedTensorDict, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -13,6 +13,15 @@ def tree():
 def test_tolist_returns_a_list_of_dicts():
     assert tree().tolist(convert_tensors=True)[1] == {"a": 1, "b": {"c": [1, 1, 1]}, "s": "x"}
     assert tree().numpy()["b"]["c"].shape == (2, 3)
+
+
+def test_unbatched_tensors_are_converted_to_lists_and_refused_as_columns():
+    td = tree().set("u", UnbatchedTensor(torch.arange(3)))
+    assert td.to_dict(convert_tensors=True)["u"] == [0, 1, 2]
+    assert td.tolist(convert_tensors=True)[1]["u"] == [0, 1, 2]
+    with pytest.raises(ValueError, match=r'key "u": .* found an UnbatchedTensor; exclude it'):
+        td.to_struct_array()
+    assert td.exclude("u").to_struct_array().shape == (2,)
 
 
 def test_rows_of_to_dict_omit_none_on_request():
