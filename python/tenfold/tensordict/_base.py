@@ -1675,6 +1675,10 @@ class TensorDictBase(TensorLike):
         Returns:
             A TensorDict; for other objects, `pytree`.
 
+        Raises:
+            ValueError: If two keys of a dict are equal as str, or one is "_pytree_type".
+            RuntimeError: If the shape of a tensor does not begin with `batch_size`.
+
         Example:
             >>> TensorDict.from_pytree([torch.zeros(3), {"a": torch.ones(3)}]).to_pytree()
             [tensor([0., 0., 0.]), {'a': tensor([1., 1., 1.])}]

@@ -477,9 +477,19 @@ def _from_pytree(pytree: Any, batch_size: tuple[int, ...]) -> Any:
     pairs = pytree.items() if is_dict else enumerate(pytree)
     made = dense()(batch_size=batch_size)
     for key, value in pairs:
+        name = str(key)
+        if made._has(name):
+            raise ValueError(
+                f'from_pytree: key {key!r}: expected different keys, found two that are "{name}" '
+                "as str"
+            )
+        if name == PYTREE_TYPE:
+            raise ValueError(
+                f'from_pytree: expected another key, found "{name}", that of the container type'
+            )
         if isinstance(value, (dict, list, tuple)):
             value = _from_pytree(value, batch_size)
-        made.set(str(key), value)
+        made.set(name, value)
     made.set_non_tensor(PYTREE_TYPE, type(pytree))
     return made
 

@@ -50,6 +50,12 @@ def test_pytree_round_trips():
     assert found[0] is pytree[0]
 
 
+@pytest.mark.parametrize("pytree", [{1: 2, "1": 3}, [{1: 2, "1": 3}], {"_pytree_type": 1}])
+def test_keys_of_a_pytree_that_would_replace_each_other_are_refused(pytree):
+    with pytest.raises(ValueError, match=r"from_pytree: .*expected .* found"):
+        TensorDict.from_pytree(pytree)
+
+
 def test_conversion_to_tensordict_shares_memory():
     tensordict = pytest.importorskip("tensordict")
     td = tree()
