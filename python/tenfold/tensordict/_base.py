@@ -254,13 +254,14 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            value: Any object.
+            value: Any object; a NonTensorStack has one for each row.
 
         Returns:
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked.
+            RuntimeError: If this TensorDict is locked; if the batch size of a NonTensorStack does
+                not begin with that of this TensorDict.
             KeyError: If a path leads through a tensor or a plain value.
 
         Example:

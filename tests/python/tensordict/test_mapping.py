@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import NonTensorData, TensorDict, UnbatchedTensor
+from tenfold import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -77,6 +77,16 @@ def test_set_non_tensor_keeps_any_object():
     td = TensorDict(batch_size=[2]).set_non_tensor("x", torch.zeros(5))
     assert td["x"].shape == (5,)
     assert td.is_non_tensor("x")
+
+
+def test_set_non_tensor_checks_the_number_of_values():
+    td = TensorDict(batch_size=[3])
+    with pytest.raises(RuntimeError, match=r'key "x": expected .* \[3\], found \[2\]'):
+        td.set_non_tensor("x", NonTensorStack("a", "b"))
+    td.set_non_tensor("x", NonTensorStack("a", "b", "c"))
+    assert td[2]["x"] == "c"
+    td.set_non_tensor("x", NonTensorData("a"))
+    assert td.get("x").batch_size == (3,)
 
 
 @pytest.mark.parametrize("key", ["x", ("n", "x")], ids=["key", "path"])

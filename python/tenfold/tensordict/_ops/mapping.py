@@ -137,8 +137,8 @@ def set_non_tensor(td: T, key: Key, value: Any) -> T:
     path = path_of(key)
     node = node_for(td, path)
     if not isinstance(value, (NonTensorData, NonTensorStack)):
-        value = NonTensorData(value, node._batch_size, node.device)
-    node._put(path[-1], value)
+        value = NonTensorData(value)
+    put_value(node, path[-1], value)
     return td
 
 
