@@ -73,6 +73,41 @@ def test_rows_of_a_lazy_stack_include_unbatched_tensors(index, members):
     assert [member["u"].sum() == 10 for member in rows] == [i in members for i in range(3)]
 
 
+SCALARS = {
+    "position": torch.tensor(-1),
+    "in_both_dims": (torch.tensor(1), torch.tensor(2)),
+    "in_the_stack_dim": (torch.tensor(1), torch.tensor([2, 0])),
+    "in_a_member": (slice(None), torch.tensor(1)),
+}
+
+
+@pytest.mark.parametrize("index", SCALARS.values(), ids=SCALARS)
+def test_a_lazy_stack_accepts_tensors_without_dimensions_as_indices(index):
+    rows = TensorDict({"x": torch.arange(6).reshape(2, 3)}, [2, 3])
+    stack = tenfold.lazy_stack(list(rows.clone().unbind(0)))
+    expected = rows["x"].clone()
+    assert stack[index]["x"].tolist() == expected[index].tolist()
+    stack[index] = 7
+    expected[index] = 7
+    assert stack["x"].tolist() == expected.tolist()
+    stack[index] = TensorDict({"x": expected[index] + 1}, expected[index].shape)
+    expected[index] += 1
+    assert stack["x"].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("mask", [True, [False, True]], ids=repr)
+def test_uint8_tensors_are_masks_for_a_lazy_stack_as_for_torch(mask):
+    stack = tenfold.lazy_stack([row(0), row(1)])
+    found = stack[torch.tensor(mask, dtype=torch.uint8)]
+    assert found["n", "b"].tolist() == stack["n", "b"][torch.tensor(mask)].tolist()
+
+
+def test_a_position_beyond_a_lazy_stack_is_refused():
+    stack = tenfold.lazy_stack([row(0), row(1)])
+    with pytest.raises(IndexError, match="index 2 is out of bounds"):
+        stack[torch.tensor(2)]
+
+
 def test_lazy_stack_round_trips(tmp_path):
     stack = tenfold.lazy_stack([row(0, 1), row(1, 2)])
     tenfold.save(TensorDict({"rows": stack}, [2]), tmp_path / "saved")
