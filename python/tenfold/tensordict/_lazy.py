@@ -356,18 +356,17 @@ class LazyStackedTensorDict(TensorDictBase):
                     f'lazy stack: key "{key}": expected tensors of one shape, found {shapes}; '
                     "read them with get(key, as_list=True)"
                 ) from error
-        if kinds <= {NODE, TENSORCLASS}:
-            sizes = {tuple(node_of(entry)._batch_size) for entry in entries}
-            if len(sizes) == 1:
-                made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
-                return stack_with_class(made)
+        is_nodes = kinds <= {NODE, TENSORCLASS}
+        if is_nodes and len({len(node_of(entry)._batch_size) for entry in entries}) == 1:
+            made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
+            return stack_with_class(made)
         if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
             return NonTensorStack(*entries, stack_dim=self.stack_dim)
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of one kind and batch size, found '
-            f"{sorted({type(entry).__name__ for entry in entries})}"
+            f'lazy stack: key "{key}": expected entries of one kind and number of batch '
+            f"dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
         )
 
     def _entries(self) -> dict[str, Any]:

@@ -47,6 +47,16 @@ def test_a_lazy_stack_keeps_its_members():
     assert stack.batch_size == (3,)
 
 
+def test_nodes_of_a_lazy_stack_may_have_different_batch_sizes():
+    stack = tenfold.lazy_stack([TensorDict({"b": {"c": torch.ones(n)}}, [n]) for n in (1, 2)])
+    assert stack.keys(True) == [("b", "c"), "b"]
+    assert stack["b"].batch_size == (2, -1)
+    assert [part.tolist() for part in stack["b"].get("c", as_list=True)] == [[1], [1, 1]]
+    one, two = TensorDict({"b": {"c": 1}}), TensorDict({"b": TensorDict(batch_size=[3])})
+    with pytest.raises(RuntimeError, match=r'key "b": expected .* number of batch dimensions'):
+        tenfold.lazy_stack([one, two])["b"]
+
+
 def test_lazy_stack_supports_shape_operations_and_indexing():
     members = [TensorDict({"x": torch.arange(4) + 10 * i}, [4]) for i in range(3)]
     stack = tenfold.lazy_stack(members, 1)
