@@ -373,14 +373,17 @@ class LazyStackedTensorDict(TensorDictBase):
         return {key: self._entry(key) for key in self._key_list()}
 
     def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
-        for key in self._key_list():
-            entry = node_of(self.tensordicts[0])._entry(key)
-            kind = class_kind(type(entry))
-            if kind in (NODE, TENSORCLASS):
-                yield key, "node", node_of(self._entry(key))
+        keys = self._key_list()
+        kinds = {}
+        if keys:  # else there may be no member
+            found = self._nodes()[0]._kinds(shows_damaged=shows_damaged)
+            kinds = {key: (kind, about) for key, kind, about in found}
+        for key in keys:
+            kind, about = kinds[key]
+            if kind == "node":
+                yield key, kind, node_of(self._entry(key))
             else:
-                is_value = getattr(entry, "_is_non_tensor", False)
-                yield key, "value" if is_value else "tensor", None
+                yield key, kind, about if kind in ("damaged", "refused") else None
 
     def _put(self, key: str, entry: Any) -> None:
         check_unlocked(self)

@@ -57,6 +57,17 @@ def test_nodes_of_a_lazy_stack_may_have_different_batch_sizes():
         tenfold.lazy_stack([one, two])["b"]
 
 
+def nested_stack():
+    members = [TensorDict({"x": torch.ones(n), "u": {"v": 1.0}}) for n in (1, 2)]
+    return TensorDict({"s": tenfold.lazy_stack([tenfold.lazy_stack(members)])})
+
+
+def test_keys_of_a_stack_of_stacks_do_not_stack_its_tensors():
+    stack = nested_stack()["s"]
+    assert stack.keys(True) == ["x", ("u", "v"), "u"]
+    assert not stack.is_empty()
+
+
 def test_lazy_stack_supports_shape_operations_and_indexing():
     members = [TensorDict({"x": torch.arange(4) + 10 * i}, [4]) for i in range(3)]
     stack = tenfold.lazy_stack(members, 1)
