@@ -1050,7 +1050,7 @@ class TensorDictBase(TensorLike):
         plan = apply.Plan(
             fn, others, False, False, default, filter_empty, inplace, call_on_nested, is_leaf
         )
-        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
 
     def named_apply(
         self, fn: Callable[..., Any], *others: Any, nested_keys: bool = False,
@@ -1091,7 +1091,7 @@ class TensorDictBase(TensorLike):
         plan = apply.Plan(
             fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
         )
-        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
 
     def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Self:
         """Replaces tensors by the results of a function: `apply` with ``inplace=True``.
@@ -2594,10 +2594,10 @@ class TensorDictBase(TensorLike):
     def _excluded(self, unwanted: Any, inplace: bool) -> Self:
         return _mapping.excluded(self, unwanted, inplace)
 
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
+    def _run(
+        self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
-        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
+        return plan.run(self, others, above, batch_size, device, names)
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
         return entries

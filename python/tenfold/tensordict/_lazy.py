@@ -812,18 +812,6 @@ class LazyStackedTensorDict(TensorDictBase):
             node.clear_device_()
         return self
 
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
-    ) -> Any:
-        made = self._run(plan, plan.others, (), batch_size, device, names)
-        if made is None:
-            return None
-        if out is not None:
-            return out.update_(made)
-        if propagate_lock and self.is_locked:
-            made.lock_()
-        return made
-
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
@@ -834,15 +822,18 @@ class LazyStackedTensorDict(TensorDictBase):
             if self.stack_dim >= len(batch_size):
                 return plan.run(self._dense(), others, above, batch_size, device, names)
             inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
-        members = []
-        for i, member in enumerate(self.tensordicts):
+        found = []
+        for i, node in enumerate(self._nodes()):
             theirs = [part[i] for part in parts]
-            made = plan.run(node_of(member), theirs, above, inner, device, NOTHING)
-            members.append(None if made is None else rewrapped(member, made))
-        if all(member is None for member in members):
+            found.append(node._run(plan, theirs, above, inner, device, NOTHING))
+        if all(made is None for made in found):
             return None
         if plan.inplace:
             return self
+        members = [
+            rewrapped(member, node_of(member).empty() if made is None else made)
+            for member, made in zip(self.tensordicts, found, strict=True)
+        ]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         if names is not NOTHING:
             made.names = names

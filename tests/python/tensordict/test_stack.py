@@ -68,6 +68,28 @@ def test_keys_of_a_stack_of_stacks_do_not_stack_its_tensors():
     assert not stack.is_empty()
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda td: td.apply(lambda x: x + 1), 2),
+        (lambda td: td.apply(torch.add, td), 2),
+        (lambda td: td.named_apply(lambda key, x: x + len(key)), 2),
+        (lambda td: td.apply_(lambda x: x + 1), 2),
+        (lambda td: td.addcmul(td, td), 2),
+        (lambda td: td.lerp(3.0, 0.5), 2),
+        (lambda td: td.where(torch.tensor(False), td + 1), 2),
+        (lambda td: td.apply(lambda x: x if x.shape == (1,) else None), 1),
+    ],
+    ids=["apply", "others", "named", "in_place", "ternary", "number", "where", "some_members"],
+)
+def test_functions_of_a_tree_are_applied_to_the_members_of_its_stacks(change, expected):
+    made = change(nested_stack())["s"]
+    assert isinstance(made, LazyStackedTensorDict)
+    assert made.batch_size == (1, 2)
+    assert made[0, 0]["x"].tolist() == [expected]
+    assert made[0, 1].get("x", torch.zeros(0)).tolist() in ([expected] * 2, [])
+
+
 def test_lazy_stack_supports_shape_operations_and_indexing():
     members = [TensorDict({"x": torch.arange(4) + 10 * i}, [4]) for i in range(3)]
     stack = tenfold.lazy_stack(members, 1)

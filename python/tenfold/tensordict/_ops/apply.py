@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def applied(
     td: Any, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
 ) -> Any:
-    made = plan.run(td, plan.others, (), batch_size, device, names)
+    made = td._run(plan, plan.others, (), batch_size, device, names)
     if made is None:
         return None
     if out is not None:
         return out.update_(made)
-    if propagate_lock and td._locked:
+    if propagate_lock and td.is_locked:
         made.lock_()
     return made
 
@@ -85,7 +85,7 @@ class Plan:
                 any_result = True
             else:
                 node = node_of(entry)
-                below = self.run(node, theirs, (*above, key), batch_size, device, names)
+                below = node._run(self, theirs, (*above, key), batch_size, device, names)
                 any_leaf = any_leaf or below is None
                 any_result = any_result or below is not None
                 result = None if below is None else rewrapped(entry, below)

@@ -18,7 +18,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import put_value
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._protocol import Primitives, stacked
 from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -203,7 +203,8 @@ def ternary(td: Like, op: Callable[..., Any], first: Any, second: Any) -> Like:
             elif kind == VALUE:
                 items[key] = entry
             else:
-                made = run(node_of(entry), tree_or(a), tree_or(b))
+                node, a, b = node_of(entry), tree_or(a), tree_or(b)
+                made = node._ternary(op, a, b) if isinstance(node, stacked()) else run(node, a, b)
                 items[key] = rewrapped(entry, made)
         return td._with_entries(items)
 
@@ -427,8 +428,12 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         elif type(entry) is UnbatchedTensor or kind == VALUE:
             items[key] = entry
         else:
-            node = _where(node_of(entry), torch, condition, tree_or(value), pad)
-            items[key] = rewrapped(entry, node)
+            node, value = node_of(entry), tree_or(value)
+            if isinstance(node, stacked()):
+                made = node.where(condition, value, pad=pad)
+            else:
+                made = _where(node, torch, condition, value, pad)
+            items[key] = rewrapped(entry, made)
     for key, entry in (theirs or {}).items():
         if key in mine:
             continue
