@@ -37,6 +37,7 @@ from tenfold.tensordict._node import (
 )
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import register_classes, stacked
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -442,7 +443,6 @@ class TensorDict(TensorDictBase):
         return self
 
     def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-        """Replaces every tensor by `replace(tensor)`."""
         items = self._entries()
         for key, value in items.items():
             node = node_of(value)
@@ -450,6 +450,8 @@ class TensorDict(TensorDictBase):
                 node._replace_arrays(replace)
             elif KINDS[type(value)] == LEAF:
                 items[key] = replace(value)
+            elif type(value) is UnbatchedTensor:
+                items[key] = UnbatchedTensor(replace(value.data))
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
         kind = self._kind

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import MemoryMappedTensor, TensorDict
+from tenfold import MemoryMappedTensor, TensorDict, UnbatchedTensor
 
 
 def make(**more):
@@ -128,6 +128,19 @@ def test_without_a_prefix_all_tensors_share_one_anonymous_file():
     again = td.memmap()
     assert again["a"] is td["a"]
     assert again["b", "c"] is td["b", "c"]
+
+
+def test_without_a_prefix_unbatched_tensors_are_mapped_too():
+    td = make(u=UnbatchedTensor(torch.arange(5)))
+    files = td.memmap()
+    assert isinstance(files.get("u"), UnbatchedTensor)
+    assert isinstance(files["u"], MemoryMappedTensor)
+    assert files["u"].tolist() == [0, 1, 2, 3, 4]
+    zeros = td.memmap_like()
+    assert zeros["u"].tolist() == [0] * 5
+    zeros["u"].fill_(7)
+    assert td["u"].tolist() == [0, 1, 2, 3, 4]
+    assert isinstance(td.memmap_()["u"], MemoryMappedTensor)
 
 
 def test_tensor_under_two_keys_is_mapped_twice():

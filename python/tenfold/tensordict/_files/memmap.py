@@ -13,8 +13,8 @@ from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
 from tenfold.tensordict._files.archive import open_archive
-from tenfold.tensordict._files.write import replace_tensors
 from tenfold.tensordict._ops.locking import check_unlocked
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     else:
         plain = torch.Tensor
         change = lambda t: t.as_subclass(plain).to(to, non_blocking=non_blocking)  # noqa: E731
-        replace_tensors(tree, change)
+        node_of(tree)._replace_arrays(change)
     for node in folders.nodes_of(tree):
         if not folders.is_stack(node):
             node._device = str(to)
@@ -326,9 +326,9 @@ def _use_meta(torch: Any, tree: Any) -> None:
         if kind == "node":
             _use_meta(torch, described)
         elif kind == "tensor" and described is not None:
-            node._items[key] = torch.empty(
-                described[1], dtype=getattr(torch, described[0]), device=torch.device("meta")
-            )
+            dtype, shape, _, is_unbatched = described
+            made = torch.empty(shape, dtype=getattr(torch, dtype), device=torch.device("meta"))
+            node._items[key] = UnbatchedTensor(made) if is_unbatched else made
 
 
 def _filled(out: Any, tree: Any) -> Any:

@@ -8,7 +8,6 @@ from collections import namedtuple
 
 from tenfold import _core
 from tenfold._errors import with_remedy
-from tenfold._interop import arrays
 from tenfold._options import INT32_MAX, boolean, integer
 from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import folder as folders
@@ -17,7 +16,6 @@ from tenfold.tensordict._node import ON_DISK, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 
@@ -267,7 +265,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
         return tensor
 
     made = tree if options.in_place else _copied(tree)
-    replace_tensors(made, collect)
+    node_of(made)._replace_arrays(collect)
     new = _mapped_together(tensors, options)
     places = iter(order)
 
@@ -275,7 +273,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
         place = next(places)
         return new[place] if isinstance(place, str) else place
 
-    replace_tensors(made, replace)
+    node_of(made)._replace_arrays(replace)
     for node in folders.nodes_of(made):
         node._disk = None
         if not folders.is_stack(node):
@@ -301,19 +299,6 @@ def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any
     file = _core.MappedFile(None, "r+", base, handler)
     made, _ = native.fill("r+", _core.Tied(mapped, file))
     return dict(made)
-
-
-def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
-    """Replaces each tensor but unbatched ones by `change(tensor)`, also in a locked tree."""
-    node = node_of(tree)
-    if not folders.is_stack(node):
-        items = node._entries()
-        for key, value in items.items():
-            if arrays.is_array(value):
-                items[key] = change(value)
-    for entry in folders.held(node).values():
-        if node_of(entry) is not None:
-            replace_tensors(entry, change)
 
 
 def _copied(tree: Any) -> Any:
