@@ -191,6 +191,36 @@ def test_entries_that_cannot_be_joined_are_kept():
     assert td.stack_tensors("a", "d", out_key="a")["a"].shape == (2, 2)
 
 
+UNBATCHED = UnbatchedTensor(torch.ones(1))
+DIFFERENT = {
+    "tensor_and_node": (torch.ones(1), {"b": torch.ones(1)}),
+    "node_and_tensor": ({"b": torch.ones(1)}, torch.ones(1)),
+    "node_and_value": ({"b": torch.ones(1)}, "text"),
+    "value_and_tensor": ("text", torch.ones(1)),
+    "unbatched": (UNBATCHED, UnbatchedTensor(torch.zeros(1))),
+    "unbatched_and_batched": (UNBATCHED, torch.zeros(1)),
+}
+
+
+@pytest.mark.parametrize(("actual", "expected"), DIFFERENT.values(), ids=DIFFERENT)
+def test_assert_close_names_entries_that_differ(actual, expected):
+    trees = [TensorDict({"n": {"a": entry}}) for entry in (actual, expected)]
+    with pytest.raises(AssertionError, match=r'key "n\.a": '):
+        tenfold.assert_close(*trees)
+    for tree in trees:
+        assert tenfold.assert_close(tree, tree.clone())
+
+
+def test_assert_close_compares_the_members_of_lazy_stacks():
+    rows = [row(0, 1).set("own", torch.ones(1)), row(1, 2)]
+    stack = tenfold.lazy_stack(rows)
+    other = stack.clone()
+    assert tenfold.assert_close(stack, other)
+    other[0]["own"].zero_()
+    with pytest.raises(AssertionError, match=r'key "0\.own"'):
+        tenfold.assert_close(stack, other)
+
+
 def test_merge_keeps_the_first_of_duplicate_keys():
     td = tenfold.merge_tensordicts(TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3}))
     assert (td["a"], td["b"]) == (1, 3)
