@@ -868,7 +868,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def densify(self, layout: Any = None) -> Any:
         """Returns a TensorDict in which tensors of different shapes are nested tensors.
 
-        Nodes below remain lazy stacks.
+        Nodes below are converted, too.
 
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
@@ -885,8 +885,10 @@ class LazyStackedTensorDict(TensorDictBase):
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
             if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
                 items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
-            else:
-                items[key] = self._entry(key)
+                continue
+            entry = self._entry(key)
+            node = node_of(entry)
+            items[key] = entry if node is None else rewrapped(entry, node.densify(layout))
         return self._with_entries(items)
 
     def _binary(self, op: Any, other: Any, default: Any = None) -> Any:

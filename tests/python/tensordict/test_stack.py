@@ -47,6 +47,15 @@ def test_a_lazy_stack_keeps_its_members():
     assert stack.batch_size == (3,)
 
 
+def test_densify_converts_nodes_below():
+    rows = [TensorDict({"b": {"x": torch.ones(n), "y": n}}) for n in (1, 2)]
+    td = tenfold.lazy_stack(rows).densify()
+    assert type(td["b"]) is TensorDict
+    assert td["b", "y"].tolist() == [1, 2]
+    assert td["b", "x"].is_nested
+    assert [part.tolist() for part in td["b", "x"].unbind()] == [[1], [1, 1]]
+
+
 def test_nodes_of_a_lazy_stack_may_have_different_batch_sizes():
     stack = tenfold.lazy_stack([TensorDict({"b": {"c": torch.ones(n)}}, [n]) for n in (1, 2)])
     assert stack.keys(True) == [("b", "c"), "b"]
