@@ -16,6 +16,7 @@ from tenfold.tensordict._entries import (
     VALUE,
     class_kind,
     node_of,
+    path_of,
     rewrapped,
     written,
 )
@@ -670,8 +671,10 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`.
-            RuntimeError: If this stack is locked.
+            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`; if
+                `new_key` leads through a tensor or a plain value in a member. No member has changed
+                then.
+            RuntimeError: If this stack or a member is locked.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -679,13 +682,15 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.rename_key_("a", "x").keys()
             ['b', 'x']
         """
-        named = isinstance(new_key, (str, tuple)) and old_key in self
-        if not named or (safe and new_key in self):
+        if not isinstance(new_key, (str, tuple)) or old_key not in self:
             return super().rename_key_(old_key, new_key, safe)
-        check_unlocked(self)
-        self._mark_changed()
         # The same TensorDict may be several members, as in stack[[0, 0]].
-        for node in {id(node): node for node in self._nodes()}.values():
+        nodes = list({id(node): node for node in self._nodes()}.values())
+        check_unlocked(self)
+        for node in nodes:  # before the first one changes
+            mapping.check_rename(node, path_of(old_key), path_of(new_key), safe)
+        self._mark_changed()
+        for node in nodes:
             node.rename_key_(old_key, new_key, safe)
         return self
 

@@ -56,6 +56,20 @@ def test_densify_converts_nodes_below():
     assert [part.tolist() for part in td["b", "x"].unbind()] == [[1], [1, 1]]
 
 
+@pytest.mark.parametrize("new", ["own", ("own", "x"), "a"], ids=repr)
+def test_a_key_is_renamed_in_all_members_or_none(new):
+    rows = [TensorDict({"a": 1}), TensorDict({"a": 2, "own": 3})]
+    if new == "a":
+        rows[1].lock_()
+    stack = tenfold.lazy_stack(rows)
+    with pytest.raises(RuntimeError if new == "a" else KeyError):
+        stack.rename_key_("a", "z" if new == "a" else new, safe=True)
+    assert [member.keys() for member in rows] == [["a"], ["a", "own"]]
+    if new == "own":
+        stack.rename_key_("a", new)
+        assert [member["own"] for member in rows] == [1, 2]
+
+
 def test_nodes_of_a_lazy_stack_may_have_different_batch_sizes():
     stack = tenfold.lazy_stack([TensorDict({"b": {"c": torch.ones(n)}}, [n]) for n in (1, 2)])
     assert stack.keys(True) == [("b", "c"), "b"]

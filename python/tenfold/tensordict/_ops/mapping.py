@@ -691,10 +691,7 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
     if old == new:
         walk(td, old)
         return td
-    if safe and new in td:
-        raise KeyNotFoundError(
-            f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
-        )
+    check_rename(td, old, new, safe)
     entry = walk(td, old)
     # Delete the old entry first if it moves below its own key or replaces a node above it.
     shorter = min(len(old), len(new))
@@ -708,6 +705,25 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
     if not one_contains_other:
         td.del_(old)
     return td
+
+
+def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool) -> None:
+    """Raises the errors of `rename_key_` that concern the new key, or a lock."""
+    check_unlocked(td)
+    if old == new:
+        return
+    if safe and new in td:
+        raise KeyNotFoundError(
+            f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
+        )
+    if new[: len(old)] == old:
+        return
+    try:
+        node_above(td, new)
+    except KeyThroughLeafError:
+        raise
+    except KeyError:
+        pass  # a node that is created
 
 
 def rename_keys(td: T, mapping: Mapping[Key, Key], *, strict: bool = True) -> T:
