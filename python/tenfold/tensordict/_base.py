@@ -1567,8 +1567,9 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, except for a read-only array and for fields whose
-        strides are not a multiple of their item size. A string field becomes a NonTensorStack.
+        The tensors share the array's memory, except for a read-only array and for fields of another
+        byte order, or whose strides are negative or not a multiple of their item size. A string
+        field becomes a NonTensorStack.
 
         Args:
             struct_array: The array; fields may be structured themselves.

@@ -74,8 +74,12 @@ def from_struct_array(
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist())
         else:
-            fits = all(stride % field.itemsize == 0 for stride in field.strides)
-            value = field if fits else field.copy()
+            # torch views no memory of another byte order, and no negative strides.
+            fits = all(stride >= 0 and stride % field.itemsize == 0 for stride in field.strides)
+            if not field.dtype.isnative:
+                value = field.astype(field.dtype.newbyteorder("="))
+            else:
+                value = field if fits else field.copy()
         made.set(name, value)
     return made
 
