@@ -1844,7 +1844,8 @@ class TensorDictBase(TensorLike):
             expand_identical: Expand tensors that all modules share instead of copying them.
 
         Returns:
-            A TensorDict, locked if `lock`, with a batch dimension of the number of modules.
+            A TensorDict, or with `lazy_stack` a LazyStackedTensorDict, with a batch dimension of
+            the number of modules; locked if `lock`.
 
         Raises:
             NotImplementedError: If `as_module`.
