@@ -52,7 +52,7 @@ def opened_tree(
 
     Raises:
         OSError: ESTALE, if the path has another file or folder than `identity` (device and inode of
-            the file, or of the folder's meta.json).
+            its meta.json if it has one, else of itself).
     """
     from tenfold.tensordict._dense import reopen
 

@@ -37,6 +37,7 @@ from tenfold.tensordict._node import (
 )
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import register_classes, stacked
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -455,6 +456,8 @@ class TensorDict(TensorDictBase):
                 node._replace_arrays(replace)
             elif KINDS[type(value)] == LEAF:
                 items[key] = replace(value)
+            elif type(value) is UnbatchedTensor:
+                items[key] = UnbatchedTensor(replace(value.data))
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
         kind = self._kind

@@ -16,11 +16,12 @@ from tenfold.tensordict._entries import (
     VALUE,
     class_kind,
     node_of,
+    path_of,
     rewrapped,
     written,
 )
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
-from tenfold.tensordict._ops import shape
+from tenfold.tensordict._ops import mapping, shape
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
@@ -356,32 +357,34 @@ class LazyStackedTensorDict(TensorDictBase):
                     f'lazy stack: key "{key}": expected tensors of one shape, found {shapes}; '
                     "read them with get(key, as_list=True)"
                 ) from error
-        if kinds <= {NODE, TENSORCLASS}:
-            sizes = {tuple(node_of(entry)._batch_size) for entry in entries}
-            if len(sizes) == 1:
-                made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
-                return stack_with_class(made)
+        is_nodes = kinds <= {NODE, TENSORCLASS}
+        if is_nodes and len({len(node_of(entry)._batch_size) for entry in entries}) == 1:
+            made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
+            return stack_with_class(made)
         if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
             return NonTensorStack(*entries, stack_dim=self.stack_dim)
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of one kind and batch size, found '
-            f"{sorted({type(entry).__name__ for entry in entries})}"
+            f'lazy stack: key "{key}": expected entries of one kind and number of batch '
+            f"dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
         )
 
     def _entries(self) -> dict[str, Any]:
         return {key: self._entry(key) for key in self._key_list()}
 
     def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
-        for key in self._key_list():
-            entry = node_of(self.tensordicts[0])._entry(key)
-            kind = class_kind(type(entry))
-            if kind in (NODE, TENSORCLASS):
-                yield key, "node", node_of(self._entry(key))
+        keys = self._key_list()
+        kinds = {}
+        if keys:  # else there may be no member
+            found = self._nodes()[0]._kinds(shows_damaged=shows_damaged)
+            kinds = {key: (kind, about) for key, kind, about in found}
+        for key in keys:
+            kind, about = kinds[key]
+            if kind == "node":
+                yield key, kind, node_of(self._entry(key))
             else:
-                is_value = getattr(entry, "_is_non_tensor", False)
-                yield key, "value" if is_value else "tensor", None
+                yield key, kind, about if kind in ("damaged", "refused") else None
 
     def _put(self, key: str, entry: Any) -> None:
         check_unlocked(self)
@@ -409,10 +412,8 @@ class LazyStackedTensorDict(TensorDictBase):
                 node._remove(key)
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
-        from tenfold.tensordict._entries import as_entry
-
         self._require_entry(key)
-        entry = as_entry(key, item, self)
+        entry = mapping.entry_to_copy(key, item, self)
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._overwrite(key, part, non_blocking)
 
@@ -428,10 +429,11 @@ class LazyStackedTensorDict(TensorDictBase):
         whole = self._entry(key)
         if class_kind(type(whole)) in (NODE, TENSORCLASS):
             whole[index] = value
-            return
-        if isinstance(whole, (NonTensorData, NonTensorStack)):
+        elif isinstance(whole, (NonTensorData, NonTensorStack)):
             self._put_locked(key, whole._with_rows(index, value))
-            return
+        else:  # an unbatched tensor, of which a member has no rows
+            for node in _lazy_rows.indexed_nodes(self, index):
+                node._overwrite_at(key, value, ...)
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
         """Writes rows of an entry that is a tensor in every member."""
@@ -618,11 +620,10 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """Returns a stack of empty members; with options, a TensorDict without entries.
+        """Returns a stack of empty members; with options, an empty TensorDict.
 
         Args:
-            recurse: Keep the nodes below, without tensors, and the values that are not tensors;
-                ignored with options.
+            recurse: Keep the nodes below, without tensors, and the values that are not tensors.
             **options: Options of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
 
         Example:
@@ -631,7 +632,7 @@ class LazyStackedTensorDict(TensorDictBase):
             torch.Size([2, 3])
         """
         if options:
-            return self._with_entries({}).empty(recurse, **options)
+            return self.empty(recurse)._dense().empty(recurse, **options)
         return self._map(lambda node: node.empty(recurse))
 
     def _fill_entry(self, key: str, value: Any) -> None:
@@ -673,8 +674,10 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`.
-            RuntimeError: If this stack is locked.
+            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`; if
+                `new_key` leads through a tensor or a plain value in a member. No member has changed
+                then.
+            RuntimeError: If this stack or a member is locked.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -682,13 +685,15 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.rename_key_("a", "x").keys()
             ['b', 'x']
         """
-        named = isinstance(new_key, (str, tuple)) and old_key in self
-        if not named or (safe and new_key in self):
+        if not isinstance(new_key, (str, tuple)) or old_key not in self:
             return super().rename_key_(old_key, new_key, safe)
-        check_unlocked(self)
-        self._mark_changed()
         # The same TensorDict may be several members, as in stack[[0, 0]].
-        for node in {id(node): node for node in self._nodes()}.values():
+        nodes = list({id(node): node for node in self._nodes()}.values())
+        check_unlocked(self)
+        for node in nodes:  # before the first one changes
+            mapping.check_rename(node, path_of(old_key), path_of(new_key), safe)
+        self._mark_changed()
+        for node in nodes:
             node.rename_key_(old_key, new_key, safe)
         return self
 
@@ -815,18 +820,6 @@ class LazyStackedTensorDict(TensorDictBase):
             node.clear_device_()
         return self
 
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
-    ) -> Any:
-        made = self._run(plan, plan.others, (), batch_size, device, names)
-        if made is None:
-            return None
-        if out is not None:
-            return out.update_(made)
-        if propagate_lock and self.is_locked:
-            made.lock_()
-        return made
-
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
@@ -840,7 +833,7 @@ class LazyStackedTensorDict(TensorDictBase):
         results = []
         for i, node in enumerate(self._nodes()):
             theirs = [part[i] for part in parts]
-            results.append(plan.run(node, theirs, above, inner, device, NOTHING))
+            results.append(node._run(plan, theirs, above, inner, device, NOTHING))
         if all(result is None for result in results):
             return None
         if plan.inplace:
@@ -884,7 +877,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def densify(self, layout: Any = None) -> Any:
         """Returns a TensorDict in which tensors of different shapes are nested tensors.
 
-        Nodes below remain lazy stacks.
+        Nodes below are converted, too.
 
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
@@ -901,8 +894,10 @@ class LazyStackedTensorDict(TensorDictBase):
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
             if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
                 items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
-            else:
-                items[key] = self._entry(key)
+                continue
+            entry = self._entry(key)
+            node = node_of(entry)
+            items[key] = entry if node is None else rewrapped(entry, node.densify(layout))
         return self._with_entries(items)
 
     def _combined(self, op: Any, *operands: Any) -> Any:

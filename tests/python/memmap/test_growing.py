@@ -82,6 +82,34 @@ def test_anonymous_trees_accept_new_tensors():
     assert td.make_memmap_from_tensor("t", torch.ones(3)).sum() == 3
 
 
+OPENED = {
+    "open": lambda td, path: tenfold.open(path / "p", mode="r+"),
+    "open_file": lambda td, path: tenfold.open(tenfold.save(td, path / "x.safetensors")),
+    "load_memmap": lambda td, path: TensorDict.load_memmap(path / "p"),
+    "archive": lambda td, path: td.memmap(path / "x.tdz"),
+    "new_archive": lambda td, path: td.memmap_like(path / "x.tdz"),
+    "consolidated": lambda td, path: (
+        td.contiguous().consolidate(path / "x"),
+        TensorDict.from_consolidated(path / "x"),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("opened", OPENED.values(), ids=OPENED)
+def test_trees_of_opened_files_accept_no_new_tensors(td, tmp_path, opened):
+    tree = opened(td, tmp_path)
+    tensor = torch.ones(3)
+    for make in (
+        lambda: tree.make_memmap("new", (3,)),
+        lambda: tree.make_memmap_from_tensor("new", tensor),
+        lambda: tree.make_memmap_from_storage("new", tensor.untyped_storage(), (3,)),
+        lambda: tree.make_memmap(("node", "new"), (3,)),
+    ):
+        with pytest.raises(RuntimeError, match="expected the result of memmap, memmap_ or"):
+            make()
+    assert tree.keys(True) == td.keys(True)
+
+
 def test_a_rejected_entry_changes_nothing(td, tmp_path):
     before = (tmp_path / "p" / "meta.json").read_bytes()
     with pytest.raises(RuntimeError, match="already exists within the target tensordict"):

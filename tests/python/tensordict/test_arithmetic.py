@@ -105,6 +105,21 @@ def test_reductions_reduce_the_batch_or_all_dimensions():
     assert indices["n", "b"] == 0
 
 
+def test_apply_passes_the_unbatched_tensors_of_all_trees():
+    td = tree().set("u", UnbatchedTensor(torch.arange(5)))
+    made = td.apply(torch.add, td)
+    assert made["u"].tolist() == [0, 2, 4, 6, 8]
+    assert isinstance(made.get("u"), UnbatchedTensor)
+    assert made["n", "b"].tolist() == [4, 4]
+
+
+def test_apply_keeps_tensors_that_are_no_leaves():
+    td = tree()
+    made = td.apply(lambda node: node + 1, is_leaf=lambda cls: issubclass(cls, TensorDict))
+    assert made["a"] is td["a"]
+    assert made["n", "b"].tolist() == [3, 3]
+
+
 def test_torch_functions_dispatch_to_methods():
     assert torch.exp(torch.zeros_like(tree()))["a"].sum() == 6
     assert torch.clamp(tree(), 0, 0.5)["n", "b"].tolist() == [0.5, 0.5]

@@ -35,6 +35,9 @@ def test_names_follow_the_dimensions():
     assert td[0].names == [None]
     assert td[:, [0, 2]].names == ["time", None]
     assert td.rename(time="t").names == ["t", None]
+    cube = TensorDict({"a": torch.zeros(2, 3, 4, 5)}, [2, 3, 4, 5], names=["x", "y", "z", "w"])
+    for position in (1, torch.tensor(1)):
+        assert cube[:, [0, 2], position, [1, 2]].names == ["x", None]
     with pytest.raises(ValueError, match="expected different ones"):
         td.names = ["x", "x"]
     for names in (["x", "y"], ["x"], [["x", "y"]], [None]):

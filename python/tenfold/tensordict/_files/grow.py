@@ -81,10 +81,11 @@ def make_from_storage(
 
 def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
     """The node of the new entry, created if it is missing, and the key in it."""
-    if not tree.is_memmap():
+    # Trees of archives and opened files are mapped, too, but no file can be added to them.
+    if not tree.is_memmap() or not (folders.is_stack(tree) or folders.is_marked(node_of(tree))):
         raise RuntimeError(
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
-            "of memmap, memmap_ or memmap_like"
+            "of memmap, memmap_ or memmap_like in a folder or without a prefix"
         )
     if arrays.import_torch() is None:
         raise ImportError("make_memmap needs torch, which cannot be imported")

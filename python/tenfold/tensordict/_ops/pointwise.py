@@ -18,7 +18,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import put_value
-from tenfold.tensordict._protocol import Primitives
+from tenfold.tensordict._protocol import Primitives, stacked
 from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -510,8 +510,12 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         elif type(entry) is UnbatchedTensor or kind == VALUE:
             items[key] = entry
         else:
-            node = _where(node_of(entry), torch, condition, tree_or(value), pad)
-            items[key] = rewrapped(entry, node)
+            node, value = node_of(entry), tree_or(value)
+            if isinstance(node, stacked()):
+                made = node.where(condition, value, pad=pad)
+            else:
+                made = _where(node, torch, condition, value, pad)
+            items[key] = rewrapped(entry, made)
     for key, entry in (theirs or {}).items():
         if key in mine:
             continue
