@@ -58,7 +58,8 @@ class HierarchicalStateMapper(StateMapper):
 
     For a state without a value, the default of the deepest level on its path that has a default is
     returned. If a value is a mapper, it gets the rest of the path, unconverted: one component as it
-    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``.
+    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``. It
+    is one state, also if it is a list or a tensor.
 
     Args:
         hierarchy: Nested dicts. Later changes of the dicts have no effect; tensors may share memory
@@ -145,15 +146,16 @@ class HierarchicalStateMapper(StateMapper):
         if table == NONE:
             raise self._unknown(state)
         if table == MAPPER:
-            return self._query(row, self._rest(state, row))
+            # The mapper would take a list, or a tensor of integers, for a batch of states.
+            return self._query(row, [self._rest(state, row)])[0]
         if table == TEXT:
             return self._native.value(table, row)
         return _rows.take(self._tables[table], [row])[0]
 
-    def _query(self, number: int, rest: Any) -> Any:
-        """The value or values that a mapper inside the hierarchy returns for `rest`."""
+    def _query(self, number: int, rests: list[Any]) -> Any:
+        """The values that a mapper inside the hierarchy returns for `rests`."""
         try:
-            return self._mappers[number](rest)
+            return self._mappers[number](rests)
         except KeyNotFoundError as error:
             raise KeyNotFoundError(
                 f'{self._where()}: below "{self._native.mapper_paths[number]}": {error.args[0]}'
@@ -171,8 +173,8 @@ class HierarchicalStateMapper(StateMapper):
             for position in positions:
                 asked.setdefault(rows[position], []).append(position)
             for number, places in asked.items():
-                rest = [self._rest(states[place], number) for place in places]
-                parts.append((places, self._query(number, rest)))
+                rests = [self._rest(states[place], number) for place in places]
+                parts.append((places, self._query(number, rests)))
         if len(parts) == 1:
             return parts[0][1]
         if not all(arrays.is_array(part) for _, part in parts):
