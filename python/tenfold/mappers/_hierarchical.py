@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
@@ -21,7 +22,7 @@ from tenfold.mappers._mapper import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -154,8 +155,14 @@ class HierarchicalStateMapper(StateMapper):
 
     def _query(self, number: int, rests: list[Any]) -> Any:
         """The values that a mapper inside the hierarchy returns for `rests`."""
-        try:
+        with self._below(number):
             return self._mappers[number](rests)
+
+    @contextlib.contextmanager
+    def _below(self, number: int) -> Iterator[None]:
+        """Adds the path of a mapper to the error for an unknown state."""
+        try:
+            yield
         except KeyNotFoundError as error:
             raise KeyNotFoundError(
                 f'{self._where()}: below "{self._native.mapper_paths[number]}": {error.args[0]}'
@@ -222,8 +229,15 @@ class HierarchicalStateMapper(StateMapper):
     def key(self, state: Any) -> Hashable:
         if type(state) is str:
             return state
-        parts = (str(part) if isinstance(part, int) else part for part in _parts(state))
-        return super().key(tuple(parts))
+        # Components are compared as the mapper below compares them: 1 and "1" may be two states
+        # there, and two tensors one state.
+        table, row = self._native.find_one(state)
+        if table == NONE:
+            raise self._unknown(state)
+        if table == MAPPER:
+            with self._below(row):
+                return table, row, self._mappers[row].key(self._rest(state, row))
+        return table, row
 
     def stamp(self) -> Any:
         return tuple(mapper.stamp() for mapper in self._mappers)
