@@ -155,8 +155,11 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        # torch converts Python floats to its default dtype, usually float32.
-        given = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+        given = torch.as_tensor(value)
+        # torch rounds Python floats to its default dtype, usually float32.
+        if not arrays.is_array(value) and (given.is_floating_point() or given.is_complex()):
+            wide = torch.complex128 if given.is_complex() else torch.float64
+            given = torch.as_tensor(value, dtype=wide)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"default: expected numbers: {error}") from None
     given = given.detach().cpu()

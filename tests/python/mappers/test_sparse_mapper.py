@@ -356,6 +356,14 @@ def test_default_that_overflows_the_dtype_is_refused(default, dtype):
         assert tenfold.SparseStateMapper([0, 1], matrix, float("inf"))(9).isinf().all()
 
 
+@pytest.mark.parametrize("default", [0.1, [0.1] * 5, (0.1, 0.1, 0.1, 0.1, np.float64(0.1))])
+def test_default_of_python_floats_keeps_their_precision(default):
+    mapper = tenfold.SparseStateMapper([1], matrix_of(dense_of(1, dtype=torch.float64)), default)
+    assert mapper(9).tolist() == [0.1] * 5
+    mapper = tenfold.SparseStateMapper([1], matrix_of(dense_of(1, dtype=torch.complex128)), 0.1j)
+    assert mapper(9).tolist() == [0.1j] * 5
+
+
 @pytest.mark.parametrize("default", ["x", 2**70, torch.ones(5, device="meta"), {}])
 def test_a_default_that_is_no_number_is_refused(default):
     with pytest.raises(TypeError, match="default: expected numbers"):
