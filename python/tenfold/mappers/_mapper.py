@@ -139,8 +139,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     Args:
         target: The class or mapper on which `load` is called.
         path: A file or folder that `save` wrote, or a JSON file of a hierarchy.
-        verify: Check the structure and compare all checksums first. JSON files have none and raise
-            UnsupportedError.
+        verify: Check the structure and compare all checksums first. JSON files have none.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
@@ -453,15 +452,16 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
     """See `StateMapper.load`."""
     from tenfold._io import files
 
-    if verify:
-        problems = files.verify(path, progress=False).problems
-        if problems:
-            first = problems[0]
-            raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
-
     def read() -> StateMapper:
         mapper = next((made for read in _readers if (made := read(path)) is not None), None)
-        return mapper_of(files.open(path), path) if mapper is None else mapper
+        if mapper is not None:
+            return mapper
+        if verify:
+            problems = files.verify(path, progress=False).problems
+            if problems:
+                first = problems[0]
+                raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
+        return mapper_of(files.open(path), path)
 
     mapper = read_unreplaced(path, read)
     if not isinstance(mapper, wanted):
