@@ -513,6 +513,7 @@ class SparseMatrix(Rows, Growing):
                 builder.add_matrix(self._native, callback)
             with Shown(progress) as callback:
                 made = self._of_native(builder.finish(callback))
+            made._framework = self._framework
         if path is None:
             return made
         made.save(path, progress=progress)
