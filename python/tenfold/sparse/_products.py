@@ -29,10 +29,10 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
         )
     if dense.ndim == 1:
         return product(matrix, dense[:, None])[:, 0]
-    made = _kit(dense).zeros((matrix.shape[0], dense.shape[1]), _like(matrix, dense))
+    kit = _kit(dense)
+    made = kit.zeros((matrix.shape[0], dense.shape[1]), kit.promoted(matrix._dtype_name, dense))
     block = max(1, _BLOCK_ELEMENTS // max(1, dense.shape[1]))
     for rows, cols, values in _entries(matrix, block):
-        kit = _kit(dense)
         rows, cols, values = kit.own(rows), kit.own(cols), kit.own(values)
         kit.add_at(made, rows, values[:, None] * dense[cols])
     return made
@@ -80,11 +80,6 @@ def _entries(matrix: SparseMatrix, count: int) -> Iterator[tuple[Any, Any, Any]]
         yield kit.index(row), kit.index(col), values
 
 
-def _like(matrix: SparseMatrix, dense: Any) -> Any:
-    """The dtype of a product."""
-    return _kit(dense).promoted(matrix._dtype_name, dense)
-
-
 def _result(dtype: str) -> str:
     """The dtype of a sum, as for ``torch.sum``."""
     return dtype if dtype.startswith(("float", "bfloat", "complex")) else "int64"
@@ -98,10 +93,11 @@ def _wide(dtype: str) -> str:
 
 
 class _Torch:
-    """The functions that products and sums need, with torch."""
+    """The functions that products and sums need, with torch, on the device of an operand."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
+        self._device = device
 
     def dtype(self, name: str) -> Any:
         return getattr(self._torch, name)
@@ -110,10 +106,11 @@ class _Torch:
         return self._torch.promote_types(getattr(self._torch, name), dense.dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        return self._torch.zeros(shape, dtype=dtype)
+        return self._torch.zeros(shape, dtype=dtype, device=self._device)
 
     def own(self, part: Any) -> Any:
-        return part if isinstance(part, self._torch.Tensor) else self._torch.from_numpy(part)
+        is_tensor = isinstance(part, self._torch.Tensor)
+        return (part if is_tensor else self._torch.from_numpy(part)).to(self._device)
 
     def index(self, part: Any) -> Any:
         return part.long()
@@ -165,4 +162,4 @@ def _kit(array: Any) -> _Torch | _Numpy:
     numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy(numpy)
-    return _Torch(arrays.need_torch("sparse matrix"))
+    return _Torch(arrays.need_torch("sparse matrix"), array.device)

@@ -424,8 +424,9 @@ class SparseMatrix(Rows, Growing):
             dense: A torch tensor or numpy array ``[columns]`` or ``[columns, n]``.
 
         Returns:
-            An array of the library of `dense`, ``[rows]`` or ``[rows, n]``, of the promoted dtype.
-            The memory needed besides the result does not grow with the matrix.
+            An array of the library of `dense`, ``[rows]`` or ``[rows, n]``, of the promoted dtype,
+            on the device of `dense`. The memory needed besides the result does not grow with the
+            matrix.
 
         Raises:
             ValueError: If the shapes do not fit.

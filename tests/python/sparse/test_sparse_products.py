@@ -48,6 +48,16 @@ def test_products_match_scipy(layout: str, dtype: Any) -> None:
     np.testing.assert_allclose(by_numpy, expected @ dense)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_product_is_on_the_device_of_the_dense_operand(layout: str) -> None:
+    expected = scipy_matrix(layout)
+    found = SparseMatrix.from_scipy(expected) @ torch.ones(25, 2, device="cuda").double()
+    assert found.device.type == "cuda"
+    np.testing.assert_allclose(found.cpu().numpy(), expected @ np.ones((25, 2)))
+
+
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64])
