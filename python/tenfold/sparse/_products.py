@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from tenfold._interop.frameworks import Name
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
 # Maximum number of elements of a block of products or summands: 64 MiB of float32.
@@ -32,7 +33,7 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
     kit = _kit(dense)
     made = kit.zeros((matrix.shape[0], dense.shape[1]), kit.promoted(matrix._dtype_name, dense))
     block = max(1, _BLOCK_ELEMENTS // max(1, dense.shape[1]))
-    for rows, cols, values in _entries(matrix, block):
+    for rows, cols, values in _entries(matrix, kit.framework, block):
         rows, cols, values = kit.own(rows), kit.own(cols), kit.own(values)
         kit.add_at(made, rows, values[:, None] * dense[cols])
     return made
@@ -47,7 +48,7 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
     wide = _wide(matrix._dtype_name)
     length = 1 if axis is None else matrix.shape[1 - axis]
     sums = kit.zeros((length,), kit.dtype(wide))
-    for rows, cols, values in _entries(matrix, _BLOCK_ELEMENTS):
+    for rows, cols, values in _entries(matrix, kit.framework, _BLOCK_ELEMENTS):
         values = kit.cast(values, wide)
         if axis is None:
             sums[0] += values.sum()
@@ -57,9 +58,9 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
     return made[0] if axis is None else made
 
 
-def _entries(matrix: SparseMatrix, count: int) -> Iterator[tuple[Any, Any, Any]]:
+def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields checked rows, columns and values, of at most `count` entries at a time."""
-    parts = matrix._arrays()
+    parts = matrix._arrays(framework)
     kit = _kit(parts[-1])
     rows, cols = matrix.shape
     for begin in range(0, matrix.nnz, count):
@@ -95,6 +96,8 @@ def _wide(dtype: str) -> str:
 class _Torch:
     """The functions that products and sums need, with torch, on the device of an operand."""
 
+    framework: Name = "torch"
+
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
         self._device = device
@@ -109,8 +112,7 @@ class _Torch:
         return self._torch.zeros(shape, dtype=dtype, device=self._device)
 
     def own(self, part: Any) -> Any:
-        is_tensor = isinstance(part, self._torch.Tensor)
-        return (part if is_tensor else self._torch.from_numpy(part)).to(self._device)
+        return part.to(self._device)
 
     def index(self, part: Any) -> Any:
         return part.long()
@@ -129,6 +131,8 @@ class _Torch:
 class _Numpy:
     """The same functions, with numpy."""
 
+    framework: Name = "numpy"
+
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
 
@@ -142,7 +146,7 @@ class _Numpy:
         return self._numpy.zeros(shape, dtype)
 
     def own(self, part: Any) -> Any:
-        return part if isinstance(part, self._numpy.ndarray) else part.numpy()
+        return part
 
     def index(self, part: Any) -> Any:
         return part.astype(self._numpy.int64)

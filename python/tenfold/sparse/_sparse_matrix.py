@@ -351,8 +351,9 @@ class SparseMatrix(Rows, Growing):
 
     # --- conversions ---
 
-    def _arrays(self) -> tuple[Any, ...]:
-        with using(self._framework):
+    def _arrays(self, framework: Name | None = None) -> tuple[Any, ...]:
+        """The component tensors, as arrays of `framework` (None: the matrix's)."""
+        with using(framework or self._framework):
             return tuple(self._native.part(part) for part in _PARTS[self._layout])
 
     def _parts(self) -> tuple[Any, ...]:
@@ -430,7 +431,9 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is not a dense array.
+            TypeError: If `dense` is not a dense array, or the two dtypes have no common one.
+            UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
+                not have.
             CorruptFileError: If an index is outside the matrix.
 
         Example:

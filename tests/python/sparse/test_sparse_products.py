@@ -59,6 +59,19 @@ def test_product_is_on_the_device_of_the_dense_operand(layout: str) -> None:
 
 
 @pytest.mark.usefixtures("blocks")
+def test_product_with_an_array_supports_the_dtypes_of_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    matrix = SparseMatrix.from_torch(torch.eye(3, dtype=torch.bfloat16).to_sparse_csr())
+    dense = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        found = matrix @ dense.astype(dtype)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found.astype(np.float32), dense)
+    with pytest.raises(tenfold.UnsupportedError, match="numpy has no complex32"):
+        SparseMatrix.from_coo([0], [0], torch.ones(1, dtype=torch.complex32), (1, 3)) @ dense
+
+
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64])
 def test_sums_match_scipy(layout: str, dtype: Any) -> None:
