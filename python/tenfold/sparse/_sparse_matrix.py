@@ -356,9 +356,10 @@ class SparseMatrix(Rows, Growing):
         with using(framework or self._framework):
             return tuple(self._native.part(part) for part in _PARTS[self._layout])
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self, framework: Name | None = None) -> tuple[Any, ...]:
+        """The component tensors, after all offsets and indices were checked, once."""
         self._native.check()
-        return self._arrays()
+        return self._arrays(framework)
 
     def to_torch(self) -> Any:
         """Returns a torch sparse tensor of the same layout, over the same memory.
@@ -372,10 +373,7 @@ class SparseMatrix(Rows, Growing):
             ImportError: If torch is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
-        self._native.check()
-        with using("torch"):
-            parts = tuple(self._native.part(part) for part in _PARTS[self._layout])
-        return _outputs.torch_of(self._layout, parts, self._shape, coalesced)
+        return _outputs.torch_of(self._layout, self._parts("torch"), self._shape, coalesced)
 
     def to_scipy(self) -> Any:
         """Returns a scipy matrix of the same layout, over the same memory.
@@ -421,6 +419,8 @@ class SparseMatrix(Rows, Growing):
     def __matmul__(self, dense: Any) -> Any:
         """Multiplies by a dense matrix or vector, some entries at a time.
 
+        All indices are checked first, once.
+
         Args:
             dense: A torch tensor or numpy array ``[columns]`` or ``[columns, n]``.
 
@@ -434,7 +434,7 @@ class SparseMatrix(Rows, Growing):
             TypeError: If `dense` is not a dense array, or the two dtypes have no common one.
             UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
                 not have.
-            CorruptFileError: If an index is outside the matrix.
+            CorruptFileError: If an end offset or index is invalid.
 
         Example:
             >>> scores = m @ torch.rand(m.shape[1], 8)
@@ -445,6 +445,7 @@ class SparseMatrix(Rows, Growing):
         """Returns sums of elements, in bounded memory.
 
         Floats are added in float64, complex numbers in complex128, integers and bools in int64.
+        All indices are checked first, once.
 
         Args:
             axis: 0 or -2: the sums of the columns, ``[columns]``. 1 or -1: the sums of the rows,
@@ -455,7 +456,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: For another axis.
-            CorruptFileError: If an index is outside the matrix.
+            CorruptFileError: If an end offset or index is invalid.
 
         Example:
             >>> ratings_per_user = m.sum(axis=1)

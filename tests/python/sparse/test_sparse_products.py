@@ -147,5 +147,23 @@ def test_out_of_range_column_index_raises_corrupt_file_error(tmp_path: Path) -> 
     damaged.tofile(file)
     matrix = SparseMatrix(path)
     for call in (lambda: matrix @ torch.ones(25, 2), lambda: matrix.sum(0)):
-        with pytest.raises(tenfold.CorruptFileError, match="column of an entry: expected 0 to 24"):
+        with pytest.raises(tenfold.CorruptFileError, match="col_indices: expected 0 to 24"):
             call()
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_end_offsets_that_decrease_raise_corrupt_file_error(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "m"
+    SparseMatrix.from_scipy(scipy_matrix(layout)).save(path)
+    file = path / ("crow_indices.memmap" if layout == "csr" else "ccol_indices.memmap")
+    ends = np.fromfile(file, np.int32)
+    ends[5] = ends[9]
+    ends.tofile(file)
+    for call in (
+        lambda matrix: matrix @ torch.ones(25, 2),
+        lambda matrix: matrix @ np.ones((25, 2)),
+        lambda matrix: matrix.sum(0),
+        lambda matrix: matrix.sum(1),
+    ):
+        with pytest.raises(tenfold.CorruptFileError, match=r"sparse tensor: .*_indices: expected"):
+            call(SparseMatrix(path))
