@@ -186,6 +186,8 @@ TEST(SparseMatrix, AnEntryInANonexistentRowIsReported) {
   const std::array<std::int64_t, 1> first = {0};
   EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { m.cols(first); }),
             "sparse matrix: row of entry 1: expected 0 to 2, found 9");
+  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { m.transposed(); }),
+              HasSubstr("indices: expected 0 to 2, found 9"));
 }
 
 TEST(SparseMatrix, ATruncatedFileIsAnErrorNotASignal) {

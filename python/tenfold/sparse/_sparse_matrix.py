@@ -411,6 +411,9 @@ class SparseMatrix(Rows, Growing):
 
         A csr matrix becomes csc and vice versa, over the same memory; the entries of a coo matrix
         are sorted again.
+
+        Raises:
+            CorruptFileError: If a coordinate of a coo matrix is invalid.
         """
         made = self._of_native(self._native.transposed())
         made._framework = self._framework
