@@ -101,12 +101,18 @@ def of_torch(tensor: Any) -> Any:
 
 
 def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
+    entries = _entries(rows, cols, values)
     index_dtype = _index_dtype(cols)
     builder = _core.SparseBuilder(
         *_lengths(shape), arrays.dtype_name(values.dtype), "coo", index_dtype, True, 1 << 62, None
     )
-    builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+    builder.add(entries)
     return builder.finish(None)
+
+
+def _entries(rows: Any, cols: Any, values: Any) -> Any:
+    """The arrays as the engine's builder takes them; raises UnsupportedError for other dtypes."""
+    return _core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT)
 
 
 def _index_dtype(indices: Any) -> str:
@@ -139,13 +145,14 @@ class _Coordinates:
 
     def add(self, rows: Any, cols: Any, values: Any) -> None:
         rows, cols, values = _indices(rows), _indices(cols), _array(values)
+        entries = _entries(rows, cols, values)
         if self._builder is None:
             layout, sums, memory_bytes, folder = self._arguments
             self._dtype = arrays.dtype_name(values.dtype)
             self._builder = _core.SparseBuilder(
                 *self._shape, self._dtype, layout, _index_dtype(cols), sums, memory_bytes, folder
             )
-        self._builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+        self._builder.add(entries)
 
     def finish(self, progress: Any) -> Any:
         if not self._dtype:  # nothing was added
@@ -224,7 +231,7 @@ class _Rows:
             )
         values = _typed(self._values, self._dtype, self._rows)
         rows, cols = (_typed(part, "int64", self._rows) for part in (self._rows, self._cols))
-        self._builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+        self._builder.add(_entries(rows, cols, values))
         self._rows, self._cols, self._values = [], [], []
 
     def finish(self, progress: Any) -> Any:

@@ -199,8 +199,8 @@ class SparseMatrix(Rows, Growing):
         Raises:
             ValueError: For lengths that differ, for coordinates of another dtype or outside the
                 shape, and with ``duplicates="error"`` for a coordinate that occurs twice.
-            UnsupportedError: If several entries of a coordinate have a dtype without addition, such
-                as float8.
+            UnsupportedError: For elements of a dtype that torch does not have, and if several
+                entries of a coordinate have a dtype without addition, such as float8.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown

@@ -138,6 +138,15 @@ def test_invalid_matrix_types_are_refused():
         SparseMatrix.from_torch(bad)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_elements_of_a_dtype_that_torch_does_not_have_are_refused(layout):
+    x = sp.eye(3, format=layout, dtype=np.longdouble)
+    with pytest.raises(tenfold.UnsupportedError, match="expected numbers or bool, found an array"):
+        SparseMatrix.from_scipy(x)
+    with pytest.raises(tenfold.UnsupportedError, match="expected numbers or bool, found an array"):
+        SparseMatrix.from_coo([0], [0], x.data[:1], (1, 1), layout=layout)
+
+
 def test_files_without_a_matrix_are_refused(tmp_path):
     tenfold.save({"a": torch.zeros(2)}, tmp_path / "dict")
     with pytest.raises(ValueError, match="kind: expected a sparse tensor, found a dict"):
