@@ -207,7 +207,7 @@ class _Rows:
             self._flush()
 
     def _check(self, col: Any) -> None:
-        if isinstance(col, bool) or not hasattr(col, "__index__"):
+        if isinstance(col, bool) or not _is_int(col):
             raise TypeError(
                 f"{_WHAT}: row {self._num_rows}: column: expected an int, found {col!r}"
             )

@@ -365,6 +365,17 @@ def test_elements_may_be_scalar_tensors(tmp_path):
     assert SparseMatrix.build(ints, tmp_path / "m").dtype == torch.int64
 
 
+@pytest.mark.parametrize("column", [True, 1.0, "1", torch.tensor(1.0), torch.tensor([0, 1])])
+def test_columns_that_are_no_ints_are_named(tmp_path, column):
+    with pytest.raises(TypeError, match=r"row 1: column: expected an int, found"):
+        SparseMatrix.build([{0: 1}, {column: 2}], tmp_path / "m")
+
+
+def test_columns_may_be_scalar_tensors(tmp_path):
+    rows = [{torch.tensor(2): 1, np.int8(0): 2}]
+    assert SparseMatrix.build(rows, tmp_path / "m")[0].tolist() == [2, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
