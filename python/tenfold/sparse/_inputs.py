@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import copy
+import itertools
 import operator
 from collections.abc import Mapping
 
@@ -25,6 +26,7 @@ LAYOUTS = ("csr", "csc", "coo")
 # Number of entries that are buffered before they are passed to the engine.
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
+_MISSING = object()
 
 
 def of_scipy(x: Any) -> Any:
@@ -312,7 +314,7 @@ def of_rows(
 def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]:
     whole = [_is_whole(part) for part in (rows, cols, values)]
     if not any(whole):
-        yield from zip(rows, cols, values, strict=True)
+        yield from _pieces(rows, cols, values)
         return
     if not all(whole):
         raise ValueError(
@@ -330,6 +332,17 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
     for begin in range(0, max(len(rows), 1), step):
         part = slice(begin, begin + step)
         yield rows[part], cols[part], values[part]
+
+
+def _pieces(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]:
+    for pieces in itertools.zip_longest(rows, cols, values, fillvalue=_MISSING):
+        for name, piece in zip(("rows", "columns", "values"), pieces, strict=True):
+            if piece is _MISSING:
+                raise ValueError(
+                    f"{_WHAT}: coordinates: expected as many pieces of rows as of columns and of "
+                    f"values, found fewer of {name}"
+                )
+        yield pieces
 
 
 def _is_whole(part: Any) -> bool:
