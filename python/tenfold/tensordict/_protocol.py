@@ -155,7 +155,7 @@ class Primitives:
             ...
 
         def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-            """Replaces every tensor here and below, except unbatched ones, by `replace(tensor)`."""
+            """Replaces every tensor here and below by `replace(tensor)`."""
             ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:
