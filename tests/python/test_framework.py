@@ -117,8 +117,10 @@ def test_sparse_rows_in_numpy_are_scipy_matrices(saved: Path) -> None:
     assert matrix.dtype == np.float32
     assert type(matrix.sum(0)) is np.ndarray
     assert matrix.to_torch().layout == torch.sparse_csr
-    in_memory = pickle.loads(pickle.dumps(matrix.T))
-    assert type(in_memory.sum(0)) is np.ndarray
+    for converted in (matrix.T, matrix.to_layout("csc"), matrix.to_layout("coo")):
+        in_memory = pickle.loads(pickle.dumps(converted))
+        assert type(in_memory.sum(0)) is np.ndarray
+        assert converted.dtype == np.float32
 
 
 def test_unknown_and_conflicting_frameworks_raise(saved: Path, run_python: Any) -> None:

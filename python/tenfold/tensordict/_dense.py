@@ -448,16 +448,16 @@ class TensorDict(TensorDictBase):
         return self
 
     def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-        """Replaces every tensor, except in an UnbatchedTensor, by `replace(tensor)`."""
+        """Replaces every tensor here and below by `replace(tensor)`."""
         items = self._entries()
         for key, value in items.items():
-            node = node_of(value)
-            if node is not None:
-                node._replace_arrays(replace)
-            elif KINDS[type(value)] == LEAF:
+            kind = KINDS[type(value)]
+            if kind == LEAF:
                 items[key] = replace(value)
-            elif type(value) is UnbatchedTensor:
-                items[key] = UnbatchedTensor(replace(value.data))
+            elif kind == VALUE:
+                items[key] = value._valued(replace)
+            else:
+                node_of(value)._replace_arrays(replace)
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
         kind = self._kind

@@ -538,7 +538,7 @@ def _pairs(source: Any, more: dict[str, Any]) -> Any:
     if source is not None:
         if not hasattr(source, "items"):
             raise TypeError(
-                f"update: expected a dict or a TensorDict, found {type(source).__name__}"
+                f"input_dict_or_td: expected a dict or a TensorDict, found {type(source).__name__}"
             )
         yield from list(source.items())
     yield from more.items()
