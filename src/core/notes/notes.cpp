@@ -17,16 +17,6 @@
 namespace tenfold {
 namespace {
 
-/// True if `key` is an integer in the form of Python's str(int).
-bool is_int_key(std::string_view key) noexcept {
-  if (key.starts_with('-')) {
-    key.remove_prefix(1);
-    if (key == "0") return false;
-  }
-  if (key.empty() || (key.front() == '0' && key.size() > 1)) return false;
-  return std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 bool is_position_key(std::string_view key, std::size_t position) {
   return key == std::to_string(position);
 }
