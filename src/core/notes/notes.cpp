@@ -6,6 +6,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include <tenfold/error.hpp>
+
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/walk.hpp"
 #include "core/tensor/extended_scalar.hpp"
@@ -13,6 +16,7 @@
 #include "core/tree/bare.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 namespace {
@@ -25,6 +29,28 @@ bool is_position_key(std::string_view key, std::size_t position) {
 bool is_native(NodeKind kind) noexcept {
   return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
          kind == NodeKind::lazy_stack;
+}
+
+Error refuse_keys(std::string_view path) {
+  return base::invalid_argument().part(
+      path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
+}
+
+/// `dict`: a NodeInfo or a Value::Object.
+template <class Dict>
+void require_valid_types(std::string_view path, const Dict& dict) {
+  if (dict.int_keys && !dict.typed_keys.empty()) {
+    throw refuse_keys(path)
+        .part("typed_keys")
+        .expected("none, as int_keys is true")
+        .found(dict.typed_keys.size());
+  }
+  if (!are_valid(dict.typed_keys)) {
+    throw refuse_keys(path)
+        .part("typed_keys")
+        .expected("distinct keys of types other than str, each under its str(), sorted by it")
+        .found("others");
+  }
 }
 
 /// The note of the node at `path`, which is "" for the root.
@@ -50,8 +76,8 @@ class NotesCollector final : public TreeVisitor {
 
  private:
   void node(const std::string& path, const TensorDict& node) override {
-    const NodeInfo& info = node.info();
-    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(node, path));
+    require_valid_keys(path, node);
+    if (!is_native(node.kind())) notes_.nodes.emplace(path, note_of(node, path));
   }
   void leaf(const std::string& path, const Leaf& leaf) override {
     if (!of_leaves_) return;
@@ -61,6 +87,7 @@ class NotesCollector final : public TreeVisitor {
     paths_.push_back(path);
   }
   void value(const std::string& path, const NonTensor& value) override {
+    require_valid_keys(path, value.value);
     collect_value_note(path, value.value, notes_);
   }
 
@@ -234,6 +261,23 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path) {
     }
   }
   return keys;
+}
+
+void require_valid_keys(std::string_view path, const TensorDict& node) {
+  const NodeInfo& info = node.info();
+  const bool is_dict = info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict;
+  if ((info.int_keys || !info.typed_keys.empty()) && !is_dict) {
+    throw refuse_keys(path)
+        .part(info.int_keys ? "int_keys" : "typed_keys")
+        .expected("a node of kind \"dict\" or \"ordered_dict\"")
+        .found(base::quote(to_string(info.kind)));
+  }
+  require_valid_types(path, info);
+}
+
+void require_valid_keys(std::string_view path, const Value& value) {
+  if (const auto* object = value.get_if<Value::Object>()) require_valid_types(path, *object);
+  for_each_child(value, [&](const Value& child) { require_valid_keys(path, child); });
 }
 
 Notes collect_notes(const TensorDict& tree, bool of_leaves) {
