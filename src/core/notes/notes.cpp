@@ -193,9 +193,9 @@ bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   return true;
 }
 
-void warn_stale_node(std::string_view path, NodeKind noted, std::string_view expected,
-                     std::string_view found) {
-  warn("notes: node " + base::quote(path) + ": kind " + base::quote(to_string(noted)) +
+void warn_stale_node(const base::Where& where, std::string_view path, NodeKind noted,
+                     std::string_view expected, std::string_view found) {
+  warn(where.text() + ": node " + base::quote(path) + ": kind " + base::quote(to_string(noted)) +
        " is ignored: expected " + std::string(expected) + ", found " + std::string(found) +
        "; another tool may have changed the tree");
 }
@@ -301,12 +301,13 @@ void collect_value_note(std::string_view path, const Value& value, Notes& notes)
   if (!note.empty()) notes.values.insert_or_assign(std::string(path), std::move(note));
 }
 
-void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) {
+void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
+                     const base::Where& where) {
   const auto found = notes.nodes.find(path);
   if (found == notes.nodes.end()) return;
   const Notes::NodeNote& note = found->second;
   if (info.kind != NodeKind::tensordict && info.kind != note.kind) {
-    warn_stale_node(path, note.kind, "a tensordict node",
+    warn_stale_node(where, path, note.kind, "a tensordict node",
                     "one of kind " + base::quote(to_string(info.kind)));
     return;
   }
@@ -321,17 +322,18 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) 
 }
 
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
-                     NodeInfo& info) {
+                     NodeInfo& info, const base::Where& where) {
   const auto found = notes.nodes.find(path);
   if (found == notes.nodes.end()) return;
   if (!keys_fit(found->second, keys)) {
-    warn_stale_node(path, found->second.kind, wanted_keys(found->second), "others");
+    warn_stale_node(where, path, found->second.kind, wanted_keys(found->second), "others");
     return;
   }
-  apply_node_note(notes, path, info);
+  apply_node_note(notes, path, info, where);
 }
 
-bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
+bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
+                      const base::Where& where) {
   const auto found = notes.values.find(path);
   if (found == notes.values.end()) return true;
   std::unordered_map<std::string_view, Marks> marks;
@@ -353,7 +355,7 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
     places.emplace_back(&mark->second, &part);
   });
   if (!fits || places.size() != marks.size() || !apply_all(places)) {
-    warn("notes: value " + base::quote(path) +
+    warn(where.text() + ": value " + base::quote(path) +
          ": marks of tuples, keys, ordered dicts and types are ignored: expected the value that "
          "they describe, found another value; another tool may have changed the tree");
     return false;

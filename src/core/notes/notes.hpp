@@ -119,17 +119,20 @@ Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
 /// Applies the note of the node at `path` to `info`; if the note does not fit the node, warns and
-/// does nothing. The kind of `info` must be tensordict or that of the note. If `keys`, the keys of
-/// the node, is given, also checks them: a list or tuple has "0", "1", ..., a sparse tensor its
-/// parts, and a bare root only "value"; int_keys are integers as str(int) writes them; all
-/// typed_keys are among them.
-void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
+/// does nothing. The warning starts with `where`, as the errors of from_json() do. The kind of
+/// `info` must be tensordict or that of the note. If `keys`, the keys of the node, is given, also
+/// checks them: a list or tuple has "0", "1", ..., a sparse tensor its parts, and a bare root only
+/// "value"; int_keys are integers as str(int) writes them; all typed_keys are among them.
+void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
+                     const base::Where& where);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
-                     NodeInfo& info);
+                     NodeInfo& info, const base::Where& where);
 
 /// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. Returns
-/// false with a warning, and leaves the value unchanged, if the note is stale.
-bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
+/// false with a warning, which starts with `where`, and leaves the value unchanged, if the note is
+/// stale.
+bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
+                      const base::Where& where);
 
 /// Passes a warning to the handler. Thread safety: may be called from any thread.
 void warn(const std::string& message);
