@@ -92,11 +92,13 @@ class Checker {
     if (indices.ndim() != 2) fail("indices", "two dimensions", base::list_text(indices.shape()));
     const std::int64_t depth = indices.shape()[0];
     const std::int64_t count = indices.shape()[1];
-    Shape expected = {count};
-    if (depth <= static_cast<std::int64_t>(shape.size())) {
-      expected.insert(expected.end(), shape.begin() + depth, shape.end());
+    if (depth > static_cast<std::int64_t>(shape.size())) {
+      fail("indices", "at most one row for each dimension of " + base::list_text(shape),
+           number(depth) + " rows");
     }
-    if (depth > static_cast<std::int64_t>(shape.size()) || values.shape() != expected) {
+    Shape expected = {count};
+    expected.insert(expected.end(), shape.begin() + depth, shape.end());
+    if (values.shape() != expected) {
       fail("values", "shape " + base::list_text(expected), base::list_text(values.shape()));
     }
     const Indices at(indices);
