@@ -168,7 +168,10 @@ class Checker {
   }
 
   void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {
-    if (index < 0 || index >= length) fail(part, "0 to " + number(length - 1), number(index));
+    if (index >= 0 && index < length) return;
+    const bool is_empty = length == 0;
+    fail(part, is_empty ? "none in a dimension of length 0" : "0 to " + number(length - 1),
+         number(index));
   }
 
   /// Checks CSR and BSR (CSC and BSC with rows and columns swapped) and their batches: compressed
