@@ -329,7 +329,7 @@ void apply_container(const NodePlace& place, Node& node) {
   std::vector<std::string> keys;
   keys.reserve(node.entries.size());
   for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
-  apply_node_note(notes, place.note_path, keys, node.info);
+  apply_node_note(notes, place.note_path, keys, node.info, place.store->notes_where());
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   if (node.info.kind == NodeKind::sparse) {
     sort_sparse_parts(node);
@@ -452,7 +452,8 @@ NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
   for (auto& [key, value] : fields.members) {
     if (key != "data") continue;
     result.value = std::move(value);
-    apply_value_note(place.store->notes(), place.note_path, result.value);
+    apply_value_note(place.store->notes(), place.note_path, result.value,
+                     place.store->notes_where());
     return result;
   }
   // A pickle matters only if `data` is not in the JSON.
@@ -498,7 +499,8 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
       throw fail(place).part("data").expected("a list").found(value.type_name());
     }
     result.value = std::move(value);
-    apply_value_note(place.store->notes(), place.note_path, result.value);
+    apply_value_note(place.store->notes(), place.note_path, result.value,
+                     place.store->notes_where());
     return result;
   }
   result.value = read_stack_folders(place);

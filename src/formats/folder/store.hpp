@@ -13,6 +13,7 @@
 
 #include <tenfold/io.hpp>
 
+#include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/folder/arena.hpp"
 #include "formats/folder/files.hpp"
@@ -45,10 +46,12 @@ struct AliasGroup {
 /// list of problems change; thread-safe then, except report_ignored() with a list.
 class Store {
  public:
-  Store(Mode mode, Notes notes, const std::string& notes_where);
+  Store(Mode mode, Notes notes, base::Where notes_where);
 
   Mode mode() const noexcept { return mode_; }
   const Notes& notes() const noexcept { return notes_; }
+  /// The file of the notes, for messages.
+  const base::Where& notes_where() const noexcept { return notes_where_; }
   Arena& arena() noexcept { return arena_; }
 
   /// Number of rows of the root at opening if `%commit` has it; empty if meta.json has it.
@@ -92,11 +95,12 @@ class Store {
   }
 
  private:
-  void index_notes(const std::string& where);
+  void index_notes();
 
   Mode mode_;
   std::vector<Problem>* problems_ = nullptr;
   Notes notes_;
+  base::Where notes_where_;
   std::unordered_map<std::string, NodeNotes> node_notes_;
   std::unordered_map<std::string, std::shared_ptr<AliasGroup>> groups_;
   Arena arena_;

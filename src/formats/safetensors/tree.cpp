@@ -495,8 +495,10 @@ std::vector<std::string> keys_of(const Node& node) {
   return keys;
 }
 
-void apply_notes_to(const Notes& notes, std::string_view path, Node& node) {
-  if (!notes.nodes.empty()) apply_node_note(notes, path, keys_of(node), node.info);
+void apply_notes_to(const Notes& notes, std::string_view path, Node& node,
+                    const base::Where& notes_where) {
+  if (notes.nodes.empty()) return;
+  apply_node_note(notes, path, keys_of(node), node.info, notes_where);
 }
 
 /// Parses "2 0 1" as a permutation of [0, count). Returns nullopt if the text is none.
@@ -520,7 +522,7 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
 
 /// Builds the tree of a file without structure document: a flat dict with unchanged names.
 TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
-                      const std::string& where) {
+                      const base::Where& notes_where, const std::string& where) {
   auto node = std::make_shared<Node>();
   node->where = where;
   node->entries.reserve(tensors.rows.size());
@@ -554,7 +556,7 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
   } else if (plain) {
     node->index = std::move(tensors.index);
   }
-  apply_notes_to(notes, "", *node);
+  apply_notes_to(notes, "", *node, notes_where);
   if (node->info.kind == NodeKind::tensordict) node->info.kind = NodeKind::dict;
   return tensordict_of(std::move(node));
 }
@@ -562,9 +564,14 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
 /// Builds nodes according to a structure document.
 class TreeBuilder {
  public:
-  TreeBuilder(const TensorEntries& tensors, const Notes& notes, const std::string& file,
-              const base::Where& where)
-      : tensors_(tensors), notes_(notes), file_(file), where_(where), used_(tensors.rows.size()) {}
+  TreeBuilder(const TensorEntries& tensors, const Notes& notes, const base::Where& notes_where,
+              const std::string& file, const base::Where& where)
+      : tensors_(tensors),
+        notes_(notes),
+        notes_where_(notes_where),
+        file_(file),
+        where_(where),
+        used_(tensors.rows.size()) {}
 
   TensorDict root(StructureLevel& level) {
     TensorDict tree = node(level, "", {});
@@ -627,7 +634,7 @@ class TreeBuilder {
       }
     }
     if (level.is_lazy_stack) check_entries(*result, path);
-    apply_notes_to(notes_, path, *result);
+    apply_notes_to(notes_, path, *result, notes_where_);
     return tensordict_of(std::move(result));
   }
 
@@ -689,7 +696,7 @@ class TreeBuilder {
     }
     if (const auto* value = std::get_if<NonTensor>(&entry.what)) {
       NonTensor copy = *value;
-      apply_value_note(notes_, path, copy.value);
+      apply_value_note(notes_, path, copy.value, notes_where_);
       return copy;
     }
     StructureLevel& inner = *std::get<std::unique_ptr<StructureLevel>>(entry.what);
@@ -780,6 +787,7 @@ class TreeBuilder {
 
   const TensorEntries& tensors_;
   const Notes& notes_;
+  const base::Where& notes_where_;
   const std::string& file_;
   const base::Where& where_;
   std::vector<bool> used_;
@@ -790,17 +798,18 @@ class TreeBuilder {
 
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where) {
   Notes notes;
+  const base::Where notes_where(where, "__metadata__ \"tenfold\"");
   if (const auto text = metadata.find(kNotesMember); text != metadata.end()) {
-    notes = Notes::from_json(text->second, {where, "__metadata__ \"tenfold\""});
+    notes = Notes::from_json(text->second, notes_where);
   }
   const auto structure = metadata.find(kStructureMember);
   TensorDict tree;
   if (structure == metadata.end()) {
-    tree = build_flat(std::move(tensors), metadata, notes, where);
+    tree = build_flat(std::move(tensors), metadata, notes, notes_where, where);
   } else {
     const base::Where structure_where(where, "__metadata__ \"tensordict\"");
     const auto level = parse_structure(structure->second, structure_where);
-    tree = TreeBuilder(tensors, notes, where, structure_where).root(*level);
+    tree = TreeBuilder(tensors, notes, notes_where, where, structure_where).root(*level);
   }
   tree.info().schema = notes.schema;
   for (const auto& [key, text] : metadata) {

@@ -120,3 +120,18 @@ def test_int_key_error_suggests_the_str_key(tmp_path):
     with pytest.raises(RuntimeError, match="with int keys, are str: '0'"):
         opened["state"][0]
     assert opened["state", "0"]["step"].shape == (1,)
+
+
+def test_int_keys_stay_int_next_to_a_str_key(tmp_path):
+    tenfold.save({1: torch.ones(1), 2: torch.ones(1)}, tmp_path / "saved")
+    td = tenfold.open(tmp_path / "saved").clone()
+    td["loss"] = torch.ones(1)
+    assert td.to_dict().keys() == {1, 2, "loss"}
+
+
+@pytest.mark.parametrize("name", ["folder", "file.pt", "file.safetensors"])
+def test_int_keys_are_saved_next_to_a_str_key(tmp_path, name):
+    tenfold.save({1: torch.ones(1), 2: torch.ones(1)}, tmp_path / "saved")
+    td = tenfold.open(tmp_path / "saved").clone()
+    td["loss"] = torch.ones(1)
+    assert tenfold.load(tenfold.save(td, tmp_path / name)).keys() == {1, 2, "loss"}
