@@ -56,6 +56,7 @@ def is_ragged(value: Any) -> bool:
     return bool(value) and all(
         type(row).__module__ == "numpy"
         and getattr(row, "ndim", 0) > 0
+        and row.dtype.kind not in "OSU"
         and (row.dtype, row.shape[1:]) == (value[0].dtype, value[0].shape[1:])
         for row in value
     )

@@ -98,9 +98,9 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     """Stacks one or more samples into a batch.
 
     Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
-    strings a list; dicts and tuples are stacked recursively, other types by torch's
-    ``default_collate``. For numpy, numbers and arrays become one array, or a list of arrays if
-    their shapes differ.
+    strings and lists of strings a list; dicts and tuples are stacked recursively, other types by
+    torch's ``default_collate``. For numpy, numbers and arrays become one array, or a list of arrays
+    if their shapes differ.
 
     Args:
         samples: The rows.
@@ -123,7 +123,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     if isinstance(first, tuple):
         columns = [stacked(column) for column in zip(*samples, strict=True)]
         return type(first)(*columns) if hasattr(first, "_fields") else tuple(columns)
-    if isinstance(first, (str, bytes)):
+    if _is_text(first) or all(map(_is_list_of_texts, samples)):
         return list(samples)
     torch = torch_or_none()
     if torch is None:
@@ -135,6 +135,14 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     default_collate = need_torch("collate").utils.data.default_collate
 
     return default_collate(list(samples))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _check_keys(samples: Sequence[Any], name: str) -> None:

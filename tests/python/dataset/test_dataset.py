@@ -229,6 +229,33 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
         ds.map(fail)[0]
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_mapped_lists_of_strings_stay_lists(tmp_path: Path, framework: Any) -> None:
+    columns = {
+        "tags": {"dtype": "string", "ragged": True},
+        "raw": {"dtype": "bytes", "ragged": True},
+    }
+    tags = [["a", "bb"], ["c"], [], ["d"], ["e"], []]
+    rows = [{"tags": row, "raw": [text.encode() for text in row]} for row in tags]
+    tenfold.ingest(rows, tmp_path / "rows", schema=columns)
+    ds = Dataset(tmp_path / "rows", framework=framework)
+    mapped = ds.map(dict)
+    for chosen in (slice(0, 6), slice(3, 5), slice(3, 4), slice(2, 3), slice(0, 0), [5, 2]):
+        assert mapped[chosen] == ds[chosen]
+        assert ds.map(lambda row: {"r": row})[chosen] == {"r": ds[chosen]}
+    assert mapped["tags"] == tags
+    (batch,) = tenfold.BatchLoader(mapped, 6, pad=0)
+    assert batch == ds[:]
+    assert tenfold.collate(mapped.__getitems__([3, 4])) == ds[3:5]
+
+
+def test_ragged_arrays_of_strings_are_not_padded(path: Path) -> None:
+    ds = Dataset(path, framework="numpy")
+    texts = ds.range(0, 2).map(lambda row: {"t": np.array(["a"] * (1 + int(row["id"])))})
+    (batch,) = tenfold.BatchLoader(texts, 2, pad=0)
+    assert [row.tolist() for row in batch["t"]] == [["a"], ["a", "a"]]
+
+
 def test_mapped_rows_with_different_keys_are_refused(ds: Dataset) -> None:
     mapped = ds.map(lambda row: {"a": 1} if int(row["id"]) == 1 else {"a": 1, "b": 2})
     message = r"sample 1 of the batch: expected the keys of the first sample, \['a'\], found"
