@@ -37,7 +37,6 @@ from tenfold.tensordict._node import (
 )
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import register_classes, stacked
-from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
