@@ -52,7 +52,7 @@ struct StructureLevel {
   std::optional<std::int64_t> stack_dim;
   std::string class_name;
   std::string device;
-  bool is_lazy_stack = false;  ///< tenfold's member: the entries are levels
+  bool is_lazy_stack = false;  ///< has "lazy_stack": the keys are the entries of a lazy stack
   std::int64_t lazy_stack_dim = 0;
   std::optional<std::string> lazy_stack_name;
   std::vector<Entry> entries;
@@ -201,7 +201,7 @@ class StructureHandler final : public codecs::JsonHandler {
   }
   void number(double value) override {
     if (build([&] { builder_.number(value); }) || skipped()) return;
-    wrong_type("a number with a fraction");
+    wrong_type("a floating-point number");
   }
   void string(std::string_view value) override {
     if (build([&] { builder_.string(value); }) || skipped()) return;
@@ -455,8 +455,8 @@ class StructureHandler final : public codecs::JsonHandler {
   bool has_version_ = false;
 };
 
-/// Parses the document. Throws Error(corrupt) naming the node and the member; Error(unsupported)
-/// for another version. `where` names file and member.
+/// Parses the document. Throws Error(corrupt) if it is invalid, and Error(unsupported) for another
+/// version. `where` names the file and the member of `__metadata__`.
 std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const base::Where& where) {
   StructureHandler handler(where);
   codecs::parse_json(text, where, handler);
