@@ -304,8 +304,7 @@ def test_archive_cannot_be_packed_into_its_source_folder(memmap_of, tmp_path):
 
 def test_a_growing_data_set_is_not_packed_without_its_new_rows(tmp_path):
     folder = tmp_path / "rows"
-    tenfold.Dataset.create(folder, {"x": "int64"})
-    with tenfold.Dataset.open(folder, "r+") as rows:
+    with tenfold.create(folder, {"x": "int64"}) as rows:
         rows.append({"x": [1, 2, 3]})
         with pytest.raises(tenfold.UnsupportedError, match="a data set that grows"):
             tenfold.pack_memmap(folder, tmp_path / "x.tdz")
