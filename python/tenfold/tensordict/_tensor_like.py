@@ -478,8 +478,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
-                twice in `source`.
+            ValueError: If `source` and `destination` have different lengths.
+            RuntimeError: If a dimension occurs twice in one of them.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).movedim(0, 1).batch_size
@@ -499,8 +499,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
-                twice in `source`.
+            ValueError: If `source` and `destination` have different lengths.
+            RuntimeError: If a dimension occurs twice in one of them.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).moveaxis(0, 1).batch_size

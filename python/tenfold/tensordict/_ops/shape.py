@@ -152,14 +152,23 @@ def transpose(td: Like, dim0: int, dim1: int) -> Like:
 
 def movedim(td: Like, source: Any, destination: Any) -> Like:
     ndim = len(td._batch_size)
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
-    sources = [dim_in(dim, ndim, "movedim") for dim in sources]
-    targets = [dim_in(dim, ndim, "movedim") for dim in targets]
+    sources = _different_dims(source, ndim, "source")
+    targets = _different_dims(destination, ndim, "destination")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"movedim: expected a destination for each source, found {sources} and {targets}"
+        )
     order = [dim for dim in range(ndim) if dim not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
     return td.permute(*order)
+
+
+def _different_dims(dims: Any, ndim: int, name: str) -> list[int]:
+    found = [dim_in(dim, ndim, "movedim") for dim in ([dims] if isinstance(dims, int) else dims)]
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"movedim: {name}: expected different dimensions, found {found}")
+    return found
 
 
 def unsqueeze(td: Like, dim: int) -> Like:
