@@ -45,7 +45,8 @@ class TensorLike(Primitives):
     def batch_size(self) -> torch.Size:
         """The leading dimensions that all tensors share; a tuple if torch is not imported.
 
-        It can be assigned; nodes below with fewer batch dimensions then get the new batch size.
+        It can be assigned; nodes below with fewer batch dimensions, and values that all rows share,
+        then get the new batch size.
 
         Raises:
             RuntimeError: On assignment, if the shape of an entry does not begin with it, except

@@ -296,7 +296,7 @@ def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
         if node is not None:
             if len(node._batch_size) < len(new):
                 node._change_batch_size(new)
-        elif hasattr(entry, "_resized") and entry.ndim < len(new):
+        elif hasattr(entry, "_resized") and tuple(entry._batch_size[: len(new)]) != new:
             td._put_locked(key, entry._resized(new))
 
 
