@@ -582,8 +582,9 @@ def repeat_interleave(
     if not td._batch_size:
         return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
     at = dim_in(dim, len(td._batch_size), "repeat_interleave")
-    rows = torch.arange(td._batch_size[at])
-    rows = rows.repeat_interleave(torch.as_tensor(repeats), output_size=output_size)
+    rows = torch.arange(td._batch_size[at], device="cpu")
+    repeats = torch.as_tensor(repeats, device="cpu")  # it may be where the rows are
+    rows = rows.repeat_interleave(repeats, output_size=output_size)
     return td._chosen(rows, at)
 
 
