@@ -45,7 +45,8 @@ class TensorLike(Primitives):
     def batch_size(self) -> torch.Size:
         """The leading dimensions that all tensors share; a tuple if torch is not imported.
 
-        It can be assigned; nodes below with fewer batch dimensions then get the new batch size.
+        It can be assigned; nodes below with fewer batch dimensions, and values that all rows share,
+        then get the new batch size.
 
         Raises:
             RuntimeError: On assignment, if the shape of an entry does not begin with it, except
@@ -478,8 +479,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
-                twice in `source`.
+            ValueError: If `source` and `destination` have different lengths.
+            RuntimeError: If a dimension occurs twice in one of them.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).movedim(0, 1).batch_size
@@ -499,8 +500,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
-                twice in `source`.
+            ValueError: If `source` and `destination` have different lengths.
+            RuntimeError: If a dimension occurs twice in one of them.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).moveaxis(0, 1).batch_size

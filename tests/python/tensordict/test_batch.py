@@ -13,6 +13,18 @@ def test_batch_size_that_does_not_match_the_tensors_is_refused():
         td.batch_size = [3]
 
 
+def test_a_value_that_all_rows_share_follows_the_batch_size():
+    td = TensorDict({"s": "x"}, [2])
+    for batch_size in ([4], [], [3, 5], [3]):
+        td.batch_size = batch_size
+        row = td[(-1,) * len(batch_size)]
+        assert row.batch_size == ()
+        assert row["s"] == "x"
+    td = TensorDict({"s": ["x", "y"]}, [2])
+    with pytest.raises(RuntimeError, match=r'key "s": .* \[4\], found \[2\]'):
+        td.batch_size = [4]
+
+
 def test_the_longest_common_batch_size_is_found():
     td = TensorDict({"a": torch.zeros(2, 3, 4), "b": torch.zeros(2, 3, 5)}).auto_batch_size_()
     assert td.batch_size == (2, 3)

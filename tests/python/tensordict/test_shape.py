@@ -48,6 +48,22 @@ def test_shape_operations_keep_the_values_of_rows():
     assert tree().flip(0)[0]["x"].tolist() == tree()[1]["x"].tolist()
 
 
+def test_rows_are_repeated_whatever_the_device_of_new_tensors():
+    with torch.device("meta"):
+        td = TensorDict({"x": torch.arange(3, device="cpu")}, [3])
+        made = td.repeat_interleave(torch.tensor([1, 0, 2], device="cpu"))
+        assert made["x"].tolist() == [0, 2, 2]
+        assert td.repeat_interleave(2)["x"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_repeats_may_be_on_the_device_of_the_rows():
+    td = TensorDict({"x": torch.arange(3), "s": ["a", "b", "c"]}, [3]).to("cuda")
+    made = td.repeat_interleave(torch.tensor([1, 0, 2], device="cuda"))
+    assert made["x"].tolist() == [0, 2, 2]
+    assert made["s"] == ["a", "c", "c"]
+
+
 def test_split_unbind_and_chunk_return_views():
     td = tree()
     first, second = td.split([1, 1])

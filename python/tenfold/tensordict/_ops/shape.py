@@ -152,14 +152,23 @@ def transpose(td: Like, dim0: int, dim1: int) -> Like:
 
 def movedim(td: Like, source: Any, destination: Any) -> Like:
     ndim = len(td._batch_size)
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
-    sources = [dim_in(dim, ndim, "movedim") for dim in sources]
-    targets = [dim_in(dim, ndim, "movedim") for dim in targets]
+    sources = _different_dims(source, ndim, "source")
+    targets = _different_dims(destination, ndim, "destination")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"movedim: expected a destination for each source, found {sources} and {targets}"
+        )
     order = [dim for dim in range(ndim) if dim not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
     return td.permute(*order)
+
+
+def _different_dims(dims: Any, ndim: int, name: str) -> list[int]:
+    found = [dim_in(dim, ndim, "movedim") for dim in ([dims] if isinstance(dims, int) else dims)]
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"movedim: {name}: expected different dimensions, found {found}")
+    return found
 
 
 def unsqueeze(td: Like, dim: int) -> Like:
@@ -287,7 +296,7 @@ def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
         if node is not None:
             if len(node._batch_size) < len(new):
                 node._change_batch_size(new)
-        elif hasattr(entry, "_resized") and entry.ndim < len(new):
+        elif hasattr(entry, "_resized") and tuple(entry._batch_size[: len(new)]) != new:
             td._put_locked(key, entry._resized(new))
 
 
@@ -573,8 +582,9 @@ def repeat_interleave(
     if not td._batch_size:
         return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
     at = dim_in(dim, len(td._batch_size), "repeat_interleave")
-    rows = torch.arange(td._batch_size[at])
-    rows = rows.repeat_interleave(torch.as_tensor(repeats), output_size=output_size)
+    rows = torch.arange(td._batch_size[at], device="cpu")
+    repeats = torch.as_tensor(repeats, device="cpu")  # it may be where the rows are
+    rows = rows.repeat_interleave(repeats, output_size=output_size)
     return td._chosen(rows, at)
 
 
