@@ -323,7 +323,8 @@ def add_state(
                 entry._add_state(state, metadata, f"{prefix}{key}.", keep_vars, flatten)
                 continue
             below: Any = OrderedDict()
-            entry._add_state(below, metadata, f"{prefix}{key}.", keep_vars, flatten)
+            below._metadata = OrderedDict()
+            entry._add_state(below, below._metadata, "", keep_vars, flatten)
             state[prefix + key] = below
         elif getattr(entry, "_is_non_tensor", False):
             metadata[prefix + key] = {
@@ -344,7 +345,7 @@ def load_state_dict(
     assign: bool = False,
     from_flatten: bool | None = None,
 ) -> T:
-    metadata = _plain_metadata(getattr(state_dict, "_metadata", None) or {})
+    metadata = _plain_metadata(_metadata_of(state_dict, ""))
     found = {
         name: value
         for name, value in _flat_state(state_dict, "")
@@ -415,6 +416,17 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield from _state_names(node, f"{prefix}{key}.", (*above, key))
         elif not getattr(entry, "_is_non_tensor", False):
             yield (*above, key), prefix + key
+
+
+def _metadata_of(state: Any, prefix: str) -> dict[str, Any]:
+    """The metadata of a state and of the states nested in it, by dotted names from the root."""
+    made = {}
+    for name, about in (getattr(state, "_metadata", None) or {}).items():
+        made[prefix + name if name else prefix[:-1]] = about
+    for key, value in state.items():
+        if isinstance(value, dict):
+            made.update(_metadata_of(value, f"{prefix}{key}."))
+    return made
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
