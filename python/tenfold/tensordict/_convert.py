@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 
 from tenfold import _core
-from tenfold._interop import tensordict_package
+from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold.tensordict._entries import KINDS, LEAF, batch_size_of, class_kind, node_of, unwrapped
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
@@ -346,11 +346,7 @@ def load_state_dict(
     from_flatten: bool | None = None,
 ) -> T:
     metadata = _plain_metadata(_metadata_of(state_dict, ""))
-    found = {
-        name: value
-        for name, value in _flat_state(state_dict, "")
-        if not name.rpartition(".")[2].startswith("__")
-    }
+    found = dict(_flat_state(state_dict, ""))
     sizes = _older_metadata(state_dict, "")
     mine = {name: path for path, name in _state_names(td, "", ())}
     missing = sorted(name for name in mine if name not in found and name not in metadata)
@@ -453,18 +449,23 @@ def _flat_state(state: Any, prefix: str) -> Any:
     for key, value in state.items():
         if isinstance(value, dict):
             yield from _flat_state(value, f"{prefix}{key}.")
-        else:
+        elif not _is_older_metadata(key, value):
             yield prefix + key, value
+
+
+def _is_older_metadata(key: str, value: Any) -> bool:
+    """True for the entries by which tensordict up to 0.12 stored what ``_metadata`` has now."""
+    return key in ("__batch_size", "__device") and not arrays.is_array(value)
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
     """Batch sizes by name of node, which tensordict up to 0.12 stored as ``__batch_size``."""
     found = {}
     for key, value in state.items():
-        if key == "__batch_size":
-            found[prefix[:-1]] = value
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             found.update(_older_metadata(value, f"{prefix}{key}."))
+        elif key == "__batch_size" and _is_older_metadata(key, value):
+            found[prefix[:-1]] = value
     return found
 
 

@@ -59,6 +59,23 @@ def test_nested_state_dict_equals_that_of_tensordict_and_round_trips():
     assert other.load_state_dict(nested)["n", "s"] == "x"
 
 
+def test_state_with_keys_that_begin_with_underscores_round_trips():
+    td = TensorDict({"__x": torch.ones(2), "b": {"__batch_size": torch.ones(2)}}, [2])
+    other = td.clone().zero_()
+    for flatten in (True, False):
+        other.zero_().load_state_dict(td.state_dict(flatten=flatten))
+        assert (other == td).all()
+
+
+def test_state_dict_of_an_older_tensordict_is_loaded():
+    below = {"c": torch.ones(2, 3), "__batch_size": torch.Size([2, 3]), "__device": None}
+    state = {"a": torch.ones(2), "b": below, "__batch_size": torch.Size([2]), "__device": None}
+    td = TensorDict({"a": torch.zeros(2), "b": {"c": torch.zeros(2, 3)}}, [2])
+    td.load_state_dict(state)
+    assert td["b", "c"].sum() == 6
+    assert td["b"].batch_size == (2, 3)
+
+
 def test_pytree_round_trips():
     pytree = [torch.ones(2), {"a": (torch.zeros(1), torch.ones(1))}]
     found = TensorDict.from_pytree(pytree).to_pytree()
