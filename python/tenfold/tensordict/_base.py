@@ -1754,7 +1754,7 @@ class TensorDictBase(TensorLike):
             destination: An OrderedDict to add the tensors to.
             prefix: Added in front of every name.
             keep_vars: Keep the tensors attached to the autograd graph.
-            flatten: If false, nodes become nested OrderedDicts.
+            flatten: If false, nodes become nested OrderedDicts, each with a ``_metadata``.
 
         Example:
             >>> [*td.state_dict()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
-from tenfold._interop import tensordict_package
+from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold.tensordict._entries import (
     KINDS,
@@ -340,7 +340,8 @@ def add_state(
                 entry._add_state(state, metadata, f"{prefix}{key}.", keep_vars, flatten)
                 continue
             below: Any = OrderedDict()
-            entry._add_state(below, metadata, f"{prefix}{key}.", keep_vars, flatten)
+            below._metadata = OrderedDict()
+            entry._add_state(below, below._metadata, "", keep_vars, flatten)
             state[prefix + key] = below
         elif getattr(entry, "_is_non_tensor", False):
             metadata[prefix + key] = {
@@ -361,12 +362,8 @@ def load_state_dict(
     assign: bool = False,
     from_flatten: bool | None = None,
 ) -> T:
-    metadata = _plain_metadata(getattr(state_dict, "_metadata", None) or {})
-    found = {
-        name: value
-        for name, value in _flat_state(state_dict, "")
-        if not name.rpartition(".")[2].startswith("__")
-    }
+    metadata = _plain_metadata(_metadata_of(state_dict, ""))
+    found = dict(_flat_state(state_dict, ""))
     sizes = _older_metadata(state_dict, "")
     mine = {name: path for path, name in _state_names(td, "", ())}
     missing = sorted(name for name in mine if name not in found and name not in metadata)
@@ -434,6 +431,17 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield (*above, key), prefix + key
 
 
+def _metadata_of(state: Any, prefix: str) -> dict[str, Any]:
+    """The metadata of a state and of the states nested in it, by dotted names from the root."""
+    made = {}
+    for name, about in (getattr(state, "_metadata", None) or {}).items():
+        made[prefix + name if name else prefix[:-1]] = about
+    for key, value in state.items():
+        if isinstance(value, dict):
+            made.update(_metadata_of(value, f"{prefix}{key}."))
+    return made
+
+
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
     """Converts the metadata of a state as if tensorclasses were TensorDicts with their fields.
 
@@ -458,18 +466,23 @@ def _flat_state(state: Any, prefix: str) -> Any:
     for key, value in state.items():
         if isinstance(value, dict):
             yield from _flat_state(value, f"{prefix}{key}.")
-        else:
+        elif not _is_older_metadata(key, value):
             yield prefix + key, value
+
+
+def _is_older_metadata(key: str, value: Any) -> bool:
+    """True for the entries by which tensordict up to 0.12 stored what ``_metadata`` has now."""
+    return key in ("__batch_size", "__device") and not arrays.is_array(value)
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
     """Batch sizes by name of node, which tensordict up to 0.12 stored as ``__batch_size``."""
     found = {}
     for key, value in state.items():
-        if key == "__batch_size":
-            found[prefix[:-1]] = value
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             found.update(_older_metadata(value, f"{prefix}{key}."))
+        elif key == "__batch_size" and _is_older_metadata(key, value):
+            found[prefix[:-1]] = value
     return found
 
 

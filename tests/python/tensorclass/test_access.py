@@ -67,6 +67,12 @@ READING = {
         for key, about in sorted(o.state_dict()._metadata.items())
     ],
     "load_state_dict": lambda o, lib: plain(lib).zero_().load_state_dict(o.state_dict()),
+    "nested_state_dict": lambda o, lib: sorted(
+        o.state_dict(flatten=False).items(), key=lambda pair: pair[0]
+    ),
+    "load_nested_state_dict": lambda o, lib: (
+        plain(lib).zero_().load_state_dict(o.state_dict(flatten=False))
+    ),
     "load_state_dict_of_a_tree": lambda o, lib: lib.TensorDict(
         {"o": plain(lib).zero_()}, [4]
     ).load_state_dict(lib.TensorDict({"o": o}, [4]).state_dict()),

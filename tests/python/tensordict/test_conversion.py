@@ -42,6 +42,49 @@ def test_state_dict_has_dotted_names_and_round_trips():
         other.load_state_dict({"a": torch.zeros(2)})
 
 
+def test_nested_state_dict_equals_that_of_tensordict_and_round_trips():
+    def levels(state):
+        below = {key: levels(value) for key, value in state.items() if isinstance(value, dict)}
+        return (list(state), {key: about["batch_size"] for key, about in state._metadata.items()},
+                below)  # fmt: skip
+
+    td = tree().exclude("s")
+    td["b", "d"] = TensorDict({"e": torch.ones(2, 5)}, [2, 5])
+    state = td.state_dict(prefix="p.", flatten=False)
+    assert state["p.b"]["d"]["e"].shape == (2, 5)
+    state = td.state_dict(flatten=False)
+    tensordict = pytest.importorskip("tensordict")
+    theirs = td.to_tensordict()
+    assert levels(state) == levels(theirs.state_dict(flatten=False))
+    for form in (state, theirs.state_dict(flatten=False), td.state_dict()):
+        for other in (td.clone().zero_(), TensorDict({}, [2])):
+            other.load_state_dict(form)
+            assert (other == td).all()
+            assert other["b", "d"].batch_size == (2, 5)
+    zeros = tensordict.TensorDict.from_dict(td.clone().zero_().to_dict(), batch_size=[2])
+    assert (zeros.load_state_dict(state)["b", "c"] == 1).all()
+    nested = TensorDict({"n": tree()}).state_dict(flatten=False)
+    other = TensorDict({"n": tree().set_non_tensor("s", "y")})
+    assert other.load_state_dict(nested)["n", "s"] == "x"
+
+
+def test_state_with_keys_that_begin_with_underscores_round_trips():
+    td = TensorDict({"__x": torch.ones(2), "b": {"__batch_size": torch.ones(2)}}, [2])
+    other = td.clone().zero_()
+    for flatten in (True, False):
+        other.zero_().load_state_dict(td.state_dict(flatten=flatten))
+        assert (other == td).all()
+
+
+def test_state_dict_of_an_older_tensordict_is_loaded():
+    below = {"c": torch.ones(2, 3), "__batch_size": torch.Size([2, 3]), "__device": None}
+    state = {"a": torch.ones(2), "b": below, "__batch_size": torch.Size([2]), "__device": None}
+    td = TensorDict({"a": torch.zeros(2), "b": {"c": torch.zeros(2, 3)}}, [2])
+    td.load_state_dict(state)
+    assert td["b", "c"].sum() == 6
+    assert td["b"].batch_size == (2, 3)
+
+
 def test_pytree_round_trips():
     pytree = [torch.ones(2), {"a": (torch.zeros(1), torch.ones(1))}]
     found = TensorDict.from_pytree(pytree).to_pytree()

@@ -39,3 +39,25 @@ def test_with_block_restores_the_lock_state():
     with td.lock_().unlock_():
         assert not td.is_locked
     assert td.is_locked
+
+
+def test_lock_of_an_outer_tree_keeps_a_tree_mapped(tmp_path):
+    mapped = TensorDict({"a": torch.zeros(2), "b": {"s": "old"}, "s": "old"}, [2])
+    mapped.memmap_(tmp_path / "p")
+    outer = TensorDict({"m": mapped})
+    outer.lock_()
+    assert mapped.is_memmap()
+    assert mapped["b"].is_memmap()
+    assert not outer.is_memmap()
+    assert mapped.saved_path == tmp_path / "p"
+    mapped.set_("s", "new")
+    mapped.set_(("b", "s"), "newer")
+    found = TensorDict.load_memmap(tmp_path / "p")
+    assert (found["s"], found["b", "s"]) == ("new", "newer")
+    mapped.memmap_refresh_()
+    with pytest.raises(RuntimeError, match="part of a locked TensorDict"):
+        mapped.unlock_()
+    outer.unlock_()
+    assert not mapped.is_locked
+    assert not mapped.is_memmap()
+    assert not mapped["b"].is_memmap()

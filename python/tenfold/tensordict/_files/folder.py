@@ -11,6 +11,7 @@ from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
 from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
+from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 #: Number of tensors and values after which `map_now` stops. Other tensors are mapped on access,
 #: because Linux by default limits a process to some 65,000 mappings.
 MAX_MAPPED_LEAVES = 4096
-
-#: Value of ``_locked`` for a tree made by `memmap*`: locked, and `is_memmap` until it is unlocked.
-MAPPED = 2
 
 
 class MemmapFolder(Opened):
@@ -88,15 +86,12 @@ def nodes_of(tree: Any) -> Iterator[Any]:
 def lock(tree: Any) -> None:
     """Marks a tree as mapped; nodes that are loaded later are locked by their parents."""
     for node in nodes_of(tree):
-        node._locked = MAPPED
+        locking.mark(node)
 
 
 def is_marked(node: Any) -> bool:
     """True if `lock` marked the node, or a marked parent locked it."""
-    locked = node._locked
-    if isinstance(locked, tuple):
-        return any(ref() is not None and is_marked(ref()) for ref in locked)
-    return bool(locked == MAPPED and locked is not True)
+    return locking.is_marked(node)
 
 
 # --- folders -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.folder import check_pickle
 from tenfold.tensordict._node import ON_DISK, identity_of
+from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
@@ -137,7 +138,7 @@ def _added_node(node: Any, name: str, robust_key: Any) -> Any:
     folder = folders.folder_of(node)
     if folder is None:
         made = dense()._made({}, node._batch_size, "cpu")
-        made._locked = folders.MAPPED
+        locking.mark(made)
         node._items[name] = made
         return made
     _core.add_memmap_node(folder, name, tuple(node._batch_size), robust_key is not False)

@@ -13,6 +13,7 @@ from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
 from tenfold.tensordict._files.archive import open_archive
+from tenfold.tensordict._ops import locking
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._values import UnbatchedTensor
 
@@ -216,7 +217,7 @@ def as_view(td: T, made: T, index: Any = ...) -> T:
     if td._locked and made is not td and folders.is_marked(td):
         parts = index if type(index) is tuple else (index,)
         if all(_begins_at_zero(part) for part in parts):
-            made._locked = folders.MAPPED
+            locking.mark(made)
     return made
 
 
