@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
@@ -312,6 +313,28 @@ TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
     EXPECT_THAT(error.what(),
                 testing::HasSubstr("column \"id\": expected int64 [] in every data set, "
                                    "found int32 []"));
+  }
+}
+
+/// One row of an int64 column "t" of that unit.
+Dataset times_in(const std::string& unit) {
+  NodeInfo info;
+  info.batch_size = {1};
+  info.schema = from_json(R"({"columns": {"t": {"dtype": "int64", "unit": ")" + unit + "\"}}}", "");
+  TensorDict tree(info);
+  tree.set("t", test::ints({0}));
+  return Dataset(tree);
+}
+
+TEST(Dataset, NamesTheUnitsOfColumnsThatCannotBeJoined) {
+  const std::array<Dataset, 2> parts = {times_in("us"), times_in("ms")};
+  try {
+    Dataset::concat(parts);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("expected int64 [], unit \"us\" in every data set, "
+                                   "found int64 [], unit \"ms\""));
   }
 }
 
