@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
@@ -109,6 +110,23 @@ TEST(Dataset, ReadsRaggedRows) {
   EXPECT_THAT(values_of(batch.at("age")), ElementsAre(50, 0, 30));
   EXPECT_EQ(batch.column("age").valid.raw_data()[1], std::byte{0});
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
+}
+
+TEST(Dataset, SaysWhyARowHasNoText) {
+  const Batch batch = Dataset(test::ragged()).rows(0, 4);
+  const auto message = [&](const char* column, std::int64_t row) -> std::string {
+    try {
+      static_cast<void>(batch.text(column, row));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      message("tags", 0),
+      "batch: column \"tags\": expected one string, or bytes, for each row, found string, ragged");
+  EXPECT_EQ(message("name", 4), "batch: column \"name\": expected a row in [0, 4), found 4");
 }
 
 TEST(Dataset, DistinguishesMissingRaggedRowsFromEmptyOnes) {
@@ -312,6 +330,28 @@ TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
     EXPECT_THAT(error.what(),
                 testing::HasSubstr("column \"id\": expected int64 [] in every data set, "
                                    "found int32 []"));
+  }
+}
+
+/// One row of an int64 column "t" of that unit.
+Dataset times_in(const std::string& unit) {
+  NodeInfo info;
+  info.batch_size = {1};
+  info.schema = from_json(R"({"columns": {"t": {"dtype": "int64", "unit": ")" + unit + "\"}}}", "");
+  TensorDict tree(info);
+  tree.set("t", test::ints({0}));
+  return Dataset(tree);
+}
+
+TEST(Dataset, NamesTheUnitsOfColumnsThatCannotBeJoined) {
+  const std::array<Dataset, 2> parts = {times_in("us"), times_in("ms")};
+  try {
+    Dataset::concat(parts);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("expected int64 [], unit \"us\" in every data set, "
+                                   "found int64 [], unit \"ms\""));
   }
 }
 

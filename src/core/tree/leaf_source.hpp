@@ -65,9 +65,6 @@ class LeafSource {
   /// components. Throws Error(invalid_argument) for other leaves.
   virtual Tensor nested_sizes(const Leaf& leaf);
 
-  /// Prefetches the bytes. A hint.
-  virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
-
   /// Like map(), for a leaf that is part of a torch storage: the whole storage, and the offset of
   /// the leaf in it.
   struct Part {

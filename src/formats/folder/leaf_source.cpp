@@ -336,11 +336,6 @@ std::uint64_t FolderSource::check(const Leaf& leaf) {
   return size_bytes;
 }
 
-void FolderSource::will_need(const Leaf& leaf) {
-  const std::uint64_t size_bytes = data_bytes(leaf);
-  if (size_bytes > 0) open_file(position_of(leaf), kLeafSuffix, false)->will_need(size_bytes);
-}
-
 StoredRange FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   const std::uint64_t position = position_of(leaf);

@@ -30,7 +30,6 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   Tensor nested_sizes(const Leaf& leaf) override;
-  void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;

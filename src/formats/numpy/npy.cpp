@@ -81,9 +81,6 @@ class NpySource final : public LeafSource {
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     opened_.file.read_at(opened_.array.data_offset_bytes + offset_bytes, into);
   }
-  void will_need(const Leaf&) override {
-    opened_.file.will_need(opened_.array.data_offset_bytes, opened_.array.nbytes);
-  }
   bool is_one_mapping() const noexcept override { return true; }
   base::Where where(const Leaf&) const override { return opened_.file.display(); }
   void flush(Monitor*) override {

@@ -64,7 +64,6 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return all_in_place_; }
   base::Where where(const Leaf& leaf) const override;
   base::Where where(std::size_t member) const;
@@ -253,11 +252,6 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
     if (offset_bytes + into.size() == member.array.nbytes) member.passing = Buffer();
   }
   if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset_bytes, into.size());
-}
-
-void NpzSource::will_need(const Leaf& leaf) {
-  const codecs::ZipEntry& found = entry(static_cast<std::size_t>(position_of(leaf)));
-  file_.will_need(found.data_offset, found.stored_bytes);
 }
 
 constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};

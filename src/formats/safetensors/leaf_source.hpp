@@ -22,7 +22,6 @@ class Source final : public LeafSource {
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;

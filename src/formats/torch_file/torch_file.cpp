@@ -84,10 +84,6 @@ class LegacyStorages final : public Storages {
     const StorageRange& range = range_of(leaf);
     file_.file().read_at(extents_[range.storage].begin + range.begin + offset_bytes, into);
   }
-  void will_need(const Leaf& leaf) override {
-    const StorageRange& range = range_of(leaf);
-    file_.file().will_need(extents_[range.storage].begin + range.begin, range.size_bytes);
-  }
   StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
     return StoredRange::in(file_.file().info_at_open(), extents_[range.storage].begin + range.begin,
@@ -323,12 +319,6 @@ class ArchiveStorages final : public Storages {
     }
     const Buffer copy = copy_of(range.storage);
     std::memcpy(into.data(), copy.data() + range.begin + offset_bytes, into.size());
-  }
-  void will_need(const Leaf& leaf) override {
-    const StorageRange& range = range_of(leaf);
-    const codecs::ZipEntry& found = entry(range.storage);
-    if (found.method != codecs::ZipMethod::stored) return;
-    file_.file()->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override {
