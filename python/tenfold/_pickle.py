@@ -188,11 +188,11 @@ def joined_dataset(
     return rejoined(datasets, weights, steps, maps, framework)
 
 
-def samples(rows: list[Any], ragged: frozenset[str]) -> Any:
+def samples(rows: list[Any], ragged: frozenset[str], framework: Any = None) -> Any:
     """The rows that functions of `Dataset.map` returned in a worker process of a loader."""
     from tenfold.dataset._rows import Samples
 
-    return Samples(rows, ragged)
+    return Samples(rows, ragged, framework)
 
 
 def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any, framework: Any = None) -> Any:

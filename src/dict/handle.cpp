@@ -554,6 +554,9 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
         .expected("a row for each of ", rows.size(), " keys")
         .found(values.num_rows());
   }
+  if (kind != Write::assign && state_->keys.type == DictKeyType::string) {
+    for (const std::string_view key : std::get<1>(keys.views())) check_utf8(key, where);
+  }
   if (kind == Write::assign) {
     const std::string missing = named_keys(keys, [&](std::size_t i) { return rows[i] < 0; });
     if (!missing.empty()) {

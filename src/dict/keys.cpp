@@ -58,6 +58,15 @@ std::string StoredKeys::shown(std::int64_t row) const {
   return is_text() ? shown_key(text(row)) : shown_key(number(row));
 }
 
+void check_utf8(std::string_view key, const base::Where& where) {
+  if (base::is_utf8(key)) return;
+  throw base::invalid_argument(where)
+      .part("key ", shown_key(key))
+      .expected("a string in UTF-8")
+      .found("other bytes")
+      .remedy("build a dictionary of bytes");
+}
+
 std::string shown_key(std::string_view key) { return base::quote(key, 80); }
 
 std::string shown_key(std::int64_t key) { return std::to_string(key); }

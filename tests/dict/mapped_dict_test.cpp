@@ -261,6 +261,19 @@ TEST(MappedDict, AcceptsIntegerAndBytesKeys) {
   EXPECT_FALSE(raw.contains(std::string_view("\0", 1)));
 }
 
+TEST(MappedDict, RefusesKeysOfAnotherType) {
+  const TemporaryFolder folder;
+  MappedDictBuilder strings(folder / "s", DictKeyType::string, test::pair_schema());
+  expect_error(ErrorCode::invalid_argument,
+               "key \"\\xff\": expected a string in UTF-8, found other bytes; build a dictionary",
+               [&] { strings.append({std::string_view("\xff")}, test::pairs(0, 1)); });
+  expect_error(ErrorCode::invalid_argument, "keys: expected str, found int64",
+               [&] { strings.append({std::int64_t{1}}, test::pairs(0, 1)); });
+  MappedDictBuilder numbers(folder / "n", DictKeyType::int64, test::pair_schema());
+  expect_error(ErrorCode::invalid_argument, "keys: expected int, found str or bytes",
+               [&] { numbers.append({std::string_view("a")}, test::pairs(0, 1)); });
+}
+
 TEST(MappedDict, MayBeEmpty) {
   const TemporaryFolder folder;
   build(folder / "d", 0);

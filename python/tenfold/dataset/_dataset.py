@@ -235,7 +235,8 @@ class Dataset(Growing):
         with using(self._framework):
             batch = self._native.rows(list(indices), {}, jagged)
         if any(not step.batched for step in self._maps):
-            return Samples(self._samples(batch, len(indices)), self._ragged)
+            samples = self._samples(batch, len(indices))
+            return Samples(samples, self._ragged, self._framework)
         batch = self._mapped(batch, len(indices))
         # torch's default_collate stacks tensors only if they are in a list.
         rows = Rows(batch, len(indices))
@@ -251,7 +252,10 @@ class Dataset(Growing):
         rows: Iterator[Any] | None = None
         for step in self._maps if size else ():
             if step.batched:
-                batch = step.function(batch if rows is None else stacked(list(rows)))
+                if rows is not None:
+                    with using(self._framework):
+                        batch = stacked(list(rows), self._ragged)
+                batch = step.function(batch)
                 check_rows(batch, size)
                 rows = None
             else:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenfold import _pickle
 from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
+from tenfold._interop.frameworks import using
 from tenfold._public import set_module
 from tenfold.dataset._ragged import Offsets, is_ragged, jagged, parts_of
 
@@ -15,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
+
+    from tenfold._interop.frameworks import Name
 
 
 @set_module("tenfold.dataset")
@@ -52,14 +55,18 @@ class Samples(list[Any]):
 
     Attributes:
         ragged: The argument `ragged` of `stacked`.
+        framework: The framework of the batch.
     """
 
-    def __init__(self, samples: Iterable[Any], ragged: frozenset[str]) -> None:
+    def __init__(
+        self, samples: Iterable[Any], ragged: frozenset[str], framework: Name | None
+    ) -> None:
         super().__init__(samples)
         self.ragged = ragged
+        self.framework = framework
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _pickle.samples, (list(self), self.ragged)
+        return _pickle.samples, (list(self), self.ragged, self.framework)
 
 
 @set_module("tenfold")
@@ -88,7 +95,8 @@ def collate(rows: Any) -> Any:
     if isinstance(rows, Rows):
         return rows.batch
     if isinstance(rows, Samples):
-        return stacked(rows, rows.ragged)
+        with using(rows.framework):
+            return stacked(rows, rows.ragged)
     from tenfold.tensordict import collate as collate_samples
 
     return collate_samples(rows)
@@ -105,7 +113,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     Args:
         samples: The rows.
         ragged: Dotted names of entries that are jagged, or for numpy lists of arrays, even if all
-            lengths are equal.
+            lengths are equal; not if they are numbers.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -129,7 +137,8 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     if torch is None:
         return _stacked_arrays(samples, name in ragged)
     if isinstance(first, torch.Tensor) and (
-        name in ragged or any(sample.shape != first.shape for sample in samples)
+        (name in ragged and first.ndim > 0)
+        or any(sample.shape != first.shape for sample in samples)
     ):
         return _jagged_rows(torch, samples)
     default_collate = need_torch("collate").utils.data.default_collate

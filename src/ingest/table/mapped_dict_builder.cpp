@@ -157,18 +157,13 @@ struct MappedDictBuilder::State {
       chunk.values = std::as_bytes(*ints);
       return chunk;
     }
-    if (keys == DictKeyType::int64) refuse_keys("text");
+    if (keys == DictKeyType::int64) refuse_keys("str or bytes");
     const auto& texts = std::get<1>(some.views());
+    const base::Where where(path);
     text.clear();
     ends.clear();
     for (const std::string_view one : texts) {
-      if (keys == DictKeyType::string && !base::is_utf8(one)) {
-        throw refuse(path)
-            .part("key ", shown_key(one))
-            .expected("text in UTF-8")
-            .found("other bytes")
-            .remedy("build a dictionary of bytes");
-      }
+      if (keys == DictKeyType::string) check_utf8(one, where);
       text += one;
       ends.push_back(static_cast<std::int64_t>(text.size()));
     }

@@ -447,6 +447,39 @@ def test_torch_data_loader_collates_ragged_mapped_rows(texts: Dataset) -> None:
     assert batch["twice"].tolist() == [0, 2, 4, 6]
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
+    tmp_path: Path, framework: Any
+) -> None:
+    rows = [{"tokens": [i, i + 1], "n": i} for i in range(4)]
+    columns = {"tokens": {"dtype": "int32", "ragged": True}, "n": "int64"}
+    tenfold.ingest(rows, tmp_path / "rows", schema=columns)
+    ds = Dataset(tmp_path / "rows", framework=framework)
+    by_rows = ds.map(dict)
+    seen: list[Any] = []
+    both = by_rows.map(lambda batch: seen.append(batch) or batch, batched=True)
+    list(both)
+    both.__getitems__([0, 1, 2, 3])
+    samples = by_rows.__getitems__([0, 1, 2, 3])
+    seen += [
+        both[:],
+        tenfold.collate(samples),
+        tenfold.collate(pickle.loads(pickle.dumps(samples))),
+    ]
+    kind = torch.Tensor if framework == "torch" else np.ndarray
+    for batch in seen:
+        assert isinstance(batch["n"], kind)
+        assert [row.tolist() for row in batch["tokens"]] == [row["tokens"] for row in rows]
+        assert batch["tokens"].is_nested if framework == "torch" else len(batch["tokens"]) == 4
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_functions_may_return_a_number_for_a_ragged_column(texts: Dataset, framework: Any) -> None:
+    summed = texts.map(lambda row: {"tokens": row["tokens"].sum()})
+    (batch,) = BatchLoader(summed, 4, framework=framework)
+    assert batch["tokens"].tolist() == [3, 0, 12, 6]
+
+
 def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
     batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
