@@ -236,6 +236,26 @@ def test_invalid_appends_raise_clear_errors(tmp_path):
         append_memmap(tmp_path / "stack", more)
 
 
+@pytest.mark.parametrize("batch_size", [[], [2]])
+def test_saved_tree_without_a_batch_size_is_named_as_the_cause(tmp_path, batch_size):
+    TensorDict({"a": torch.zeros(4)}, []).memmap(tmp_path / "p")
+    message = r"saved batch size: expected at least one dimension, found \[\]; save the tree"
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", TensorDict({"a": torch.ones(2)}, batch_size))
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 16
+
+
+def test_saved_tensor_without_dimensions_is_named_as_the_cause(tmp_path):
+    rows(4).memmap(tmp_path / "p")
+    meta = tmp_path / "p" / "meta.json"
+    members = json.loads(meta.read_text())
+    members["a"]["shape"] = []
+    meta.write_text(json.dumps(members))
+    message = r'key "a": shape of the saved tensor: expected at least one dimension, found \[\]'
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", rows(1))
+
+
 def test_truncated_file_is_not_appended_to(tmp_path):
     rows(4).memmap(tmp_path / "p")
     os.truncate(tmp_path / "p" / "a.memmap", 15)

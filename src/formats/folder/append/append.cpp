@@ -142,12 +142,19 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
     throw refuse(where).problem("nested tensors cannot be appended to").expected("a dense tensor");
   }
   const Shape& saved = entry.shape;
+  if (saved.empty()) {
+    throw refuse(where)
+        .part("shape of the saved tensor")
+        .expected("at least one dimension")
+        .found("[]")
+        .remedy("save it with one element for each row");
+  }
   const bool fits =
-      !saved.empty() && !rows.shape().empty() && rows.shape().front() == num_rows_ &&
+      !rows.shape().empty() && rows.shape().front() == num_rows_ &&
       std::equal(saved.begin() + 1, saved.end(), rows.shape().begin() + 1, rows.shape().end());
   if (!fits || rows.dtype() != entry.dtype) {
     Shape expected = saved;
-    if (!expected.empty()) expected.front() = num_rows_;
+    expected.front() = num_rows_;
     throw refuse(where)
         .part("rows to append")
         .expected(to_string(entry.dtype), " ", base::list_text(expected))
@@ -207,13 +214,26 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
         .expected("a TensorDict")
         .found("a ", meta.type);
   }
+  if (meta.batch_size.empty()) {
+    throw refuse(where)
+        .part("saved batch size")
+        .expected("at least one dimension")
+        .found("[]")
+        .remedy("save the tree with a batch size");
+  }
   const Shape& batch = rows.info().batch_size;
-  const bool fits = !meta.batch_size.empty() && !batch.empty() && batch.front() == num_rows_ &&
-                    std::equal(meta.batch_size.begin() + 1, meta.batch_size.end(),
-                               batch.begin() + 1, batch.end());
+  if (batch.empty()) {
+    throw refuse(where)
+        .part("batch size of the rows")
+        .expected("at least one dimension")
+        .found("[]");
+  }
+  const bool fits =
+      batch.front() == num_rows_ && std::equal(meta.batch_size.begin() + 1, meta.batch_size.end(),
+                                               batch.begin() + 1, batch.end());
   if (!fits) {
     Shape expected = meta.batch_size;
-    if (!expected.empty()) expected.front() = num_rows_;
+    expected.front() = num_rows_;
     throw refuse(where)
         .part("batch size of the rows")
         .expected(base::list_text(expected))
@@ -244,8 +264,8 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
       lengths.push_back({entry.key, new_rows});
     }
   }
-  metas_.push_back({folder / std::string(kMetaName),
-                    with_lengths(text, file.display(), lengths, new_rows)});
+  metas_.push_back(
+      {folder / std::string(kMetaName), with_lengths(text, file.display(), lengths, new_rows)});
   for (const MetaEntry& entry : meta.entries) {
     if (!entry.is_node) continue;
     const TensorDict::Item item = rows.get(entry.key);
@@ -351,20 +371,14 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("rows are being appended")
         .expected("one writer at a time");
   }
-  const Shape& batch = rows.info().batch_size;
-  if (batch.empty()) {
-    throw refuse(path.string())
-        .part("batch size of the rows")
-        .expected("at least one dimension")
-        .found("[]");
-  }
   refuse_shared_files(directory);
   Names names;
   const std::string notes_name(kNotesName);
   if (const os::File notes = os::File::try_open_read_at(directory, notes_name); notes.valid()) {
     names = Notes::from_json(notes.read_all(kMaxMetaBytes), notes.display()).files;
   }
-  Appender appender(batch.front(), std::move(names));
+  const Shape& batch = rows.info().batch_size;
+  Appender appender(batch.empty() ? 0 : batch.front(), std::move(names));
   appender.visit(path, rows, "", "");
   appender.run();
   os::Directory root = directory.duplicate();
