@@ -256,6 +256,26 @@ def test_saved_tensor_without_dimensions_is_named_as_the_cause(tmp_path):
         append_memmap(tmp_path / "p", rows(1))
 
 
+@pytest.mark.parametrize("key", ["shape", "device", "_type"])
+@pytest.mark.parametrize("is_node", [False, True])
+@pytest.mark.parametrize("has_key", [False, True])
+def test_key_of_the_metadata_is_refused_and_nothing_changes(tmp_path, key, is_node, has_key):
+    def rows(n):
+        tensor = torch.arange(float(n))
+        below = TensorDict({"a": tensor, key: {"x": tensor} if is_node else tensor}, [n])
+        return TensorDict({"a": tensor, "n": below}, [n])
+
+    tenfold.save(rows(3), tmp_path / "p")
+    more = rows(2)
+    if not has_key:
+        del more["n", key]
+    message = rf'key "n": key "{key}": rows cannot be appended to it: .* metadata uses itself'
+    with pytest.raises(tenfold.UnsupportedError, match=message):
+        append_memmap(tmp_path / "p", more)
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 12
+    assert tenfold.load(tmp_path / "p")["n", "a"].shape == (3,)
+
+
 def test_truncated_file_is_not_appended_to(tmp_path):
     rows(4).memmap(tmp_path / "p")
     os.truncate(tmp_path / "p" / "a.memmap", 15)
