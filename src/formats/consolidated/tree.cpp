@@ -237,14 +237,14 @@ class TreeBuilder {
         add(node, path, jagged->key, jagged_node(*jagged, name, node.info.batch_size));
         jagged.reset();
       } else {
-        if (jagged) fail_incomplete(*jagged, inner);
+        if (jagged) fail_incomplete(*jagged, inner, base::quote(key));
         const List& items = leaf_items(item, inner, 5);
         Leaf made = leaf(items, inner, unbatched_.contains(inner));
         if (!made.is_unbatched()) check_batch(made.shape(), node.info.batch_size, inner);
         add(node, path, key, std::move(made));
       }
     }
-    if (jagged) fail_incomplete(*jagged, path);
+    if (jagged) fail_incomplete(*jagged, path, "the end of \"leaves\"");
   }
 
   /// The components of a jagged tensor, collected in order.
@@ -255,11 +255,12 @@ class TreeBuilder {
     std::int64_t ragged_dim = 1;
   };
 
-  [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path) const {
+  [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path,
+                                    const std::string& found) const {
     throw fail(path)
         .problem("a jagged tensor is not complete")
         .expected(base::quote(std::string(kJaggedOffsets) + jagged.key))
-        .found("another entry or none");
+        .found(found);
   }
 
   void add_part(const std::string& key, const Value& item, const std::string& path,

@@ -264,6 +264,46 @@ def test_invalid_appends_raise_clear_errors(tmp_path):
         append_memmap(tmp_path / "stack", more)
 
 
+@pytest.mark.parametrize("batch_size", [[], [2]])
+def test_saved_tree_without_a_batch_size_is_named_as_the_cause(tmp_path, batch_size):
+    TensorDict({"a": torch.zeros(4)}, []).memmap(tmp_path / "p")
+    message = r"saved batch size: expected at least one dimension, found \[\]; save the tree"
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", TensorDict({"a": torch.ones(2)}, batch_size))
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 16
+
+
+def test_saved_tensor_without_dimensions_is_named_as_the_cause(tmp_path):
+    rows(4).memmap(tmp_path / "p")
+    meta = tmp_path / "p" / "meta.json"
+    members = json.loads(meta.read_text())
+    members["a"]["shape"] = []
+    meta.write_text(json.dumps(members))
+    message = r'key "a": shape of the saved tensor: expected at least one dimension, found \[\]'
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", rows(1))
+
+
+@pytest.mark.parametrize("key", ["shape", "device", "_type"])
+@pytest.mark.parametrize("is_node", [False, True])
+@pytest.mark.parametrize("has_key", [False, True])
+def test_key_of_the_metadata_is_refused_and_nothing_changes(tmp_path, key, is_node, has_key):
+    def rows(n):
+        tensor = torch.arange(float(n))
+        below = TensorDict({"a": tensor, key: {"x": tensor} if is_node else tensor}, [n])
+        return TensorDict({"a": tensor, "n": below}, [n])
+
+    tenfold.save(rows(3), tmp_path / "p")
+    more = rows(2)
+    if not has_key:
+        del more["n", key]
+    message = rf'key "n": key "{key}": rows cannot be appended to it: .* metadata uses itself'
+    with pytest.raises(tenfold.UnsupportedError, match=message):
+        append_memmap(tmp_path / "p", more)
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 12
+    assert tenfold.load(tmp_path / "p")["n", "a"].shape == (3,)
+
+
 def test_truncated_file_is_not_appended_to(tmp_path):
     rows(4).memmap(tmp_path / "p")
     os.truncate(tmp_path / "p" / "a.memmap", 15)

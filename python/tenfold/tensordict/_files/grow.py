@@ -208,10 +208,10 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
-        ValueError: If the rows do not fit, a tensor is nested, a node is a stack, or `prefix` is a
-            file; nothing has been written.
-        UnsupportedError: If the folder is a data set that grows (`%commit`), or `allow_pickle` is
-            true.
+        ValueError: If the rows do not fit, the saved tree has no batch size, a tensor is nested, a
+            node is a stack, or `prefix` is a file; nothing has been written.
+        UnsupportedError: If the folder grows (`%commit`), an entry has the key "shape", "device" or
+            "_type", which tensordict's metadata uses itself, or `allow_pickle` is true.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If a file of the saved tree is damaged or too short.
         OSError: If another call is appending, or a file has hard links outside of this tree, as in
