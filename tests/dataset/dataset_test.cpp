@@ -112,6 +112,23 @@ TEST(Dataset, ReadsRaggedRows) {
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
 }
 
+TEST(Dataset, SaysWhyARowHasNoText) {
+  const Batch batch = Dataset(test::ragged()).rows(0, 4);
+  const auto message = [&](const char* column, std::int64_t row) -> std::string {
+    try {
+      static_cast<void>(batch.text(column, row));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      message("tags", 0),
+      "batch: column \"tags\": expected one string, or bytes, for each row, found string, ragged");
+  EXPECT_EQ(message("name", 4), "batch: column \"name\": expected a row in [0, 4), found 4");
+}
+
 TEST(Dataset, DistinguishesMissingRaggedRowsFromEmptyOnes) {
   const test::TemporaryFolder folder;
   Column column;
