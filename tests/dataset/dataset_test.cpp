@@ -439,6 +439,19 @@ TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   }
 }
 
+TEST(Dataset, ARecordHasNoSingleTensor) {
+  const Dataset ds =
+      Dataset(test::numbers(3)).rename({{"id", {"r", "id"}}, {"flag", {"r", "flag"}}});
+  EXPECT_EQ(ds.column("r.id").numel(), 3);
+  try {
+    static_cast<void>(ds.column("r"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.expected(), "one column of fixed rows");
+    EXPECT_EQ(error.found(), "2 columns");
+  }
+}
+
 TEST(Dataset, RenamedColumnsAndRecordsKeepTheirRows) {
   const Dataset ds =
       Dataset(test::ragged()).rename({{"age", {"years"}}, {"name", {"who", "name"}}});
