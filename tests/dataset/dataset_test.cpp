@@ -213,6 +213,14 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   EXPECT_THAT(values_of(tokens.lengths), ElementsAre(2, 0, 3, 1));
   options.pad["tokens"] = std::int64_t{1} << 40;
   EXPECT_THROW(ds.rows(0, 4, options), Error) << "int32 does not hold it";
+  options.pad["tokens"] = 1e-9;
+  try {
+    static_cast<void>(ds.rows(0, 4, options));
+    FAIL() << "int32 does not hold it";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "pad: column \"tokens\": expected a value that int32 can represent, found 1e-09");
+  }
 }
 
 TEST(Dataset, RefusesInvalidEndOffsets) {
