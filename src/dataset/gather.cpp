@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
 #include "base/fail.hpp"
@@ -257,7 +258,7 @@ class Gatherer {
     throw base::invalid_argument()
         .part("pad: column ", base::quote(column.name()))
         .expected("a value that ", column.dtype_name(), " can represent")
-        .found(std::visit([](auto value) { return std::to_string(value); }, pad));
+        .found(std::visit([](auto value) { return to_json(Value(value)); }, pad));
   }
 
   static void fill(std::span<std::byte> into, std::span<const std::byte> filler) {

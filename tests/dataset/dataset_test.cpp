@@ -213,6 +213,14 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   EXPECT_THAT(values_of(tokens.lengths), ElementsAre(2, 0, 3, 1));
   options.pad["tokens"] = std::int64_t{1} << 40;
   EXPECT_THROW(ds.rows(0, 4, options), Error) << "int32 does not hold it";
+  options.pad["tokens"] = 1e-9;
+  try {
+    static_cast<void>(ds.rows(0, 4, options));
+    FAIL() << "int32 does not hold it";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "pad: column \"tokens\": expected a value that int32 can represent, found 1e-09");
+  }
 }
 
 TEST(Dataset, RefusesInvalidEndOffsets) {
@@ -436,6 +444,19 @@ TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   EXPECT_EQ(mixed.size(), 30);
   for (const std::int64_t id : ids_of(mixed.range(0, 30))) {
     EXPECT_TRUE(id < 50 || id >= 1000);
+  }
+}
+
+TEST(Dataset, ARecordHasNoSingleTensor) {
+  const Dataset ds =
+      Dataset(test::numbers(3)).rename({{"id", {"r", "id"}}, {"flag", {"r", "flag"}}});
+  EXPECT_EQ(ds.column("r.id").numel(), 3);
+  try {
+    static_cast<void>(ds.column("r"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.expected(), "one column of fixed rows");
+    EXPECT_EQ(error.found(), "2 columns");
   }
 }
 
