@@ -34,7 +34,7 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
     throw base::invalid_argument()
         .part("schema: column ", base::quote(column.name()))
         .problem("the name is duplicated")
-        .expected("one column of a name")
+        .expected("one column of a path")
         .found("two");
   }
   for (const Column& column : columns_) {

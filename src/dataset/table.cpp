@@ -206,6 +206,8 @@ Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
   for (const Column& column : schema_.columns()) {
     StoredColumn stored;
     stored.values = parts.values(column).tensor();
+    // The elements of a row are copied in one piece.
+    if (column.has_ends()) stored.values = stored.values.contiguous();
     place_rows(stored);
     stored.ends = tensor_of(parts.ends(column));
     stored.item_ends = tensor_of(parts.item_ends(column));

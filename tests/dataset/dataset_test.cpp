@@ -129,6 +129,24 @@ TEST(Dataset, SaysWhyARowHasNoText) {
   EXPECT_EQ(message("name", 4), "batch: column \"name\": expected a row in [0, 4), found 4");
 }
 
+TEST(Dataset, ReadsRaggedRowsOfStridedTensors) {
+  const TensorDict tree = test::ragged();
+  TensorDict strided(tree.info());
+  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto& leaf = std::get<Leaf>(item);
+    Leaf apart(test::strided(leaf.tensor()));
+    if (leaf.is_unbatched()) apart.mark_unbatched();
+    strided.set(key, TensorDict::Item(std::move(apart)));
+  });
+  const Batch batch = Dataset(strided).rows(std::array<std::int64_t, 3>{2, 1, 0});
+  EXPECT_THAT(batch.at("tokens").span<std::int32_t>(), ElementsAre(3, 4, 5, 1, 2));
+  EXPECT_EQ(batch.text("name", 1), "Bobby");
+  EXPECT_EQ(batch.text("name", 2), "Ann");
+  EXPECT_THAT(values_of(batch.column("tags").item_offsets), ElementsAre(0, 0, 3, 8));
+  EXPECT_EQ(test::text_of(batch.at("tags")), "redgreen");
+  EXPECT_THAT(values_of(batch.at("age")), ElementsAre(50, 0, 30));
+}
+
 TEST(Dataset, DistinguishesMissingRaggedRowsFromEmptyOnes) {
   const test::TemporaryFolder folder;
   Column column;
