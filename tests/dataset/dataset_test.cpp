@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -239,6 +240,21 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
     EXPECT_STREQ(error.what(),
                  "pad: column \"tokens\": expected a value that int32 can represent, found 1e-09");
   }
+}
+
+TEST(Dataset, PadsComplexNumbers) {
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"z": {"dtype": "complex64", "ragged": true}}})", "test");
+  TensorDict tree(info);
+  const std::complex<float> one(1, 2);
+  tree.set("z", TensorDict::Item(test::unbatched(Tensor::from(std::span(&one, 1)))));
+  tree.set("z.end", test::ints({1, 1}));
+  BatchOptions options;
+  options.pad_all = std::int64_t{-3};
+  const Batch batch = Dataset(tree).rows(0, 2, options);
+  const auto padded = batch.at("z").span<std::complex<float>>();
+  EXPECT_THAT(std::vector(padded.begin(), padded.end()), ElementsAre(one, std::complex<float>(-3)));
 }
 
 TEST(Dataset, RefusesInvalidEndOffsets) {
