@@ -167,12 +167,17 @@ bool has_writer(const os::Directory& folder) {
 }
 
 void refuse_growing(const os::Directory& folder) {
-  if (!folder.entry_info(kCommitFile)) return;
+  const os::File file = os::File::try_open_read_at(folder, kCommitFile);
+  if (!file.valid()) return;
+  // Only the writer of a circular buffer keeps the file when it is closed.
+  const bool is_ring = read_page(file).capacity > 0;
   throw base::unsupported(folder.display())
-      .problem("a data set that grows")
+      .problem(is_ring ? "a circular buffer" : "a data set that grows")
       .expected("one whose rows are all in meta.json")
       .found("a \"", kCommitFile, "\"")
-      .remedy("open it as a data set with mode \"r+\", add to it there and close it");
+      .remedy(is_ring ? "save its rows to another path"
+                      : "open it with mode \"r+\" by the class that wrote it, add to it there and "
+                        "close it");
 }
 
 }  // namespace tenfold::detail::formats::folder

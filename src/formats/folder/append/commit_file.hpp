@@ -64,8 +64,8 @@ void announce_writes_in_place(const os::Directory& folder);
 /// True while a CommitFile is locked, by this process or another.
 bool has_writer(const os::Directory& folder);
 
-/// Throws Error(unsupported) if the folder has a `%commit`: a change of its metadata would have to
-/// include the rows that `%commit` counts.
+/// Throws Error(unsupported) if the folder has a `%commit`: a change or copy of its metadata would
+/// have to include the rows that `%commit` counts. Throws Error(corrupt) if that is damaged.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder
