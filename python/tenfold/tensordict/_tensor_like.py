@@ -2491,8 +2491,8 @@ class TensorLike(Primitives):
         """Returns the total size of all tensors in bytes.
 
         Args:
-            count_duplicates: If false, only the last of the tensors that begin at the same address
-                counts.
+            count_duplicates: If false, only the largest of the tensors that begin at the same
+                address counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2504,14 +2504,14 @@ class TensorLike(Primitives):
         """Returns the number of elements of all tensors.
 
         Args:
-            count_duplicates: If false, only the last of the tensors that begin at the same address
-                counts.
+            count_duplicates: If false, only the largest of the tensors that begin at the same
+                address counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()
             7
         """
-        return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
+        return sum(map(casts.num_elements, casts.counted(self, count_duplicates)))
 
     def new_zeros(self, *size: int | Sequence[int], **options: Any) -> Self:
         """Returns a TensorDict of zeros with another batch size, like ``Tensor.new_zeros``.
