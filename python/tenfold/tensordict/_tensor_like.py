@@ -934,9 +934,10 @@ class TensorLike(Primitives):
 
         Args:
             condition: A bool tensor of the first batch dimensions.
-            other: A TensorDict, a tensor or a number.
+            other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
+                right, as by ``torch.where``.
             out: A TensorDict to write the result into.
-            pad: Value used for tensors that one of the two lacks.
+            pad: Value used, in their dtype, for tensors that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
