@@ -173,6 +173,14 @@ def test_the_kind_of_a_device_is_known_without_torch() -> None:
         assert not tenfold.TensorDict({}).is_cpu
 
 
+def test_arrays_are_counted_as_tensors_are() -> None:
+    tenfold.set_framework("numpy")
+    w = np.zeros(5)
+    td = tenfold.TensorDict({"w": w, "head": w[:1], "n": {"x": np.zeros(2)}})
+    assert [td.bytes(), td.bytes(count_duplicates=False)] == [64, 56]
+    assert [td.param_count(), td.param_count(count_duplicates=False)] == [8, 7]
+
+
 DECIDES = """
 import sys
 for name in sys.argv[2].split():

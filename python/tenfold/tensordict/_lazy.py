@@ -785,10 +785,10 @@ class LazyStackedTensorDict(TensorDictBase):
         """Selects rows of the members where a condition is true, else rows of `other`.
 
         Args:
-            condition: A bool tensor of at most the batch dimensions.
-            other: A TensorDict, a tensor or a number.
+            condition: A bool tensor of the first batch dimensions.
+            other: A TensorDict, a number, or a tensor that expands to the batch size.
             out: A TensorDict to write the result into.
-            pad: Value used for entries that one of the two lacks.
+            pad: Value used, in their dtype, for tensors that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:

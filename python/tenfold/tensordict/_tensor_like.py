@@ -934,9 +934,10 @@ class TensorLike(Primitives):
 
         Args:
             condition: A bool tensor of the first batch dimensions.
-            other: A TensorDict, a tensor or a number.
+            other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
+                right, as by ``torch.where``.
             out: A TensorDict to write the result into.
-            pad: Value used for tensors that one of the two lacks.
+            pad: Value used, in their dtype, for tensors that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
@@ -2491,8 +2492,8 @@ class TensorLike(Primitives):
         """Returns the total size of all tensors in bytes.
 
         Args:
-            count_duplicates: If false, only the last of the tensors that begin at the same address
-                counts.
+            count_duplicates: If false, only the largest of the tensors that begin at the same
+                address counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2504,14 +2505,14 @@ class TensorLike(Primitives):
         """Returns the number of elements of all tensors.
 
         Args:
-            count_duplicates: If false, only the last of the tensors that begin at the same address
-                counts.
+            count_duplicates: If false, only the largest of the tensors that begin at the same
+                address counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()
             7
         """
-        return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
+        return sum(map(casts.num_elements, casts.counted(self, count_duplicates)))
 
     def new_zeros(self, *size: int | Sequence[int], **options: Any) -> Self:
         """Returns a TensorDict of zeros with another batch size, like ``Tensor.new_zeros``.

@@ -23,6 +23,18 @@ def test_exclude_ignores_missing_keys():
     assert tree().exclude(("b", "d"), "z").keys(True, True) == ["a", ("b", "c")]
 
 
+def test_the_largest_tensor_at_an_address_counts():
+    w = torch.zeros(5)
+    for entries in ({"w": w, "head": w[:1]}, {"head": w[:1], "w": w, "same": w}):
+        td = TensorDict(entries)
+        assert td.bytes(count_duplicates=False) == 20
+        assert td.param_count(count_duplicates=False) == 5
+    td = TensorDict({name: torch.zeros(3, device="meta") for name in "ab"})
+    td["c"] = td["a"]
+    assert td.bytes(count_duplicates=False) == 24
+    assert td.bytes() == 36
+
+
 def test_split_keys_returns_the_rest_last():
     first, rest = tree().split_keys(["a"])
     assert first.keys(True, True) == ["a"]

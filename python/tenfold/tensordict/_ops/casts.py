@@ -119,11 +119,21 @@ def dtype(td: Any) -> torch.dtype | None:
 
 
 def counted(td: Any, count_duplicates: bool) -> list[Any]:
-    """All tensors. Unless `count_duplicates`, only the last of those with the same address."""
-    tensors = list(td._tensors())
-    if not count_duplicates:
-        tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
-    return tensors
+    """All tensors. Unless `count_duplicates`, only the largest of those with the same address."""
+    if count_duplicates:
+        return list(td._tensors())
+    largest: dict[int, Any] = {}
+    for tensor in td._tensors():
+        address = tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.ctypes.data
+        place = address or id(tensor)  # no memory: a tensor without elements, or on "meta"
+        if place not in largest or largest[place].nbytes < tensor.nbytes:
+            largest[place] = tensor
+    return list(largest.values())
+
+
+def num_elements(tensor: Any) -> int:
+    """The number of elements of a tensor or an array of numpy."""
+    return int(tensor.numel() if hasattr(tensor, "numel") else tensor.size)
 
 
 def detach(td: Like) -> Like:

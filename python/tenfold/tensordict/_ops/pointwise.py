@@ -8,6 +8,7 @@ from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import (
     LEAF,
+    NOTHING,
     VALUE,
     class_kind,
     node_of,
@@ -18,7 +19,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import put_value
-from tenfold.tensordict._protocol import Primitives, stacked
+from tenfold.tensordict._protocol import Primitives
 from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -498,32 +499,30 @@ def where(
 def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
     is_tree = isinstance(other, Primitives)
     mine = td._entries()
-    theirs = other._entries() if is_tree else None
+    theirs = other._entries() if is_tree else {}
     items: dict[str, Any] = {}
     for key, entry in mine.items():
-        if theirs is not None and key not in theirs and pad is None:
+        value = theirs.get(key, NOTHING) if is_tree else other
+        if value is NOTHING and pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the other one, and no pad value')
-        value = other if theirs is None else theirs.get(key, pad)
-        kind = class_kind(type(entry))
-        if kind == LEAF:
-            items[key] = torch.where(_aligned(condition, entry), entry, unwrapped(value))
-        elif type(entry) is UnbatchedTensor or kind == VALUE:
-            items[key] = entry
-        else:
-            node, value = node_of(entry), tree_or(value)
-            if isinstance(node, stacked()):
-                made = node.where(condition, value, pad=pad)
-            else:
-                made = _where(node, torch, condition, value, pad)
-            items[key] = rewrapped(entry, made)
-    for key, entry in (theirs or {}).items():
+        items[key] = _chosen(torch, condition, entry, value, pad)
+    for key, entry in theirs.items():
         if key in mine:
             continue
         if pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the first one, and no pad value')
-        if class_kind(type(entry)) == LEAF:
-            filled = torch.full_like(entry, pad)
-            items[key] = torch.where(_aligned(condition, entry), filled, entry)
-        else:
-            items[key] = entry
+        items[key] = _chosen(torch, ~condition, entry, NOTHING, pad)
     return td._with_entries(items)
+
+
+def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any:
+    """`entry` where the condition is true, else `other`, or `pad` if that is NOTHING."""
+    node = node_of(entry)
+    if node is not None:
+        other = node.empty() if other is NOTHING else other
+        return rewrapped(entry, node.where(condition, other, pad=pad))
+    if class_kind(type(entry)) != LEAF:
+        return entry
+    if other is NOTHING:
+        other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
+    return torch.where(_aligned(condition, entry), entry, unwrapped(other))

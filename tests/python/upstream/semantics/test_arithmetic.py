@@ -81,6 +81,12 @@ COMPARISONS = {
     "invert": lambda td, lib: ~(td == 1),
 }
 
+
+def sorted_leaves(td):
+    """For results whose keys tensordict orders by their hashes."""
+    return [(str(key), td.get(key)) for key in sorted(td.keys(True, True), key=str)]
+
+
 QUANTILES = torch.tensor([0.25, 0.5, 0.9], dtype=torch.float64)
 
 REDUCTIONS = {
@@ -184,6 +190,22 @@ MAPPED = {
     ),
     "where_pad": lambda td, lib: td.where(
         torch.ones(td.batch_size, dtype=torch.bool), td.select("a"), pad=0
+    ),
+    "where_pad_both": lambda td, lib: td.exclude("a").where(
+        torch.arange(td.numel()).reshape(td.batch_size) % 2 == 0, td.exclude("b"), pad=7
+    ),
+    "where_pad_nodes": lambda td, lib: sorted_leaves(
+        td.select("a").where(torch.arange(td.numel()).reshape(td.batch_size) % 3 == 0, td, pad=7)
+    ),
+    "where_pad_for_nodes": lambda td, lib: td.where(
+        torch.arange(td.numel()).reshape(td.batch_size) % 3 == 0, td.select("a"), pad=7
+    ),
+    "where_pad_bools": lambda td, lib: (
+        td.select("a", "b")
+        .bool()
+        .where(
+            torch.arange(td.numel()).reshape(td.batch_size) % 2 == 0, td.select("a").bool(), pad=1
+        )
     ),
 }
 
