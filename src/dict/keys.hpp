@@ -41,9 +41,11 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
 
-/// The mapped keys of all rows. Valid as long as the object that they were made from.
+/// The mapped keys of all rows. Valid as long as the object that they were made from. Keys that are
+/// strided, as those of a dictionary in memory may be, are copied.
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
+  Tensor memory;                      ///< owns `values`
   const std::byte* values = nullptr;  ///< string keys: the bytes of all keys; int64: the numbers
   std::uint64_t num_bytes = 0;
   const std::int64_t* ends = nullptr;  ///< string keys: end offsets, int64 [num_rows]
@@ -51,7 +53,7 @@ struct StoredKeys {
   base::Where where;
 
   /// The keys in a column of strings, bytes or int64. Throws Error(invalid_argument) for other
-  /// columns, for nullable ones, and for int64 keys that are not contiguous.
+  /// columns, and for nullable ones.
   static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
                        base::Where where);
 

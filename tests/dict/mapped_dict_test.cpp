@@ -339,6 +339,24 @@ TEST(MappedDict, OpensFromOneFile) {
   }
 }
 
+TEST(MappedDict, FindsStridedKeysOfATreeInMemory) {
+  const TemporaryFolder folder;
+  const std::vector<std::int64_t> keys = {5, -1, 7};
+  {
+    MappedDictBuilder builder(folder / "d", DictKeyType::int64, test::pair_schema(), {},
+                              DictValueForm::tensor);
+    builder.append(keys, test::pairs(0, 3));
+    builder.commit();
+  }
+  TensorDict tree = load(folder / "d");
+  const TensorDict::Item item = tree.get("key");
+  tree.set("key", test::strided(std::get<Leaf>(item).tensor()));
+  const MappedDict dict(tree);
+  EXPECT_EQ(dict.rows(keys), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(dict.at(7).at("value").data<float>()[0], 2.0F);
+  EXPECT_TRUE(dict.check().empty());
+}
+
 TEST(MappedDict, RefusesADataSetWithoutAnIndex) {
   const TemporaryFolder folder;
   save(test::numbers(10), folder / "t");
