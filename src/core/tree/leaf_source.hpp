@@ -59,6 +59,8 @@ class LeafSource {
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
+  /// In mode copy_on_write, folders and .npy files return the mapped bytes once map() was called,
+  /// including what the program wrote; other files return what they store.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its

@@ -13,6 +13,10 @@ namespace tenfold::detail::formats::folder {
 /// True for temporary names of tenfold or tensordict, which may remain after a crash.
 bool is_leftover(std::string_view name);
 
+/// True for the names of tenfold's own files and folders. No encoded key has one, but with
+/// `robust_names` off a key itself may.
+bool is_own_name(std::string_view name);
+
 /// All files and folders of a saved tree, by relative path.
 struct Inventory {
   std::vector<std::string> files;    ///< named by metadata, tenfold's own files, and leftovers

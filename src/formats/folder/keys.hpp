@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenfold::detail::formats::folder {
 
@@ -33,6 +34,10 @@ std::optional<std::string> decode_key(std::string_view component);
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 /// The same for the folder of a node, whose name has no suffix: "", "." and ".." are refused, too.
 bool is_safe_raw_node(std::string_view key) noexcept;
+
+/// Returns the name of a node's folder, or the names of a tensor's files, the longest last. `stem`
+/// is the encoded or unencoded key.
+std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
 
 /// Returns "%clash-<n>", the name of an entry whose usual name is already taken in its folder.
 std::string clash_name(std::uint64_t number);

@@ -122,15 +122,20 @@ std::string FolderSource::file_of(const Leaf& leaf) {
   const std::string base_name = file_name(position);
   if (is_clash_name(base_name)) return base_name;
   std::string name = base_name + std::string(kLeafSuffix);
-  if (base_name == key || folder_->file_info(name) || !may_use_raw_name(key)) return name;
+  if (base_name == key || info_of(name) || !may_use_raw_name(key)) return name;
   std::string raw = key + std::string(kLeafSuffix);
-  return folder_->file_info(raw) ? raw : name;
+  return info_of(raw) ? raw : name;
 }
 
 std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
                                                    bool for_writing) const {
   if (name.size() > kMaxNameBytes) return nullptr;
   return folder_->try_open(name, for_writing);
+}
+
+std::optional<StoredInfo> FolderSource::info_of(const std::string& name) const {
+  if (name.size() > kMaxNameBytes) return std::nullopt;
+  return folder_->file_info(name);
 }
 
 /// True if the file that is named by the unencoded key may be opened and belongs to this leaf: the
@@ -344,10 +349,7 @@ StoredRange FolderSource::identity(const Leaf& leaf) {
     // Check the link count without opening the file: most leaves are files with one link, which
     // are not shared.
     const std::string name = file_name(position) + std::string(kLeafSuffix);
-    if (const auto found =
-            name.size() > kMaxNameBytes ? std::optional<StoredInfo>() : folder_->file_info(name)) {
-      if (found->num_links < 2) return {};
-    }
+    if (const auto found = info_of(name); found && found->num_links < 2) return {};
   }
   const auto file = open_file(position, kLeafSuffix, false);
   StoredInfo info = file->info();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -64,6 +65,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
                                         bool for_writing);
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;
+  std::optional<StoredInfo> info_of(const std::string& name) const;
   bool may_use_raw_name(const std::string& key);
   void check_size(const StoredFile& file, std::uint64_t found_bytes, std::uint64_t position,
                   std::uint64_t size_bytes) const;

@@ -267,10 +267,10 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
     if (rows && !take_counted_rows(place, meta, *rows)) {
       if (place.folder->was_replaced()) place.folder->throw_replaced();
       const std::string where = place.folder->display() + "/" + std::string(kCommitName);
+      const auto counted = rows_counted(meta);
       warn(where + ": rows: expected at least those of meta.json, " +
-           (meta.batch_size.empty() ? "which has no batch size"
-                                    : std::to_string(meta.batch_size[0])) +
-           ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
+           (counted ? std::to_string(*counted) : "which has no batch size") + ", found " +
+           std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
       return;
     }
   }
@@ -553,7 +553,8 @@ TensorDict::Item read_unknown(const NodePlace& place, const std::string& text,
   }
   if (place.folder->was_replaced()) place.folder->throw_replaced();
   if (meta.has_shape) {
-    warn(meta_where(place) + ": class " + meta.type + " is unknown; read as a TensorDict");
+    warn(meta_where(place) + ": class " + meta.type + " is unknown; read as a " +
+         (class_name.empty() ? "TensorDict" : "tensorclass"));
     return build_tensordict(place, std::move(meta), class_name);
   }
   throw base::corrupt(place.folder->display())

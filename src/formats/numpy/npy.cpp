@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -60,6 +62,7 @@ class NpySource final : public LeafSource {
       const NpyArray& array = opened_.array;
       if (array.nbytes == 0) return;
       const bool shared = mode_ == Mode::write_through;
+      has_copy_ = mode_ == Mode::copy_on_write;
       if (array.data_offset_bytes % itemsize(array.dtype) == 0) {
         bytes_ = os::map_file(opened_.file, array.data_offset_bytes, array.nbytes,
                               shared ? os::MapKind::shared_write : os::MapKind::private_copy);
@@ -79,6 +82,11 @@ class NpySource final : public LeafSource {
     return bytes_;
   }
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    // The content is the private copy, including the program's writes.
+    if (has_copy_) {
+      std::memcpy(into.data(), bytes().data() + offset_bytes, into.size());
+      return;
+    }
     opened_.file.read_at(opened_.array.data_offset_bytes + offset_bytes, into);
   }
   bool is_one_mapping() const noexcept override { return true; }
@@ -94,6 +102,7 @@ class NpySource final : public LeafSource {
   OpenedNpy opened_;
   Mode mode_;
   std::once_flag mapped_;
+  std::atomic<bool> has_copy_ = false;  ///< in mode copy_on_write: bytes() was called
   Buffer bytes_;
 };
 

@@ -197,8 +197,8 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
     """Adds rows at the end of every tensor of a saved folder.
 
     Values that all rows share do not change. Files grow first, then each meta.json is replaced,
-    that of the root first. So concurrent readers see only rows that are written, but during the
-    call nodes below may have fewer rows than the root. Open trees keep their length until they are
+    that of the root last. So concurrent readers see only rows that are written, but during the
+    call nodes below may have more rows than the root. Open trees keep their length until they are
     refreshed. The folder's checksums are removed. One call may append at a time.
 
     Args:
@@ -234,10 +234,14 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk.
 
     Returns false if the tree has no folder, or is not a shared mapping. Raises UnsupportedError if
-    the value is not JSON; nothing has changed then.
+    the value is not JSON, or has other types of keys, or other tuples, than `%notes.json` states;
+    nothing has changed then.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:
         return False
-    _core.write_memmap_value(os.path.join(folder, _core.encode_key(key)), entry)
+    path = os.path.join(folder, _core.encode_key(key))
+    if not os.path.lexists(path) and os.path.basename(key) == key and key not in ("", ".", ".."):
+        path = os.path.join(folder, key)  # written with robust_key=False
+    _core.write_memmap_value(path, entry)
     return True
