@@ -271,7 +271,8 @@ struct ArchiveFile {
   }
 };
 
-/// The storages of an archive, through one mapping of the file.
+/// The storages of an archive: slices of one mapping of it, or copies of records that are deflated
+/// or unaligned.
 class ArchiveStorages final : public Storages {
  public:
   ArchiveStorages(ArchiveFile file, Archive archive)
@@ -536,7 +537,7 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
 
 /// Checks the archive's structure, and the CRC-32 of every record that the request does not skip.
 /// If no problem was found, also checks that the pickle gives a tree whose tensors fit their
-/// storages. The layout before torch 1.6 has no checksums.
+/// storages. The layout before torch 1.6 has no checksums: only its tree is checked.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());
