@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -95,6 +96,11 @@ std::int64_t dead_rows(const DictState& state) {
 
 }  // namespace
 
+std::string shown_columns(const Schema& values) {
+  if (values.size() == 1) return base::quote(values.columns()[0].name());
+  return std::to_string(values.size()) + " columns";
+}
+
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows) {
   const TensorDict& tree = rows->tree;
   const std::optional<DictNote> note = DictNote::of(tree);
@@ -124,7 +130,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
     throw base::corrupt(where)
         .part("schema")
         .expected("the one column ", base::quote(kDictValueColumn), " besides the keys")
-        .found(values.size(), " columns");
+        .found(shown_columns(values));
   }
   state->place = place_of(tree, *note, *key);
   const Leaf leaf = index_leaf(tree, *note);

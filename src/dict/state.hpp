@@ -57,6 +57,9 @@ struct DictState {
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
 
+/// Formats the columns of values for messages: "x", or 3 columns.
+std::string shown_columns(const Schema& values);
+
 /// Throws Error(invalid_argument) if the tree is not a dictionary or its column "key" cannot be
 /// keys, Error(corrupt) if its index or schema is invalid, Error(unsupported) for a higher version.
 /// Does not check that the index covers the rows; see is_trusted().

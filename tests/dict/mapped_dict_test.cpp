@@ -274,6 +274,28 @@ TEST(MappedDict, RefusesKeysOfAnotherType) {
                [&] { numbers.append({std::string_view("a")}, test::pairs(0, 1)); });
 }
 
+TEST(MappedDict, RefusesOtherColumnsThanTheOneOfItsForm) {
+  const TemporaryFolder folder;
+  const auto refuses = [&](const char* columns, const std::string& found) {
+    const Schema schema = Schema::from_json(columns, "test");
+    expect_error(
+        ErrorCode::invalid_argument,
+        "schema: expected one column \"value\" for values that are not dicts, found " + found, [&] {
+          MappedDictBuilder(folder / "d", DictKeyType::string, schema, {}, DictValueForm::tensor);
+        });
+  };
+  refuses(R"({"columns": {"x": {"dtype": "int64"}}})", "\"x\"");
+  refuses(R"({"columns": {"x": {"dtype": "int64"}, "value": {"dtype": "int64"}}})", "2 columns");
+  TensorDict tree = test::numbers(3);
+  tree.info().schema = from_json(R"({"columns": {"key": {"dtype": "int64", "leaf": "id"},
+      "x": {"dtype": "float32", "shape": [3]}},
+      "mapped_dict": {"version": 1, "index": "id", "values": "tensor"}})",
+                                 "test");
+  expect_error(ErrorCode::corrupt,
+               "schema: expected the one column \"value\" besides the keys, found \"x\"",
+               [&] { MappedDict dict(tree); });
+}
+
 TEST(MappedDict, MayBeEmpty) {
   const TemporaryFolder folder;
   build(folder / "d", 0);

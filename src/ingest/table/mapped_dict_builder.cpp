@@ -59,7 +59,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
     throw refuse(path)
         .part("schema")
         .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts")
-        .found(values.size(), " columns");
+        .found(shown_columns(values));
   }
   return Schema(std::move(columns));
 }
