@@ -231,6 +231,19 @@ void Residency::for_each_piece(std::span<const std::int64_t> rows, int stage,
   }
 }
 
+bool Residency::holds(std::span<const std::int64_t> rows) const {
+  bool holds = true;
+  // A later stage reads the end offsets of the earlier stage, which must be cached.
+  for (int stage = 0; holds && stage < num_stages_; ++stage) {
+    for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
+      const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
+                                              static_cast<std::size_t>(piece.size_bytes));
+      holds = holds && os::is_resident(bytes);
+    });
+  }
+  return holds;
+}
+
 void Residency::advise_kernel(std::span<const std::int64_t> rows, int stage) const {
   std::vector<std::span<const std::byte>> ranges;
   ranges.reserve(std::min(kMaxRanges, rows.size() * sources_.size()));

@@ -49,6 +49,8 @@ class Residency {
   /// Takes some more samples. Returns false, and takes none, if there are no more to take or
   /// is_needed().
   bool sample_more();
+  /// True if all pages of these rows that could be prefetched are cached.
+  bool holds(std::span<const std::int64_t> rows) const;
   int num_stages() const noexcept { return num_stages_; }
   /// Prefetches what these rows (numbered across all parts) need in one of the stages.
   void prefetch(std::span<const std::int64_t> rows, int stage);
