@@ -64,15 +64,20 @@ class TensorLike(Primitives):
     def auto_batch_size_(
         self, batch_dims: int | None = None, keep_compliant_size: bool = False
     ) -> Self:
-        """Sets the longest batch size that all tensors share.
+        """Sets the longest batch size that all tensors share, here and in nodes below.
+
+        Lazy stacks below keep their batch size.
 
         Args:
-            batch_dims: The maximum number of dimensions.
-            keep_compliant_size: Keep the batch size of nodes directly below that have at least
-                `batch_dims` dimensions, or at least one if that is None or 0.
+            batch_dims: The maximum number of dimensions; None: no maximum.
+            keep_compliant_size: With `batch_dims`, nodes directly below that have at least as many
+                dimensions keep their batch size.
 
         Returns:
             This TensorDict.
+
+        Raises:
+            RuntimeError: If this is a lazy stack whose batch size would change.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, 4)}).auto_batch_size_().shape

@@ -7,6 +7,7 @@ from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
 from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
 from tenfold.tensordict._ops.locking import locked_as
+from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import NonTensorData, ValueRows
 
 TYPE_CHECKING = False
@@ -307,7 +308,8 @@ def auto_batch_size_(
     for entry in td._entries().values():
         node = node_of(entry)
         if node is not None:
-            if not (keep_compliant_size and len(node._batch_size) >= (batch_dims or 1)):
+            is_compliant = batch_dims is not None and len(node._batch_size) >= batch_dims
+            if not (keep_compliant_size and is_compliant) and not isinstance(node, stacked()):
                 node.auto_batch_size_(batch_dims)
             if not node.is_empty():
                 sizes.append(tuple(node._batch_size))

@@ -177,6 +177,32 @@ BATCH_SIZES = {
 }
 
 
+def nodes(*batch):
+    """Builds nodes of a batch size whose tensors share more dimensions."""
+
+    def build(lib):
+        inner = lib.TensorDict({"d": torch.zeros(3, 4, 6)}, batch)
+        node = lib.TensorDict({"c": torch.zeros(3, 4, 5), "m": inner}, batch)
+        return lib.TensorDict({"a": torch.zeros(3, 4, 7), "n": node})
+
+    return build
+
+
+def stack_below(lib):
+    stack = lib.lazy_stack([lib.TensorDict({"x": torch.zeros(3, 4)}) for _ in range(2)])
+    return lib.TensorDict({"a": torch.zeros(2, 3, 4), "s": stack})
+
+
+@pytest.mark.parametrize("keep_compliant_size", [False, True])
+@pytest.mark.parametrize("batch_dims", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("build", [nodes(), nodes(3), nodes(3, 4), stack_below])
+def test_automatic_batch_sizes_match_tensordict(build, batch_dims, keep_compliant_size):
+    def call(td, lib):
+        return td.auto_batch_size_(batch_dims, keep_compliant_size=keep_compliant_size)
+
+    assert_same_outcome(build, call)
+
+
 @over([name for name in VARIED if name not in STACKS], BATCH_SIZES)
 def test_setting_the_batch_size_matches_tensordict(build, call):
     assert_same_outcome(build, call)
