@@ -81,7 +81,8 @@ void write_special(const Value::Special& special, codecs::JsonWriter& writer) {
     case qscheme:
       return writer.string(special.text);
     case counter:
-      return write_json(special.items.front(), writer);
+      return special.items.empty() ? write_object({}, writer)
+                                   : write_json(special.items.front(), writer);
     case complex:
     case set:
     case frozenset:

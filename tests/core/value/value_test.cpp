@@ -236,6 +236,10 @@ TEST(Value, ConvertsToTheRequestedType) {
             "lr: expected a bool, found list");
 }
 
+TEST(Value, ACounterWithoutItemsIsAnEmptyObject) {
+  EXPECT_EQ(to_json(Value(Value::Special{.type = Value::Special::Type::counter})), "{}");
+}
+
 TEST(Value, PrintsAsJson) {
   std::ostringstream text;
   text << Value(Value::List{{1, "a"}});
