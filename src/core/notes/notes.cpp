@@ -113,7 +113,7 @@ void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   if (auto* list = std::get_if<Value::List>(&value.data())) items(list->items);
   if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) items(tuple->items);
   if (auto* special = std::get_if<Value::Special>(&value.data())) {
-    if (special->type == Value::Special::Type::counter) {
+    if (special->type == Value::Special::Type::counter && !special->items.empty()) {
       for_each_value(special->items.front(), pointer, visit);
     } else {
       items(special->items);

@@ -192,6 +192,16 @@ TEST_F(NotesTest, TypeNotesOfAValueSurviveJson) {
   EXPECT_TRUE(warnings.empty());
 }
 
+TEST_F(NotesTest, ACounterWithoutItemsIsReadAsAnEmptyOne) {
+  const Value empty(Value::Special{.type = Value::Special::Type::counter});
+  Notes notes;
+  collect_value_note("v", empty, notes);
+  Value value = from_json(to_json(empty), "v");
+  EXPECT_TRUE(apply_value_note(notes, "v", value, "n.json"));
+  EXPECT_EQ(value, Value(Value::Special{.type = Value::Special::Type::counter,
+                                        .items = {Value(Value::Object())}}));
+}
+
 TEST_F(NotesTest, AStaleValueNoteWarnsAndChangesNothing) {
   Notes notes;
   notes.values["v"].tuples = {"/0", "/2"};
