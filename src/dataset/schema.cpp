@@ -190,20 +190,16 @@ class SchemaReader {
 
  private:
   void record(const ValueReader& reader, KeyPath& path) {
-    const auto* object = reader.value().get_if<Value::Object>();
-    const Value* columns = object == nullptr ? nullptr : object->find("columns");
-    if (columns == nullptr || !columns->is<Value::Object>()) {
-      throw reader.error().expected("an object with \"columns\"").found(reader.value().type_name());
-    }
+    const auto members = reader.at("columns").members();
     if (path.size() > kMaxRecords) {
       throw reader.error()
           .expected("at most ", kMaxRecords, " nested records")
           .found("deeper nesting");
     }
-    for (const auto& [key, member] : columns->get_if<Value::Object>()->members) {
-      path.push_back(key);
+    for (const auto& [key, member] : members) {
+      path.emplace_back(key);
       const base::Where place = where_.at("column " + base::quote(dotted(path)));
-      const ValueReader child(member, place);
+      const ValueReader child(member.value(), place);
       if (child.find("columns")) {
         record(child, path);
       } else {

@@ -68,6 +68,11 @@ TEST(Schema, RefusesInvalidDocuments) {
       message_of([] { Schema::from_json(R"({"columns": {"x": {"dtype": "float31"}}})", "s"); },
                  ErrorCode::corrupt),
       HasSubstr(R"(s: schema: column "x": member "dtype": expected a dtype of torch)"));
+  EXPECT_THAT(message_of([] { Schema::from_json("{}", "s"); }, ErrorCode::corrupt),
+              HasSubstr(R"(s: schema: member "columns": is missing)"));
+  EXPECT_THAT(message_of([] { Schema::from_json(R"({"columns": {"r": {"columns": 5}}})", "s"); },
+                         ErrorCode::corrupt),
+              HasSubstr(R"(s: schema: column "r": member "columns": expected an object, found 5)"));
   std::string deep = R"({"dtype": "int8"})";
   for (int level = 0; level < 66; ++level) deep = R"({"columns": {"r": )" + deep + "}}";
   EXPECT_THAT(message_of([&] { Schema::from_json(deep, "s"); }, ErrorCode::corrupt),

@@ -320,10 +320,10 @@ def test_repr_of_a_lazy_stack_with_an_empty_member(tmp_path):
 
 BAD_SCHEMAS = {
     "{": "schema",
-    "[]": 'schema: expected an object with "columns", found',
-    "null": 'schema: expected an object with "columns", found',
-    '{"columns": 3}': 'schema: expected an object with "columns", found',
-    '{"x": {"dtype": "float32"}}': 'schema: expected an object with "columns", found',
+    "[]": "schema: expected an object, found an array",
+    "null": "schema: expected an object, found null",
+    '{"columns": 3}': 'schema: member "columns": expected an object, found 3',
+    '{"x": {"dtype": "float32"}}': 'schema: member "columns": is missing',
     '{"columns": {"x": 3}}': 'column "x": expected an object, found 3',
     '{"columns": {"x": {}}}': 'column "x": member "dtype": is missing',
     '{"columns": {"x": {"dtype": 3}}}': 'column "x": member "dtype": expected a string, found 3',
