@@ -66,7 +66,7 @@ std::string file_name_from(const ValueReader& reader) {
   const std::string& name = reader.text();
   const bool is_plain = !name.empty() && name.front() != '.' &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-  if (!is_plain) reader.fail("the name of a file in the folder");
+  if (!is_plain) reader.fail("a file name without \"/\" that does not begin with \".\"");
   return name;
 }
 
@@ -80,7 +80,7 @@ Shape lengths_from(const ValueReader& reader, DType dtype) {
   return lengths;
 }
 
-/// A name, a dtype, a shape and chunks.
+/// Parses a tensor: an array of name, dtype, shape and chunks.
 ManifestTensor tensor_from(const ValueReader& reader, std::size_t num_files) {
   const auto fields = reader.items(4);
   ManifestTensor tensor;
@@ -108,7 +108,7 @@ class TreeReader {
 
   TensorDict node(const Value& value, const std::string& path, const std::string& where) {
     const auto* entries = value.get_if<Value::Object>();
-    if (entries == nullptr) fail(path, "entries by their keys");
+    if (entries == nullptr) fail(path, "an object of entries");
     const Depth depth(depth_);
     auto node = std::make_shared<Node>();
     node->where = where;
@@ -161,8 +161,8 @@ std::string manifest_text(const os::Directory& folder, std::string* where = null
   return file.read_all(kMaxManifestBytes);
 }
 
-/// True for a manifest of tenfold, which begins with the name of its format. Other tools also write
-/// files with this name.
+/// True for a manifest of tenfold, which names its format in the first 64 bytes. Other tools also
+/// write files called `metadata.json`.
 bool is_manifest(std::string_view text) {
   return text.substr(0, 64).find(base::quote(kManifestFormat)) != std::string_view::npos;
 }

@@ -48,8 +48,8 @@ PartEntry entry_from(const ValueReader& reader) {
   return part;
 }
 
-/// Throws if two parts have the same path, or if one contains another. Compares paths by
-/// components, so that "a/b" comes right after "a".
+/// Throws if two parts have the same path, or if one contains another. Sorts paths by
+/// components, so that the paths inside "a" directly follow "a".
 void check_paths(const std::vector<PartEntry>& parts, const std::string& where) {
   std::map<std::vector<std::string>, std::string_view> paths;
   for (const PartEntry& part : parts) {
@@ -123,7 +123,7 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
 }
 
 std::string parts_manifest_text(const PartsManifest& manifest) {
-  // A line for each part, for people.
+  // One line for each part, so that people can read the file.
   std::string text = "{\"version\": " + std::to_string(kPartsVersion) +
                      ",\n \"schema\": " + to_json(manifest.schema) + ",\n \"parts\": [";
   for (std::size_t i = 0; i < manifest.parts.size(); ++i) {
