@@ -376,8 +376,8 @@ class StructurePlanner {
 }  // namespace
 
 /// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a reserved key or that of an
-/// alias, unless the plan already has it with the same value, and in a flat file for a value that
-/// equals a tensor's name.
+/// alias, unless the plan already has it with the same value, and in a flat file for a member that
+/// readers take for an alias: its value is the name of a tensor, and its key is none.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
@@ -391,7 +391,7 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
           .expected("another key")
           .found(base::quote(key));
     }
-    if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
+    if (plan.flat && names.contains(text) && !names.contains(key)) {
       throw base::invalid_argument()
           .part("metadata ", base::quote(key))
           .expected("a string that is not a tensor's name")

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -520,6 +521,13 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
   return order;
 }
 
+/// True if this member of the metadata of a flat file restores a name that was dropped because its
+/// tensor is stored under another one, `text` (safetensors' save_model).
+bool is_alias(const TensorEntries& tensors, std::string_view key, std::string_view text) {
+  return !is_reserved_member(key) && tensors.find(text) != KeyIndex::kNone &&
+         tensors.find(key) == KeyIndex::kNone;
+}
+
 /// Builds the tree of a file without structure document: a flat dict with unchanged names.
 TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
                       const base::Where& notes_where, const std::string& where) {
@@ -529,13 +537,9 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
   for (std::size_t row = 0; row < tensors.rows.size(); ++row) {
     node->entries.push_back({std::string(tensors.name(row)), tensors.leaf(row)});
   }
-  // Restore a name that was dropped because its tensor is stored under another one (safetensors'
-  // save_model).
   for (const auto& [dropped, kept] : metadata) {
-    if (is_reserved_member(dropped)) continue;
-    const std::uint32_t row = tensors.find(kept);
-    if (row == KeyIndex::kNone || tensors.find(dropped) != KeyIndex::kNone) continue;
-    node->entries.push_back({dropped, tensors.leaf(row)});
+    if (!is_alias(tensors, dropped, kept)) continue;
+    node->entries.push_back({dropped, tensors.leaf(tensors.find(kept))});
   }
   const bool plain = node->entries.size() == tensors.rows.size();
   const auto order_text = metadata.find(kOrderMember);
@@ -803,6 +807,11 @@ TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std
     notes = Notes::from_json(text->second, notes_where);
   }
   const auto structure = metadata.find(kStructureMember);
+  std::map<std::string, std::string> of_user;
+  for (const auto& [key, text] : metadata) {
+    const bool names_tensor = structure == metadata.end() && is_alias(tensors, key, text);
+    if (!is_reserved_member(key) && !names_tensor) of_user.emplace(key, text);
+  }
   TensorDict tree;
   if (structure == metadata.end()) {
     tree = build_flat(std::move(tensors), metadata, notes, notes_where, where);
@@ -812,10 +821,7 @@ TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std
     tree = TreeBuilder(tensors, notes, notes_where, where, structure_where).root(*level);
   }
   tree.info().schema = notes.schema;
-  for (const auto& [key, text] : metadata) {
-    const bool is_tie = structure == metadata.end() && has_key(tree, key);
-    if (!is_reserved_member(key) && !is_tie) tree.info().metadata.emplace(key, text);
-  }
+  tree.info().metadata = std::move(of_user);
   return tree;
 }
 
