@@ -247,8 +247,12 @@ void FileReplacement::lock_old() {
       if (error.code() == ErrorCode::file_not_found) continue;
       try {
         old_ = os::File::try_open_read_at(parent_, name_);
-      } catch (const Error&) {
-        return;  // This user may not open it, so no process of this user is writing to it.
+      } catch (const Error& of_read) {
+        // A user who may not open the file has no process that writes to it. Any other failure, as
+        // of a process without free descriptors, does not tell whether another handle has it open.
+        const int code = of_read.system_errno();
+        if (code == EACCES || code == EPERM) return;
+        throw;
       }
       if (!old_.valid()) continue;
     }
