@@ -372,11 +372,12 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     if (auto problem = check_file_size(tensors[i])) {
       found[i].push_back(std::move(*problem));
     } else if (!bands_of(tensors[i], bands)) {
-      found[i].push_back({tensors[i].file->display(), tensors[i].part,
-                          "boxes of its checksums overlap, or leave bytes out: expected boxes of " +
-                              std::to_string(tensors[i].size_bytes) +
-                              " bytes in all, found another total or a box beyond the end; "
-                              "another tool may have changed the file"});
+      found[i].push_back(
+          problem_of(base::corrupt({tensors[i].file->display(), tensors[i].part})
+                         .problem("boxes of its checksums overlap, or leave bytes out")
+                         .expected("boxes of ", tensors[i].size_bytes, " bytes in all")
+                         .found("another total or a box beyond the end")
+                         .remedy("another tool may have changed the file")));
     }
   }
   std::erase_if(bands, [](const Band& band) {
