@@ -147,6 +147,13 @@ class Tensors {
       DividedTensor& tensor = tensors[found->second].second;
       const DType dtype = shard.header->entries[i].dtype;
       if (is_new) tensor.dtype = dtype;
+      if (dtype != tensor.dtype) {
+        throw base::corrupt(shard.source->file().display())
+            .part("tensor ", base::quote(name))
+            .problem("a piece of it has another dtype")
+            .expected(to_string(tensor.dtype), ", as in another file")
+            .found(to_string(dtype));
+      }
       const Shape offsets = info.offsets(name, sizes.size());
       grow(tensor, offsets, sizes, shard.source->file().display(), name);
       // A replicated tensor may be in several files.

@@ -234,6 +234,19 @@ TEST(Dcp, ReportsErrorsInShardsInSafetensors) {
   EXPECT_THAT(changed("[3, 0["), HasSubstr("DCP_SHARDING_INFO"));
 }
 
+TEST(Dcp, ReportsThatShardsInSafetensorsDisagreeOnTheDtypeOfOneBox) {
+  const TemporaryFolder folder;
+  const Path path =
+      with_shard(folder, R"("model.plain":{"dtype":"F32")", R"("model.plain":{"dtype":"I32")");
+  const std::string name = "shard-00003-model-00001-of-00001.safetensors";
+  std::filesystem::copy(checkpoint("hf") / "shard-00002-model-00001-of-00001.safetensors",
+                        path / name);
+  EXPECT_FALSE(verify(path).ok());
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+              HasSubstr(name + ": tensor \"model.plain\": a piece of it has another dtype: "
+                               "expected int32, as in another file, found float32"));
+}
+
 TEST(Dcp, NeedsAllShardsInSafetensors) {
   const TemporaryFolder folder;
   std::filesystem::copy(checkpoint("hf"), folder / "hf");
