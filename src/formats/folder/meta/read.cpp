@@ -137,7 +137,7 @@ class MetaHandler final : public codecs::JsonHandler {
     }
     scalar("an integer beyond 64 bits");
   }
-  void number(double) override { scalar("a number with a fraction"); }
+  void number(double) override { scalar("a floating-point number"); }
   void string(std::string_view value) override;
   void begin_object() override;
   void key(std::string_view value) override;
