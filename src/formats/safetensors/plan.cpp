@@ -445,8 +445,11 @@ void add_order(Plan& plan, const std::vector<std::string_view>& stored_names) {
   positions.reserve(plan.keys.size());
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
   for (const auto& [dropped, kept] : plan.metadata) {
-    if (is_reserved_member(dropped) || !positions.contains(kept)) continue;
-    positions.emplace(dropped, positions.size());
+    const auto tensor = positions.find(kept);
+    // A text that names an alias is metadata of the user: aliases name tensors only.
+    const bool is_alias = !is_reserved_member(dropped) && tensor != positions.end() &&
+                          tensor->second < stored_names.size();
+    if (is_alias) positions.emplace(dropped, positions.size());
   }
   std::string text;
   bool changed = false;

@@ -300,6 +300,19 @@ TEST(Safetensors, MetadataOfTheUserIsKeptUnderTheNameOfATensor) {
   }
 }
 
+TEST(Safetensors, MetadataOfTheUserThatNamesAnAliasDoesNotChangeTheOrder) {
+  const TemporaryFolder folder;
+  const Tensor shared = tensor_of<float>({1}, {1});
+  TensorDict tree(kind(NodeKind::dict));
+  for (const char* key : {"z", "n", "a"}) tree.set(key, shared);
+  tree.info().metadata = {{"o", "n"}};
+  const Warnings warnings;
+  const TensorDict opened = reopened(tree, folder);
+  EXPECT_EQ(opened.keys(), tree.keys());
+  EXPECT_EQ(opened.info().metadata, tree.info().metadata);
+  EXPECT_TRUE(Warnings::messages().empty());
+}
+
 TEST(Safetensors, SharedTensorsOfATreeAreStoredOnce) {
   const TemporaryFolder folder;
   const Tensor shared = tensor_of<float>({1, 2, 3, 4}, {4});
