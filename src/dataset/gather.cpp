@@ -101,9 +101,9 @@ class Gatherer {
     const std::string& where = state_.parts[table].table->where();
     throw base::corrupt(where.empty() ? base::Where("", "data set") : where)
         .part("column ", base::quote(column.name()), ": ", part)
+        .problem("the data set is damaged")
         .expected("nondecreasing end offsets from 0 to ", limit)
-        .found(begin, " before ", end)
-        .remedy("the data set is damaged");
+        .found(begin, " before ", end);
   }
 
   /// Range `index` of a column's end offsets.
