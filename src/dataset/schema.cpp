@@ -71,8 +71,9 @@ void name_leaves(Column& column) {
 
 namespace {
 
-/// Makes each batched tensor of a tree a column.
-void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& columns) {
+/// Makes each batched tensor of a tree, which is `subject` in messages, a column.
+void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& path,
+                std::vector<Column>& columns) {
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -82,8 +83,8 @@ void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& colu
         column.dtype = leaf->dtype();
         column.leaf = path;
         if (leaf->is_nested()) {
-          throw base::invalid_argument()
-              .part("data set: entry ", base::quote(dotted(path)))
+          throw base::invalid_argument(subject)
+              .part("entry ", base::quote(dotted(path)))
               .problem("a nested tensor is not a column")
               .expected("a dense tensor")
               .found("a nested one of ", leaf->shape().empty() ? 0 : leaf->shape()[0],
@@ -96,7 +97,7 @@ void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& colu
         columns.push_back(std::move(column));
       }
     } else if (const auto* child = std::get_if<TensorDict>(&item)) {
-      columns_of(*child, path, columns);
+      columns_of(*child, subject, path, columns);
     }
     path.pop_back();
   });
@@ -110,7 +111,7 @@ Schema Schema::of(const TensorDict& tree) {
     schema = from_value(*tree.info().schema, tree.where());
   } else {
     KeyPath path;
-    columns_of(tree, path, schema.columns_);
+    columns_of(tree, subject_of(tree), path, schema.columns_);
   }
   check_table(tree, schema);
   return schema;

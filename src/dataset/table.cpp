@@ -14,10 +14,6 @@
 namespace tenfold {
 namespace {
 
-base::Where subject_of(const TensorDict& tree) {
-  return tree.where().empty() ? base::Where("", "data set") : tree.where();
-}
-
 /// The first dimension that all batched tensors of a tree share; empty if there are none. For
 /// trees whose root has no batch_size. Throws Error(invalid_argument) if these dimensions differ or
 /// a tensor has none.
@@ -160,6 +156,10 @@ std::shared_ptr<const StoredColumn> validity_of(const Tensor& valid) {
 }
 
 }  // namespace
+
+base::Where subject_of(const TensorDict& tree) {
+  return tree.where().empty() ? base::Where("", "data set") : tree.where();
+}
 
 std::int64_t num_rows_of(const TensorDict& tree) {
   const NodeKind kind = tree.kind();

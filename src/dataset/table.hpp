@@ -9,10 +9,15 @@
 #include <tenfold/tensor.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 class InPlaceWrites;
 class RingGuard;
+
+/// The subject of messages about `tree`: its path, or "data set" if it is in memory.
+base::Where subject_of(const TensorDict& tree);
 
 /// The number of rows of `tree`. Throws Error(invalid_argument) if `tree` is not a table.
 std::int64_t num_rows_of(const TensorDict& tree);

@@ -4,9 +4,11 @@
 #include <string>
 
 #include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
 #include <tenfold/schema.hpp>
 
 #include "dataset/table_of.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tenfold {
 namespace {
@@ -115,6 +117,22 @@ TEST(Schema, RefusesTreesThatAreNotTables) {
   EXPECT_THAT(message_of([&] { Schema::of(scalar); }, ErrorCode::invalid_argument),
               HasSubstr("found a tensor of shape []"));
   EXPECT_THROW(Schema::of(TensorDict(dict)), Error);
+}
+
+TEST(Schema, NamesTheFileOfANestedTensor) {
+  const test::TemporaryFolder folder;
+  TensorDict inner = test::numbers(2);
+  const Tensor sizes = Tensor::from<std::int64_t>({1, 2}, {2, 1});
+  inner.set("n", TensorDict::Item(Leaf::nested(Tensor::zeros(DType::float32, {3}), sizes)));
+  TensorDict tree = test::numbers(2);
+  tree.set("inner", inner);
+  const std::string message =
+      R"(entry "inner.n": a nested tensor is not a column: expected a dense tensor, found a nested)";
+  EXPECT_THAT(message_of([&] { Schema::of(tree); }, ErrorCode::invalid_argument),
+              HasSubstr("data set: " + message));
+  save(tree, folder / "td");
+  EXPECT_THAT(message_of([&] { Schema::of(open(folder / "td")); }, ErrorCode::invalid_argument),
+              HasSubstr((folder / "td").string() + ": " + message));
 }
 
 TEST(Schema, RefusesLeavesThatContradictTheDocument) {
