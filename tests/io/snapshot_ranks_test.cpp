@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "io/sample_trees.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -31,15 +34,20 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
 using testing::UnorderedElementsAre;
 
 /// The state of one rank.
 struct OfRank {
   TensorDict state = node_of(NodeKind::dict);
   std::vector<SnapshotShards> shards{};
+  std::map<std::string, std::string> metadata{};
+  std::optional<Value> schema{};
 
   TensorDict root() const {
     TensorDict root = node_of(NodeKind::dict);
+    root.info().metadata = metadata;
+    root.info().schema = schema;
     root.set("state", state);
     return root;
   }
@@ -442,6 +450,45 @@ TEST(SnapshotRanks, NodesOfAllRanksKeepTheirKinds) {
     EXPECT_EQ(rows.kind(), NodeKind::tensordict);
     EXPECT_THAT(rows.batch_size(), ElementsAre(2 + i));
   }
+}
+
+TEST(SnapshotRanks, MetadataAndSchemaOfAllRanksAreKept) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks = two_ranks();
+  const Value schema = Value::Object{{{"columns", Value(1)}}};
+  for (OfRank& rank : ranks) {
+    rank.metadata["author"] = "me";
+    rank.schema = schema;
+  }
+  ranks[1].metadata["host"] = "second";
+  const Warnings warnings;
+  Ranks(ranks, kReplicated).save(folder / "s");
+  const auto expect_kept = [&](const TensorDict& tree) {
+    EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "me"), Pair("host", "second")));
+    EXPECT_EQ(tree.info().schema, schema);
+  };
+  expect_kept(open(folder / "s"));
+  for (const std::int64_t rank : {0, 1, 2}) expect_kept(open_snapshot(folder / "s", rank));
+  EXPECT_THAT(warnings.all(), IsEmpty());
+}
+
+TEST(SnapshotRanks, MetadataThatDiffersIsThatOfTheFirstRankWithAWarning) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (OfRank& rank : ranks) rank.state.set("x", counting({2}));
+  ranks[0].metadata = {{"author", "first"}, {"run", "7"}};
+  ranks[1].metadata = {{"author", "second"}, {"run", "7"}};
+  ranks[0].schema = Value::Object{{{"columns", Value(1)}}};
+  ranks[1].schema = Value::Object{{{"others", Value(2)}}};
+  const Warnings warnings;
+  Ranks(ranks).save(folder / "s");
+  EXPECT_THAT(
+      warnings.all(),
+      UnorderedElementsAre(AllOf(HasSubstr("receipt of rank 1"), HasSubstr("metadata \"author\"")),
+                           AllOf(HasSubstr("receipt of rank 1"), HasSubstr("schema"))));
+  const TensorDict tree = open(folder / "s");
+  EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "first"), Pair("run", "7")));
+  EXPECT_EQ(tree.info().schema, ranks[0].schema);
 }
 
 TEST(SnapshotRanks, ShardedTensorsOfOtherRanksFollowOwnOnes) {

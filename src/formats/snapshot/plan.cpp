@@ -118,11 +118,13 @@ class Planner {
   Error refuse_shards() const { return base::invalid_argument().part(subject()); }
 
   /// Returns the notes of the tree. If there are several ranks, readers apply the notes to the dict
-  /// of all ranks, so the paths begin with the rank.
+  /// of all ranks, so the paths begin with the rank. The schema and the metadata have no path.
   std::string notes_of(const TensorDict& tree) const {
     if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
     NodeInfo ranks;
     ranks.kind = NodeKind::dict;
+    ranks.schema = tree.info().schema;
+    ranks.metadata = tree.info().metadata;
     TensorDict all(std::move(ranks));
     all.set(rank_name_, tree);
     return tree_notes_of(all, ModuleVersions::in_notes);
