@@ -644,21 +644,21 @@ class LazyStackedTensorDict(TensorDictBase):
         """Fills the rows where a mask is true with one value.
 
         Args:
-            mask: A bool tensor of at most the batch dimensions.
+            mask: A bool tensor, whose dimensions are the first batch dimensions.
             value: A number.
 
         Returns:
             This stack.
+
+        Raises:
+            RuntimeError: If the mask does not broadcast to these dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
             >>> stack.masked_fill_(torch.tensor([True, False]), 7)["a"][:, 0]
             tensor([7., 0.])
         """
-        parts = [mask] * len(self.tensordicts)
-        if mask.ndim > self.stack_dim:
-            parts = list(mask.unbind(self.stack_dim))
-        for node, part in zip(self._nodes(), parts, strict=True):
+        for node, part in zip(self._nodes(), _mask_parts(mask, self), strict=True):
             node.masked_fill_(part, value)
         return self
 
@@ -796,15 +796,14 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             KeyError: If one lacks an entry and no `pad` is given.
+            RuntimeError: If the condition does not broadcast to the first batch dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
             >>> stack.where(torch.tensor([True, False]), 5)["a"][:, 0]
             tensor([0., 5.])
         """
-        conditions = [condition] * len(self.tensordicts)
-        if condition.ndim > self.stack_dim:
-            conditions = list(condition.unbind(self.stack_dim))
+        conditions = _mask_parts(condition, self)
         parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
@@ -956,7 +955,8 @@ class LazyStackedTensorDict(TensorDictBase):
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
-            RuntimeError: If the sizes of a list do not add up to the length of `dim`.
+            RuntimeError: If the sizes of a list do not add up to the length of `dim`, or one is
+                negative.
             ValueError: If `split_size` is not positive.
             IndexError: If the dimension does not exist.
 
@@ -1109,6 +1109,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Raises:
+            IndexError: If the shape of `mask` is not that of the first batch dimensions.
             ValueError: If `inplace`.
 
         Example:
@@ -1182,6 +1183,14 @@ def _unbound(other: Any, stack: Any) -> Any:
     if getattr(other, "ndim", 0):
         return other.expand(stack._batch_size).unbind(stack.stack_dim)
     return [other] * count
+
+
+def _mask_parts(mask: Any, stack: Any) -> list[Any]:
+    """The parts of a mask of the first batch dimensions, one for each member of a stack."""
+    if mask.ndim <= stack.stack_dim:
+        return [mask] * len(stack.tensordicts)
+    size = stack._batch_size
+    return list(mask.expand((*size, *mask.shape[len(size) :])[: mask.ndim]).unbind(stack.stack_dim))
 
 
 def rebuilt(members: list[Any], stack_dim: int, name: str | None, locked: bool = False) -> Any:

@@ -950,6 +950,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one lacks an entry and no `pad` is given.
+            RuntimeError: If the condition does not broadcast to the first dimensions of a tensor.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]

@@ -247,3 +247,18 @@ def test_assert_close_compares_the_members_of_lazy_stacks():
 def test_merge_keeps_the_first_of_duplicate_keys():
     td = tenfold.merge_tensordicts(TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3}))
     assert (td["a"], td["b"]) == (1, 3)
+
+
+def test_masks_broadcast_to_the_rows_of_a_stack_or_change_nothing():
+    stack = tenfold.lazy_stack([TensorDict({"x": torch.zeros(3, 3)}, [3]) for _ in range(2)])
+    for shape in ((3,), (4, 3), (2, 2)):
+        with pytest.raises(RuntimeError):
+            stack.masked_fill_(torch.ones(shape, dtype=torch.bool), 1)
+        with pytest.raises(RuntimeError):
+            stack.where(torch.ones(shape, dtype=torch.bool), 1)
+    with pytest.raises(RuntimeError):
+        TensorDict({"x": torch.zeros(2)}, [2]).where(torch.ones(2, 2, dtype=torch.bool), 1)
+    assert stack["x"].sum() == 0
+    mask = torch.tensor([[True, False, True]])
+    assert stack.where(mask, 1)["x"].sum() == 6
+    assert stack.masked_fill_(mask, 1)["x"].sum() == 12

@@ -525,4 +525,5 @@ def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any
         return entry
     if other is NOTHING:
         other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
-    return torch.where(_aligned(condition, entry), entry, unwrapped(other))
+    condition = _aligned(condition, entry).expand(entry.shape)
+    return torch.where(condition, entry, unwrapped(other))
