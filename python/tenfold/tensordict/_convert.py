@@ -525,7 +525,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
     # torch also creates trees whose leaves are not tensors, to describe an operation on each leaf.
-    shapes = _Shapes(tuple(getattr(value, "shape", ())) for value in values)
+    shapes = _Shapes(_shape_of(value, ()) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 
 
@@ -536,8 +536,16 @@ def _is_value(entry: Any) -> bool:
 def _unflatten(values: Any, context: Any) -> Any:
     keys, kept, batch_size, device, old = context
     items = dict(zip(keys, values, strict=True))
-    new = [tuple(getattr(value, "shape", shape)) for value, shape in zip(values, old, strict=True)]
+    new = [_shape_of(value, shape) for value, shape in zip(values, old, strict=True)]
     return dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+
+
+def _shape_of(value: Any, default: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape; `default` for a value without one."""
+    try:
+        return tuple(getattr(value, "shape", default))
+    except RuntimeError:  # a strided nested tensor knows its first length only
+        return (value.size(0),)
 
 
 def _batch_size_after(
