@@ -70,7 +70,7 @@ def save(
     if as_archive:
         options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
-        if level > 0 and set(options) != {"format"}:
+        if level > 0 and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with a compression, found {options}")
         if level > 0:
             return archives.save_deflated(
