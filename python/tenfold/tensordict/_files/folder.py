@@ -194,7 +194,8 @@ def reopened(
     marked: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
-    framework: Name | None = None,
+    framework: Name | None,
+    locked: bool,
 ) -> Any:
     """Opens a pickled tree; raises OSError if the path has another one now."""
     found = identity_of(path)
@@ -208,9 +209,12 @@ def reopened(
         node = node_of(made)
         made = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)
     map_now(made)
+    made = node_of(made)  # a pickled tensorclass consists of its class and this node
     if marked:
         lock(made)
-    return node_of(made)  # a pickled tensorclass consists of its class and this node
+    elif locked:
+        locking.lock(made, None)
+    return made
 
 
 def check_pickle(allow_pickle: Any) -> None:

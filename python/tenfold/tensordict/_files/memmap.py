@@ -197,6 +197,7 @@ def reduced(td: Any) -> Any:
         opened.identity,
         disk.keys_above,
         opened.framework,
+        bool(td._locked),
     )
 
 
