@@ -65,7 +65,8 @@ enum class BestMode : std::uint8_t {
 /// The checks before a step is restored.
 enum class CheckpointCheck : std::uint8_t {
   full,       ///< every checksum
-  structure,  ///< files, sizes, metadata; all bytes of entries other than safetensors and memmap
+  structure,  ///< files, sizes, metadata with checksums; of other entries than safetensors and
+              ///< memmap all bytes
   none,       ///< no check
 };
 
@@ -205,9 +206,12 @@ class TENFOLD_API CheckpointManager {
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
   /// Throws before writing any entry: Error(invalid_argument) for a negative step;
-  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for `extra` or
-  /// `versions` that JSON cannot represent, such as NaN; Error(io) with ENOSPC, with EBUSY if
-  /// another process or manager writes to the directory, or with ESTALE if the directory was moved.
+  /// Error(unsupported) naming the key of an entry that its format cannot hold, or
+  /// Error(invalid_argument) naming a key that cannot be stored, such as one that is too long for
+  /// the name of a file; Error(unsupported) for `extra` or `versions` that JSON cannot represent,
+  /// such as NaN; Error(io) with ENOSPC, with EBUSY if another process or manager writes to the
+  /// directory, or with ESTALE if the directory was moved. If the directory was
+  /// missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and
@@ -219,7 +223,8 @@ class TENFOLD_API CheckpointManager {
   /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
   /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
   /// Error(unsupported) if the requested step, or every step, is of a newer version. Throws
-  /// Error(invalid_argument) for `discard_later` with `path`.
+  /// Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips nothing,
+  /// if a system call fails for lack of descriptors or memory.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
@@ -243,7 +248,9 @@ class TENFOLD_API CheckpointManager {
   std::string metadata_json(std::int64_t step) const;
   /// The step's folder. Throws Error(key_not_found).
   Path path(std::int64_t step) const;
-  /// Checks files, sizes, and every checksum of a step. Throws Error(key_not_found).
+  /// Checks files, sizes, and every checksum of a step. Damage is reported, also of its
+  /// `checkpoint.json`. Throws Error(key_not_found), and Error(unsupported) if that is of a newer
+  /// version.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
   /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if
@@ -266,7 +273,8 @@ class TENFOLD_API CheckpointManager {
   /// all its checksums were compared. Throws what open(), restore() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
-  /// Estimates the disk space for a save of `state`. Throws Error(unsupported) as save() does.
+  /// Estimates the disk space for a save of `state`. Throws as save() does for an entry or a key
+  /// that cannot be stored.
   CheckpointEstimate estimate(const TensorDict& state) const;
 
   /// Waits until pruned steps have been deleted.

@@ -147,7 +147,9 @@ class TENFOLD_API Dataset {
   /// The slot of the next row in a circular buffer; size() for other data sets and for views.
   std::int64_t cursor() const;
 
-  /// The tree whose rows these are; for concat() and mix(), that of the first data set.
+  /// The tree whose rows these are; for concat() and mix(), that of the first data set. Do not
+  /// write to its tensors: with Mode::write_through they are mappings of files that checksums
+  /// cover. Write by update(), or to column().
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
  private:

@@ -132,11 +132,12 @@ using Float8_e8m0fnu = SmallFloat<DType::float8_e8m0fnu>;    ///< float8_e8m0fnu
 template <class T>
 struct ElementType {};
 
-/// Integers of every name (`long`, `long long`, `size_t`, ...), by size and sign. Of the character
-/// types, only `signed char` and `unsigned char` are integers.
+/// Integers of every name (`long`, `long long`, `size_t`, ...) of at most 8 bytes, by size and
+/// sign. Of the character types, only `signed char` and `unsigned char` are integers.
 template <std::integral T>
-  requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
-           !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
+  requires(sizeof(T) <= 8 && !std::same_as<T, bool> && !std::same_as<T, char> &&
+           !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&
+           !std::same_as<T, char32_t>)
 struct ElementType<T> {
   /// By size and sign.
   static constexpr DType value = std::is_signed_v<T> ? (sizeof(T) == 1   ? DType::int8

@@ -164,11 +164,13 @@ class TENFOLD_API MappedDict {
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
   /// missing keys, Error(invalid_argument) for keys of another type and values that do not fit. If
-  /// it throws, nothing is changed.
+  /// it throws, nothing is changed. Each key changes atomically, one after another; after a crash,
+  /// some keys may keep their old values until a process writes again.
   void assign(const DictKeys& keys, const Batch& values);
   /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, and
-  /// for keys of another type and values that do not fit. If it throws, nothing is added. With
-  /// DuplicateKeys::last, it assigns duplicate and existing keys instead.
+  /// for keys of another type, strings that are not UTF-8, and values that do not fit. If it
+  /// throws, nothing is added. With DuplicateKeys::last, it assigns duplicate and existing keys
+  /// instead, as assign().
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
   /// Rewrites the dictionary without superseded rows, and replaces it atomically. Throws Error(io)

@@ -30,7 +30,8 @@ TENFOLD_API Path part_path(const Path& path, std::int64_t index, std::int64_t co
 /// Creates a data set of these columns without parts, durably, and opens it with
 /// Mode::write_through. Rows that are appended go to parts of about 1 GiB; other processes may
 /// write parts, which commit_parts() adds. Throws Error(io) (EEXIST) if `path` exists and is not an
-/// empty folder, Error(invalid_argument) for a schema without columns.
+/// empty folder, Error(invalid_argument) for a schema without columns. Creates missing folders
+/// above `path`.
 TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
 /// Options of commit_parts().

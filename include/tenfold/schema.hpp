@@ -68,7 +68,8 @@ class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
-  /// Throws Error(invalid_argument) for a duplicate name, or a column with the name of a record.
+  /// Throws Error(invalid_argument) for two columns of one path, or a column with the path of a
+  /// record. {"a.b"} and {"a", "b"} are two paths, although name() is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor that is
@@ -81,7 +82,8 @@ class TENFOLD_API Schema {
   const std::vector<Column>& columns() const noexcept { return columns_; }
   /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }
-  /// The column of that path, or null. A single key may be a dotted path.
+  /// The column of that path, or null. A single key may be a dotted path; if a column has the key
+  /// itself as its path, it is that column.
   const Column* find(const KeyPath& path) const noexcept;
   /// The column of that dotted name, or null.
   const Column* find(std::string_view name) const noexcept {

@@ -117,7 +117,7 @@ class TENFOLD_API ShardedWriter {
   TensorDict values(int rank) const;
 
  private:
-  class State;
+  class TENFOLD_LOCAL State;
   std::unique_ptr<State> state_;
 };
 
@@ -159,7 +159,7 @@ class TENFOLD_API ShardWriter {
   std::string finish();
 
  private:
-  class State;
+  class TENFOLD_LOCAL State;
   std::unique_ptr<State> state_;
 };
 

@@ -87,7 +87,7 @@ class TENFOLD_API SnapshotPart {
   std::string write(std::string_view ticket, Monitor* monitor = nullptr);
 
  private:
-  class State;
+  class TENFOLD_LOCAL State;
   std::unique_ptr<State> state_;
 };
 
@@ -119,7 +119,7 @@ class TENFOLD_API SnapshotWriter {
   void publish(std::span<const std::string> receipts);
 
  private:
-  class State;
+  class TENFOLD_LOCAL State;
   std::unique_ptr<State> state_;
 };
 

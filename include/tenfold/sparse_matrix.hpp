@@ -135,8 +135,8 @@ class TENFOLD_API SparseMatrix {
   void check() const;
 
   /// The transpose: a csr matrix becomes csc and the reverse, over the same memory, without reading
-  /// indices. The entries of a coo matrix are checked, copied and sorted again; if it is not
-  /// coalesced, duplicates are added. Throws Error(corrupt) if check() of a coo matrix does.
+  /// indices. The entries of a coo matrix are checked as by check(), copied and sorted again; if it
+  /// is not coalesced, duplicates are added.
   SparseMatrix transposed() const;
 
   /// A node of kind sparse with the component tensors, by torch's names.

@@ -122,8 +122,8 @@ TensorDict state_dict(Module& module);
 /// Copies tensors of `source` (from its file, if it has one) directly into the parameters and
 /// buffers of `module`. These stay the same objects: optimizers, tied parameters and flattened
 /// weights of RNNs see the new values.
-/// Names, dtypes and shapes are compared first. Unless `options.strict` is false, one
-/// Error(invalid_argument) lists all differences, and nothing has changed.
+/// Names, dtypes and shapes are compared first. Unless `options.strict` is false, differences are
+/// one Error(invalid_argument), which lists up to 20 of each kind, and nothing has changed.
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
 /// negative views and for tensors on other devices; `options.monitor` observes the other tensors.
@@ -157,16 +157,16 @@ TensorDict state_dict(Optimizer& optimizer);
 /// by their order in the groups. Existing state tensors are filled in place, others are created
 /// like their parameters. A parameter that was saved without a state loses its own (in Adagrad,
 /// this is a difference). Group options are loaded. Everything is compared first: unless
-/// `options.strict` is false, one Error(invalid_argument) lists all differences, and nothing has
-/// changed. If `strict` is false, the state of each parameter is loaded completely or not at all.
+/// `options.strict` is false, differences are one Error(invalid_argument), which lists up to 20 of
+/// each kind, and nothing has changed. If `strict` is false, the state of each parameter is loaded
+/// completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize
 /// and decoupled_weight_decay are ignored if they have the value of LibTorch's behaviour, and are
 /// differences otherwise. `options.keys` must not be set; `options.rename` may be set only if
 /// parameters are matched by name. Throws Error(invalid_argument) if `source` is not the state of
-/// an optimizer (Error(key_not_found) if a part such as a group's "params" is missing or of another
-/// kind), Error(unsupported) for other optimizers.
+/// an optimizer, Error(unsupported) for other optimizers.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});

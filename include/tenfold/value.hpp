@@ -174,6 +174,7 @@ class TENFOLD_API Value {
     } else {
       if (const auto* found = get_if<T>()) return *found;
       if constexpr (std::same_as<T, BigInt>) fail_as(what, "an int outside the range of int64");
+      if constexpr (std::same_as<T, Special>) fail_as(what, "an extended scalar, such as bytes");
       fail_as(what, "a " + std::string(Value(T()).type_name()));
     }
   }

@@ -65,19 +65,27 @@ class TextStreamHandle {
   std::unique_ptr<TextStream> stream_;
 };
 
+nb::list list_of(const std::vector<Path>& files) {
+  nb::list made;
+  for (const Path& path : files) made.append(text(path.string()));
+  return made;
+}
+
+nb::list find_all_files(PathsArgument sources) {
+  const std::vector<Path> paths = paths_from(sources);
+  return list_of(without_gil([&] { return find_files(paths); }));
+}
+
 /// The files that `sources` expand to. Throws like find_sources() unless all are text sources.
 nb::list find_text_files(PathsArgument sources, const std::string& format,
                          const std::string& separator) {
   const std::vector<Path> paths = paths_from(sources);
   const SourceFormat known = source_format_from(format);
   const char between = separator_from(separator);
-  const std::vector<Path> files = without_gil([&] {
+  return list_of(without_gil([&] {
     static_cast<void>(find_sources(paths, known, between));
     return find_files(paths);
-  });
-  nb::list made;
-  for (const Path& path : files) made.append(text(path.string()));
-  return made;
+  }));
 }
 
 }  // namespace
@@ -88,6 +96,7 @@ void bind_text_stream(nb::module_& module) {
            "format"_a, "separator"_a)
       .def("hold", &TextStreamHandle::hold, "count"_a.none())
       .def("rows", &TextStreamHandle::rows, "records"_a, "stops_at_bad"_a, "ragged"_a);
+  module.def("find_files", find_all_files, "sources"_a);
   module.def("find_text_files", find_text_files, "sources"_a, "format"_a, "separator"_a);
 }
 

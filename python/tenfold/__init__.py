@@ -132,6 +132,7 @@ _ERRORS = {
     "KeyThroughLeafError": "tenfold.tensordict._ops.mapping",
     "ShapesDiffer": "tenfold.tensordict._ops.join",
     "TooManyIndicesError": "tenfold.tensordict._index",
+    "UnknownPathError": "tenfold._io.snapshot.manifest",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 # The names of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`. They

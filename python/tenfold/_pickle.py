@@ -53,7 +53,7 @@ def opened_tree(
 
     Raises:
         OSError: ESTALE, if the path has another file or folder than `identity` (device and inode of
-            the file, or of the folder's meta.json).
+            its meta.json if it has one, else of itself).
     """
     from tenfold.tensordict._dense import reopen
 
@@ -175,19 +175,26 @@ def dataset(
 
 
 def joined_dataset(
-    datasets: Sequence[Any], weights: Sequence[float] | None, steps: Steps, maps: Maps
+    datasets: Sequence[Any],
+    weights: Sequence[float] | None,
+    steps: Steps,
+    maps: Maps,
+    framework: Any = None,
 ) -> Any:
-    """A view of `concat` (`weights` is None) or `mix`; other arguments as for `dataset`."""
+    """A view of `concat` (`weights` is None) or `mix`; other arguments as for `dataset`.
+
+    `framework` is None in old pickles: that of the first data set.
+    """
     from tenfold.dataset._dataset import rejoined
 
-    return rejoined(datasets, weights, steps, maps)
+    return rejoined(datasets, weights, steps, maps, framework)
 
 
-def samples(rows: list[Any], ragged: frozenset[str]) -> Any:
+def samples(rows: list[Any], ragged: frozenset[str], framework: Any = None) -> Any:
     """The rows that functions of `Dataset.map` returned in a worker process of a loader."""
     from tenfold.dataset._rows import Samples
 
-    return Samples(rows, ragged)
+    return Samples(rows, ragged, framework)
 
 
 def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any, framework: Any = None) -> Any:

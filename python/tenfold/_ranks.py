@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TIMEOUT = timedelta(minutes=30)
 
 # If `work` fails on one rank, the others raise the first of these classes of which that error is
-# an instance, or else a RuntimeError. `_described` handles OSErrors separately.
+# an instance, or else a RuntimeError. `described` handles OSErrors separately.
 _CLASSES: tuple[type[Exception], ...] = (
     CorruptFileError,
     UnsupportedError,
@@ -83,7 +83,7 @@ class Ranks:
             message["sent"] = send(results[0])
         except BaseException as error:
             failure = error
-            message["error"] = _described(error)
+            message["error"] = described(error)
         try:
             messages = self._gather(message)
         except RuntimeError as error:
@@ -99,7 +99,7 @@ class Ranks:
             if "error" in other:
                 if rank == self.rank and failure is not None:
                     raise failure
-                raise _error_of(rank, other["error"]) from failure
+                raise error_of(rank, other["error"]) from failure
         return results[0], [other["sent"] for other in messages]
 
     def any(self, flag: bool) -> bool:
@@ -220,7 +220,8 @@ def _by_rank(values: list[Any]) -> str:
     )
 
 
-def _described(error: BaseException) -> dict[str, Any]:
+def described(error: BaseException) -> dict[str, Any]:
+    """An error as a JSON value, from which `error_of` makes an error on another rank."""
     if isinstance(error, OSError):
         text = error.strerror or str(error)
         return {"kind": type(error).__name__, "errno": error.errno, "text": text}
@@ -230,13 +231,14 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {"kind": name, "text": text or type(error).__name__}
 
 
-def _error_of(rank: int, described: dict[str, Any]) -> Exception:
-    text = f"rank {rank}: {described['text']}"
-    if described.get("errno") is not None:
-        return OSError(described["errno"], text)  # of the class that belongs to the number
-    if "errno" in described:
+def error_of(rank: int, sent: dict[str, Any]) -> Exception:
+    """An error like the one on that rank, from the result of `described` there."""
+    text = f"rank {rank}: {sent['text']}"
+    if sent.get("errno") is not None:
+        return OSError(sent["errno"], text)  # of the class that belongs to the number
+    if "errno" in sent:
         kinds_of_system = (FileNotFoundError, FileExistsError, PermissionError)
         names = {kind.__name__: kind for kind in kinds_of_system}
-        return names.get(described["kind"], OSError)(text)
+        return names.get(sent["kind"], OSError)(text)
     kinds = {kind.__name__: kind for kind in _CLASSES}
-    return kinds[described["kind"]](text)
+    return kinds[sent["kind"]](text)

@@ -68,7 +68,7 @@ class Staging:
             raise FileExistsError(errno.EEXIST, "It exists and is not a folder", str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
-        _put_back(path)
+        put_back(path)
         if exists(path):
             shutil.rmtree(_replaced(path), ignore_errors=True)
         self._outer.mkdir()
@@ -79,11 +79,15 @@ class Staging:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.folder.mkdir()
 
-    def publish(self) -> None:
+    def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
 
         The old folder is removed. Files that its manifest does not list are kept in the new one,
         unless it has files of the same names.
+
+        Args:
+            own_names: Matches names of files that another program saves for what is saved here; old
+                ones of them are not kept.
 
         Raises:
             CorruptFileError: If a file violates its format.
@@ -91,7 +95,7 @@ class Staging:
                 last fsync failed.
         """
         _write_manifest(self.folder)
-        _keep_unlisted(self.path, self.folder)
+        _keep_unlisted(self.path, self.folder, own_names)
         _sync(self.folder)
         _rename_over(self.folder, self.path)
         self.close()
@@ -129,7 +133,7 @@ def check(path: Path) -> bool:
             lists all such files.
         UnsupportedError: If the manifest has another version.
     """
-    _put_back(path)
+    put_back(path)
     if not path.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such checkpoint folder", str(path))
     try:
@@ -143,6 +147,24 @@ def check(path: Path) -> bool:
     if problems:
         raise CorruptFileError("; ".join(problems))
     return True
+
+
+def put_back(path: Path) -> None:
+    """Restores the old version after a crash between the first two renames of `_rename_over`."""
+    if not exists(path):
+        with contextlib.suppress(FileNotFoundError):
+            _replaced(path).rename(path)
+
+
+def put_back_all(directory: Path, pattern: str) -> None:
+    """Restores old versions after crashes that interrupted a replacement.
+
+    Args:
+        directory: Parent of the folders; it may be missing.
+        pattern: Glob of their names, such as ``checkpoint-*``.
+    """
+    for replaced in directory.glob(f"_{pattern}.replaced"):
+        put_back(replaced.with_name(replaced.name[1:].removesuffix(".replaced")))
 
 
 def remove(path: Path) -> None:
@@ -193,13 +215,6 @@ def _replaced(path: Path) -> Path:
     return path.with_name(f"_{path.name}.replaced")
 
 
-def _put_back(path: Path) -> None:
-    """Restores the old version after a crash between the first two renames of `_rename_over`."""
-    if not exists(path):
-        with contextlib.suppress(FileNotFoundError):
-            _replaced(path).rename(path)
-
-
 def _rename_over(folder: Path, path: Path) -> None:
     if not exists(path):
         folder.rename(path)
@@ -207,8 +222,13 @@ def _rename_over(folder: Path, path: Path) -> None:
         replaced = _replaced(path)
         shutil.rmtree(replaced, ignore_errors=True)
         path.rename(replaced)
-        folder.rename(path)
-        replaced.rename(folder)
+        try:
+            folder.rename(path)
+        except OSError:
+            replaced.rename(path)
+            raise
+        with contextlib.suppress(OSError):  # the next save removes the replaced folder
+            replaced.rename(folder)
     _sync_folder(path.parent)
 
 
@@ -269,7 +289,7 @@ def _write_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
-def _keep_unlisted(old: Path, new: Path) -> None:
+def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> None:
     """Links or copies files that the old manifest does not list into the new folder."""
     if not old.is_dir():
         return
@@ -278,7 +298,8 @@ def _keep_unlisted(old: Path, new: Path) -> None:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         listed = set()  # the manifest is missing, damaged or of another program
     for name in _files(old):
-        if name not in listed and not exists(new / name):
+        is_own = name in listed or (own_names is not None and own_names.fullmatch(name))
+        if not is_own and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(old / name, new / name, follow_symlinks=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 try:
     from accelerate.state import PartialState
-    from accelerate.utils import DistributedType, broadcast_object_list
+    from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 except ImportError as error:
     raise ImportError(
         'tenfold.accelerate needs Accelerate: pip install "tenfold[accelerate]"'
@@ -28,7 +28,16 @@ from tenfold._io.files import load, save
 from tenfold._io.load_into import load_into
 from tenfold._options import boolean
 from tenfold._paths import exists
-from tenfold._staging import MANIFEST, Staging, check, new_token, remove_all, staging_folder
+from tenfold._ranks import described, error_of
+from tenfold._staging import (
+    MANIFEST,
+    Staging,
+    check,
+    new_token,
+    put_back_all,
+    remove_all,
+    staging_folder,
+)
 from tenfold.checkpoint._rng import RngState
 
 TYPE_CHECKING = False
@@ -45,8 +54,14 @@ __all__ = ["load_state", "save_state"]
 _OURS = ".safetensors"
 # Suffixes of a saved object: ours, then those of `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
+# Files of `Accelerator.save_state`, which a new checkpoint replaces.
+_NAMES = re.compile(
+    r"model(_\d+)?\.safetensors"
+    r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
+    r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
+)
 # Distributed types that write sharded checkpoints of their own.
-_SHARDED = (
+SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
     DistributedType.MEGATRON_LM,
@@ -62,14 +77,15 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``. A second
     model is ``model_1``, and so on. ``model.safetensors`` has the parameter names of the unwrapped
     model, as `from_pretrained` requires. All processes must call this function; they need a shared
-    file system, or ``save_on_each_node``.
+    file system, or ``save_on_each_node``. If one of them fails, all raise an error.
 
     Args:
         accelerator: The accelerator that prepared the objects to save, or registered them.
-        output_dir: A folder for this checkpoint only. An existing checkpoint is replaced
-            atomically. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next
-            one in ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are
-            removed after the new one exists.
+        output_dir: A folder for this checkpoint only. An existing checkpoint, also one of
+            `Accelerator.save_state`, is replaced atomically; files that neither of them saves are
+            kept. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next one in
+            ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are removed
+            after the new one exists.
 
     Returns:
         Path: The folder.
@@ -93,10 +109,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     _refuse_sharded(accelerator, "save_state")
     project = accelerator.project_configuration
     target = on_main(_target, accelerator, output_dir)
-    writes = accelerator.is_main_process or (
-        project.save_on_each_node and accelerator.is_local_main_process
-    )
-    with staged_by_all(target, writes) as folder:
+    writes = _is_first(accelerator)
+    with staged_by_all(target, writes, _NAMES) as folder:
         _write(accelerator, folder, writes)
     project.iteration += 1
     if project.automatic_checkpoint_naming and writes:
@@ -107,8 +121,9 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
     """Loads what `save_state`, or `Accelerator.save_state`, saved.
 
-    The main process compares the checksums of `save_state`, and each process opens all files,
-    before its first object changes. No pickle is executed.
+    One process of each file system compares the checksums of `save_state`, and each process opens
+    all files, before the first object changes. If one of them fails, all raise an error. No pickle
+    is executed.
 
     Args:
         accelerator: The same objects must have been prepared and registered, in the same order.
@@ -137,10 +152,11 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
     _refuse_sharded(accelerator, "load_state")
     strict = boolean("load_state: strict", strict)
     folder: Path = on_main(_source, accelerator, input_dir)
+    on_all(lambda: check(folder) if _is_first(accelerator) else None)
     models = list(accelerator._models)
     for hook in accelerator._load_model_state_pre_hook.values():
         hook(models, str(folder))
-    found = _read(accelerator, folder, len(models))
+    found = on_all(lambda: _read(accelerator, folder, len(models)))
     for model, state in zip(models, found["model"], strict=True):
         load_into(accelerator.unwrap_model(model), state, strict=strict)
     for name, objects in _stateful(accelerator):
@@ -159,26 +175,81 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
 
 
 @contextmanager
-def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
+def staged_by_all(
+    path: Path,
+    writes: bool,
+    own_names: re.Pattern[str] | None = None,
+    is_collective: bool = False,
+) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
+
+    If one of the processes fails, all raise an error.
 
     Args:
         path: The same in all processes.
         writes: True in one process of each file system.
+        own_names: As for `Staging.publish`.
+        is_collective: True if the processes fill the folder by collective operations. An error of
+            that is raised in its process at once, because others may wait in such an operation.
     """
     (token,) = broadcast_object_list([new_token()])
-    staging = Staging(path, token) if writes else None
-    state = PartialState()
-    try:
-        state.wait_for_everyone()
-        yield staging_folder(path, token)
-        state.wait_for_everyone()
+    staging: Staging | None = None
+
+    def begin() -> None:
+        nonlocal staging
+        if writes:
+            staging = Staging(path, token)
+
+    def publish() -> None:
         if staging is not None:
-            staging.publish()
-        state.wait_for_everyone()
+            staging.publish(own_names)
+
+    error: Exception | None = None
+    try:
+        on_all(begin)
+        try:
+            yield staging_folder(path, token)
+        except Exception as failure:
+            if is_collective:
+                raise
+            error = failure
+        raise_on_all(error)
+        on_all(publish)
     finally:
         if staging is not None:
             staging.close()
+
+
+def on_all(function: Callable[[], Result]) -> Result:
+    """Calls `function` in every process. If it raises in one of them, all of them raise."""
+    results: list[Result] = []
+    error: Exception | None = None
+    try:
+        results.append(function())
+    except Exception as failure:
+        error = failure
+    raise_on_all(error)
+    return results[0]
+
+
+def raise_on_all(error: Exception | None) -> None:
+    """Raises an error in every process if one of them passes one. Waits for all processes.
+
+    That process raises its own error, the others one of the same class that names the process. On
+    XLA, where objects cannot be gathered, the others do not raise.
+    """
+    state = PartialState()
+    if state.distributed_type == DistributedType.XLA:
+        if error is not None:
+            raise error
+        state.wait_for_everyone()
+        return
+    sent = gather_object([None if error is None else described(error)])
+    if error is not None:
+        raise error
+    for rank, other in enumerate(sent):
+        if other is not None:
+            raise error_of(rank, other)
 
 
 def on_main(function: Callable[..., Result], *args: Any) -> Result:
@@ -200,11 +271,19 @@ def on_main(function: Callable[..., Result], *args: Any) -> Result:
 
 
 def _refuse_sharded(accelerator: Any, where: str) -> None:
-    if accelerator.distributed_type in _SHARDED:
+    if accelerator.distributed_type in SHARDED:
         raise UnsupportedError(
             f"{where}: expected processes that each hold the whole model, found "
             f"{accelerator.distributed_type.value}; use accelerator.{where}()"
         )
+
+
+def _is_first(accelerator: Any) -> bool:
+    """True in one process of each file system: of the nodes, or of all of them together."""
+    each_node: bool = accelerator.project_configuration.save_on_each_node
+    main: bool = accelerator.is_main_process
+    local_main: bool = accelerator.is_local_main_process
+    return main or (each_node and local_main)
 
 
 def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
@@ -240,13 +319,14 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
     if input_dir is not None:
         path = Path(input_dir).expanduser()
     elif accelerator.project_configuration.automatic_checkpoint_naming:
-        checkpoints = _numbered(Path(accelerator.project_dir, "checkpoints"))
+        directory = Path(accelerator.project_dir, "checkpoints")
+        put_back_all(directory, "checkpoint_*")
+        checkpoints = _numbered(directory)
         if not checkpoints:
             raise FileNotFoundError(f"{accelerator.project_dir}: it has no checkpoints")
         path = checkpoints[-1]
     else:
         raise ValueError("load_state: input_dir must be a path, got None")
-    check(path)
     return path
 
 

@@ -108,7 +108,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             TypeError: If `storage_options` are given.
             UnsupportedError: If `path` is a URL, or an entry cannot be stored; the message names
                 its key. No checkpoint has been written.
-            OSError: If a system call failed. The previous version at `path` is unchanged.
+            OSError: If a system call failed. The previous version at `path` is unchanged, unless
+                the last fsync failed.
             Exception: The exception of a previous save or removal, if `async_save` is set. That of
                 writing this checkpoint is then raised by a later call.
         """

@@ -151,7 +151,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     Each task writes one part into a temporary folder inside that of the data set; the driver
     commits the parts of the tasks that succeeded, in the order of the tasks, in one step. The
     job removes the parts of failed and repeated tasks; the next `commit_parts` removes those of
-    killed jobs.
+    killed jobs and of failed commits.
 
     Args:
         path: Folder of the data set, to which all nodes need access. If it is a data set of parts,
@@ -167,6 +167,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         self._schema = schema
         self._job = f"ray-{uuid.uuid4().hex[:16]}"
         self._lease: Any = None
+        self._has_moved_parts = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lease": None}
@@ -231,19 +232,22 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             write_result: Ray's result; its ``write_returns`` has what the tasks' `write` returned.
 
         Raises:
-            ValueError: If parts, or a part and the existing data set, have different columns.
+            ValueError: If parts, or a part and the existing data set, have different columns; for
+                a null in a column that is not nullable in the existing data set.
             OSError: If another process is changing the data set, or a system call failed.
         """
-        written = sorted(part for part in write_result.write_returns if part is not None)
+        written = [part for part in write_result.write_returns if part is not None]
         try:
-            names = [name for name, _ in written]
+            names = sorted((name for name, _ in written), key=_task_of)
             self._agree(names)
+            self._has_moved_parts = bool(names)
             for name in names:
                 os.rename(
                     os.path.join(self._staging, name), os.path.join(self._path, self._of(name))
                 )
             if names:
                 commit_parts(self._path, [self._of(name) for name in names])
+            self._has_moved_parts = False
         finally:
             self._clean()
 
@@ -256,7 +260,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         self._clean()
 
     def _of(self, name: str) -> str:
-        return f"{self._job}-{name[:6]}"
+        return f"{self._job}-{_task_of(name):06}"
 
     def _agree(self, names: list[str]) -> None:
         """Converts the parts in the staging folder to the same columns.
@@ -265,15 +269,25 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         is not converted. Parts with other columns than the result are rewritten.
 
         Raises:
-            ValueError: If columns differ in anything else.
+            ValueError: If columns differ in anything else, or one becomes nullable that is not
+                nullable in the existing data set.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
-        if exists(os.path.join(self._path, "%parts.json")):
+        is_append = exists(os.path.join(self._path, "%parts.json"))
+        if is_append:
             schemas.insert(0, dict(Dataset(self._path).schema))
         if all(schema == schemas[0] for schema in schemas[1:]):
             return
         wanted = functools.reduce(_union, schemas)
+        if is_append:
+            existing = Schema(schemas[0])._leaves()
+            for (name, old), (_, new) in zip(existing, Schema(wanted)._leaves(), strict=True):
+                if old != new:
+                    raise ValueError(
+                        f'{self._path}: column "{name}": expected a block that fits {old} of the '
+                        f"data set, found {new}; remove or replace the nulls"
+                    )
         for name, part in parts.items():
             if dict(part.schema) != wanted:
                 ingest(part, os.path.join(self._staging, name), schema=Schema(wanted))
@@ -281,10 +295,18 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     def _clean(self) -> None:
         import shutil
 
-        shutil.rmtree(self._staging, ignore_errors=True)
+        # If the commit failed, only its manifest shows which moved parts are in the data set. The
+        # next `commit_parts` reads it and removes the others, which it finds by the staging folder.
+        if not self._has_moved_parts:
+            shutil.rmtree(self._staging, ignore_errors=True)
         if self._lease is not None:
             self._lease.release()
             self._lease = None
+
+
+def _task_of(name: str) -> int:
+    """The number of the task that wrote this folder: 7 of "000007-1f3a5b7c"."""
+    return int(name.partition("-")[0])
 
 
 def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
@@ -388,8 +410,8 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
         Dataset: The data set at `path`, opened.
 
     Raises:
-        ValueError: If blocks have different columns, `path` is a data set in one folder, or there
-            are no rows and no data set.
+        ValueError: If blocks have different columns or do not fit the existing data set, `path` is
+            a data set in one folder, or there are no rows and no data set.
 
     Example:
         >>> ds = tenfold.ray.write(ray.data.range(1000), "numbers")

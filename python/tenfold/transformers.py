@@ -23,8 +23,8 @@ except ImportError as error:
 
 from tenfold._errors import CorruptFileError
 from tenfold._paths import exists
-from tenfold._staging import check, remove_all
-from tenfold.accelerate import on_main, staged_by_all
+from tenfold._staging import check, put_back, put_back_all, remove_all
+from tenfold.accelerate import SHARDED, on_main, staged_by_all
 
 __all__ = ["AtomicCheckpointMixin"]
 
@@ -94,8 +94,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)
-        elif resume_from_checkpoint and os.path.isdir(resume_from_checkpoint):
-            on_main(check, Path(resume_from_checkpoint))
+        elif resume_from_checkpoint:
+            on_main(_check_existing, Path(resume_from_checkpoint))
         return super().train(resume_from_checkpoint, *args, **options)
 
     # --- called by Trainer ---
@@ -103,7 +103,10 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **options: Any) -> None:
         run = super()._get_output_dir(trial)
         final = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
-        with staged_by_all(Path(final), self.args.should_save) as folder:
+        is_collective = self.accelerator.distributed_type in SHARDED
+        with staged_by_all(
+            Path(final), self.args.should_save, is_collective=is_collective
+        ) as folder:
             self._staged_run = str(folder.parent)
             try:
                 super()._save_checkpoint(model, trial, *args, **options)
@@ -152,6 +155,13 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         remove_all(candidates[: max(num_surplus, 0)])
 
 
+def _check_existing(path: Path) -> None:
+    """Compares checksums. If there is no such folder, Trainer raises the error."""
+    put_back(path)
+    if path.is_dir():
+        check(path)
+
+
 def _last_whole(run: str) -> str | bool:
     """Returns the undamaged checkpoint with the highest step; True if there is no checkpoint.
 
@@ -161,6 +171,7 @@ def _last_whole(run: str) -> str | bool:
     """
     if not os.path.isdir(run):
         return True
+    put_back_all(Path(run), f"{PREFIX_CHECKPOINT_DIR}-*")
     damaged: list[str] = []
     paths: list[str] = sort_checkpoints(run)
     for path in reversed(paths):

@@ -14,6 +14,8 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 def print_directory_tree(path: PathLike, indent: str = "", display_metadata: bool = True) -> str:
     """Prints `path` and what is below it, one name per line; folders end in a slash.
 
+    Symbolic links below `path` are listed by their names, and not followed.
+
     Args:
         path: A folder, or a file.
         indent: Prefix of the line of each file and folder; each level adds four spaces.
@@ -36,23 +38,24 @@ def print_directory_tree(path: PathLike, indent: str = "", display_metadata: boo
             meta.json
     """
     path = os.fsdecode(path)
+    os.stat(path)  # raises FileNotFoundError
     lines = []
     if display_metadata:
         lines.append(f"Directory size: {_readable(_size_of(path))}")
-    lines.extend(_lines(path, indent))
+    lines.extend(_lines(path, indent, follows_link=True))
     text = "\n".join(lines)
     print(text)
     return text
 
 
-def _lines(path: str, indent: str) -> list[str]:
+def _lines(path: str, indent: str, *, follows_link: bool) -> list[str]:
     name = os.path.basename(os.path.normpath(path))
-    if not os.path.isdir(path):
-        os.stat(path)
+    is_link = os.path.islink(path) and not follows_link
+    if is_link or not os.path.isdir(path):
         return [f"{indent}{name}"]
     lines = [f"{indent}{name}/"]
     for entry in sorted(os.listdir(path)):
-        lines.extend(_lines(os.path.join(path, entry), indent + "    "))
+        lines.extend(_lines(os.path.join(path, entry), indent + "    ", follows_link=False))
     return lines
 
 

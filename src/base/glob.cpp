@@ -11,6 +11,9 @@ struct Character {
   std::size_t size_bytes = 0;
 };
 
+/// Added to an invalid byte, so that it is equal to no character.
+constexpr std::uint32_t kInvalidByte = 0x8000'0000;
+
 /// The UTF-8 character at `at`. An invalid byte counts as one character.
 Character character_at(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
@@ -18,10 +21,11 @@ Character character_at(std::string_view text, std::size_t at) noexcept {
   };
   const std::uint32_t lead = byte(at);
   const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-  if (size == 1 || at + size > text.size()) return {lead, 1};
+  if (lead < 0x80) return {lead, 1};
+  if (size == 1 || at + size > text.size()) return {kInvalidByte + lead, 1};
   std::uint32_t code = lead & (0xFFU >> (size + 1));
   for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(at + i) & 0xC0) != 0x80) return {lead, 1};
+    if ((byte(at + i) & 0xC0) != 0x80) return {kInvalidByte + lead, 1};
     code = code << 6 | (byte(at + i) & 0x3F);
   }
   return {code, size};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "checkpoint/document.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold::checkpoint {
@@ -73,6 +73,11 @@ const Step* Listing::find(std::int64_t number) const noexcept {
   return found == steps_.end() || found->info.step != number ? nullptr : &*found;
 }
 
+const UnreadableStep* Listing::find_unreadable(std::int64_t number) const noexcept {
+  const auto found = std::ranges::find(unreadable_, number, &UnreadableStep::step);
+  return found == unreadable_.end() ? nullptr : &*found;
+}
+
 const Step* Listing::newest_save() const noexcept {
   const auto found =
       std::ranges::max_element(steps_, {}, [](const Step& step) { return step.info.seq; });
@@ -101,12 +106,6 @@ std::string Listing::numbers() const {
     text += (text.empty() ? "" : ", ") + std::to_string(step.info.step);
   }
   return text.empty() ? "none" : text;
-}
-
-bool is_problem_of_step(const Error& error) noexcept {
-  const int code = error.system_errno();
-  return error.code() != ErrorCode::io || code == EACCES || code == EPERM || code == ELOOP ||
-         code == ESTALE;
 }
 
 std::string read_document(const os::Directory& folder, os::FileInfo* info) {
@@ -200,7 +199,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
     // If the step seemed absent, a restart would skip it.
-    if (!is_problem_of_step(error)) throw;
+    if (!formats::is_problem_of_files(error)) throw;
     return is_none(error, "the step is left alone");
   }
 }

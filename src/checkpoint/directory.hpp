@@ -41,6 +41,8 @@ class Listing {
   /// In ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
+  /// Returns a folder with the name of that step that is not a step, or null.
+  const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
   /// Returns the step with the highest seq, or null if there is none. Its line is the current one.
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;
@@ -91,11 +93,6 @@ class DirectoryReader {
   std::map<std::string, Step> known_;  ///< by folder name
   std::set<std::string> warned_;
 };
-
-/// True if the error is a problem of the files of a step. False for other failed system calls: a
-/// process without descriptors (EMFILE) or memory, or with a failing disk (EIO), must not conclude
-/// that there is no step.
-bool is_problem_of_step(const Error& error) noexcept;
 
 /// Reads a step's document. Throws Error(file_not_found), Error(io), and Error(corrupt) if it is
 /// not a regular file or is larger than kMaxDocumentBytes.

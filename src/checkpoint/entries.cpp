@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -390,7 +389,7 @@ std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointIn
       const EntryPlace place = place_of(step_folder, entry.path);
       add_stats(place.folder, place.name, text);
     } catch (const Error& error) {
-      if (!is_problem_of_step(error)) throw;
+      if (!formats::is_problem_of_files(error)) throw;
       text += "unreadable\n";
     }
   }
@@ -432,7 +431,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
     }
     formats::add_report(report, of_entry);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw;
+    if (!formats::is_problem_of_files(error)) throw;
     add(error);
   }
 }

@@ -84,11 +84,12 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
 /// Hashes the stat of each file and folder of the entries: device, inode, modification time, size.
 /// The result differs if a file was replaced, removed or written since. Reads no content. The
 /// step's document is not included, because set_metrics() replaces it. Throws only errors for which
-/// is_problem_of_step() is false; others are part of the hash.
+/// formats::is_problem_of_files() is false; others are part of the hash.
 std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info);
 
 /// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors
-/// only if `full`. Any Error is a problem, too, except Error(io) (ECANCELED), which is thrown.
+/// only if `full`. An Error is a problem, too, unless formats::is_problem_of_files() is false for
+/// it: then it is thrown.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 

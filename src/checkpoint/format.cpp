@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -90,8 +91,16 @@ TensorDict dict_at(std::string where) {
   return node;
 }
 
+/// Returns the key of the node with the entries of single ranks: "ranks", with underscores appended
+/// if an entry of all ranks has that name.
+std::string ranks_key(const CheckpointInfo& info) {
+  std::string key(kRanksName);
+  while (entry_of(info, key, std::nullopt) != nullptr) key += '_';
+  return key;
+}
+
 /// Opens entries that belong to all ranks under their names, and those of single ranks under
-/// "ranks", by rank.
+/// ranks_key(), by rank.
 TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& /*request*/) {
   const auto folder = std::make_shared<const Folder>(head.path());
   const CheckpointInfo info = read_step(folder->directory());
@@ -106,7 +115,7 @@ TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& 
   if (!ranks.empty()) {
     TensorDict all = dict_at(where);
     for (auto& [rank, entries] : ranks) all.set(std::to_string(rank), std::move(entries));
-    state.set(std::string(kRanksName), std::move(all));
+    state.set(ranks_key(info), std::move(all));
   }
   return state;
 }
@@ -116,9 +125,9 @@ VerifyReport verify_step_folder(const Path& path, const formats::VerifyRequest& 
   try {
     CheckpointInfo info = read_step(os::Directory::open(path));
     if (request.filter != nullptr) {
+      const std::string key_of_ranks = ranks_key(info);
       std::erase_if(info.entries, [&](const CheckpointEntry& entry) {
-        return !request.filter->selected().contains(entry.rank ? std::string(kRanksName)
-                                                               : entry.name);
+        return !request.filter->selected().contains(entry.rank ? key_of_ranks : entry.name);
       });
     }
     return verify_step(path, info, CheckpointCheck::full,

@@ -1,6 +1,5 @@
 #include <tenfold/checkpoint_manager.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -23,6 +22,7 @@
 #include "checkpoint/state.hpp"
 #include "checkpoint/step.hpp"
 #include "core/notes/notes.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/convert.hpp"
 #include "io/rename.hpp"
 #include "os/fs/free_space.hpp"
@@ -33,6 +33,18 @@ namespace {
 
 using checkpoint::Listing;
 using checkpoint::Step;
+
+/// Returns a report of a step whose document is missing or damaged; nothing for other steps.
+std::optional<VerifyReport> report_of_document(const Listing& listing, std::int64_t step) {
+  if (listing.find(step) != nullptr) return std::nullopt;
+  const checkpoint::UnreadableStep* found = listing.find_unreadable(step);
+  if (found == nullptr) return std::nullopt;
+  const ErrorCode code = found->problem.code();
+  if (code != ErrorCode::corrupt && code != ErrorCode::file_not_found) return std::nullopt;
+  VerifyReport report;
+  report.problems.push_back(detail::formats::problem_of(found->problem));
+  return report;
+}
 
 void require_positive(const std::optional<std::int64_t>& value, const std::string& name) {
   if (!value || *value >= 1) return;
@@ -54,16 +66,6 @@ void check_options(const CheckpointManagerOptions& options) {
         .found(std::to_string(*options.every_seconds));
   }
   checkpoint::check_rules(options.formats);
-  // Entries that match no rule are stored as safetensors.
-  const bool can_share =
-      std::ranges::none_of(options.formats, [](const auto& rule) { return rule.first == "*"; }) ||
-      std::ranges::any_of(options.formats, [](const auto& rule) { return rule.second != "npz"; });
-  if (options.share_unchanged && !can_share) {
-    throw base::invalid_argument()
-        .part("checkpoint manager: share_unchanged")
-        .expected("entries of format \"safetensors\", \"memmap\", \"tdz\" or \"pt\"")
-        .found("only \"npz\"");
-  }
 }
 
 /// Warns that only the entries of rank 0 are converted.
@@ -205,6 +207,9 @@ Path CheckpointManager::path(std::int64_t step) const {
 VerifyReport CheckpointManager::verify(std::int64_t step, const VerifyOptions& options) const {
   for (int num_reads = 0; num_reads < os::kMaxReads; ++num_reads) {
     const Listing listing = state_->reader.list();
+    if (std::optional<VerifyReport> report = report_of_document(listing, step)) {
+      return *std::move(report);
+    }
     const Step& found = state_->require_step(listing, step);
     try {
       const std::uint64_t stats = state_->stats_of(found);
@@ -222,12 +227,14 @@ VerifyReport CheckpointManager::verify(std::int64_t step, const VerifyOptions& o
 
 std::vector<std::int64_t> CheckpointManager::prune() {
   const std::lock_guard lock(state_->mutex);
+  if (state_->is_absent()) return {};
   state_->require_writer();
   return state_->prune();
 }
 
 void CheckpointManager::remove(std::int64_t step) {
   const std::lock_guard lock(state_->mutex);
+  if (state_->is_absent()) state_->require_step(state_->reader.list(), step);
   os::Directory& directory = state_->require_writer();
   const Listing listing = state_->reader.list();
   const Step& found = state_->require_step(listing, step);

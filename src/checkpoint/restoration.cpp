@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <ranges>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,41 +34,49 @@ Step step_in(const Path& path) {
   return step;
 }
 
-/// Returns "2 that are damaged: step 7: <problem>; step 5: <problem>", newest step first.
-std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
+/// Returns "2 that cannot be read: step 7: <problem>; step 5: <problem>", newest step first.
+std::string steps_text(const std::vector<SkippedCheckpoint>& steps, std::string_view kind) {
   constexpr std::size_t kMaxProblems = 3;
-  std::string text = std::to_string(damaged.size()) +
-                     (damaged.size() == 1 ? " that is damaged" : " that are damaged");
-  for (std::size_t i = 0; i < std::min(damaged.size(), kMaxProblems); ++i) {
-    text += (i == 0 ? ": step " : "; step ") + std::to_string(damaged[i].step) + ": " +
-            damaged[i].problem;
+  std::string text = std::to_string(steps.size()) + std::string(kind);
+  for (std::size_t i = 0; i < std::min(steps.size(), kMaxProblems); ++i) {
+    text +=
+        (i == 0 ? ": step " : "; step ") + std::to_string(steps[i].step) + ": " + steps[i].problem;
   }
-  if (damaged.size() > kMaxProblems) text += "; ...";
+  if (steps.size() > kMaxProblems) text += "; ...";
   return text;
+}
+
+std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
+  return steps_text(damaged, damaged.size() == 1 ? " that is damaged" : " that are damaged");
 }
 
 /// Throws the error of a directory without a step whose document can be read.
 [[noreturn]] void fail_without_steps(const Path& directory, const Listing& listing) {
-  std::vector<SkippedCheckpoint> damaged;
+  std::vector<SkippedCheckpoint> unreadable;
   std::string without_document;
+  bool are_damaged = true;
   ErrorCode code = ErrorCode::file_not_found;
   for (const auto& [step, problem] : std::views::reverse(listing.unreadable())) {
     if (problem.code() == ErrorCode::file_not_found) {
       if (without_document.empty()) without_document = problem.what();
       continue;
     }
-    if (damaged.empty() || problem.code() == ErrorCode::corrupt) code = problem.code();
-    damaged.push_back({step, problem.what()});
+    if (unreadable.empty() || problem.code() == ErrorCode::corrupt) code = problem.code();
+    // Others are of a newer version, or without permission.
+    are_damaged = are_damaged && problem.code() == ErrorCode::corrupt;
+    unreadable.push_back({step, problem.what()});
   }
-  if (damaged.empty()) {
+  if (unreadable.empty()) {
     throw base::file_not_found(directory.string())
         .expected("a step to restore")
         .found("none", without_document.empty() ? "" : ": ", without_document);
   }
   throw base::fail(code, directory.string())
       .expected("a step to restore")
-      .found(damage_text(damaged))
-      .remedy("copy the folder of a step from a backup, or open its other files one by one");
+      .found(are_damaged ? damage_text(unreadable) : steps_text(unreadable, " that cannot be read"))
+      .remedy(code == ErrorCode::corrupt
+                  ? "copy the folder of a step from a backup, or open its other files one by one"
+                  : "");
 }
 
 }  // namespace

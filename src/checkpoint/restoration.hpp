@@ -33,11 +33,11 @@ class Restoration {
   const Path& directory() const noexcept { return directory_; }
 
   /// Checks a candidate and opens it with the entries of `rank`, or with those of rank 0 if the
-  /// step does not have that rank. Throws Error(corrupt) if the step is damaged or an entry cannot
-  /// be read for the check, Error(file_not_found) if the step or, without a check, a file was
-  /// removed. Throws other errors as they are, such as that of a canceled call. `copied`: entries
-  /// whose tensors are not checked here, because the caller copies them with copy_entry(), which
-  /// compares checksums.
+  /// step does not have that rank. Throws Error(corrupt) if the step is damaged or the check finds
+  /// an entry that cannot be read, Error(file_not_found) if the step or, without a check, a file
+  /// was removed. Throws other errors as they are, such as that of a canceled call, or of a process
+  /// without descriptors. `copied`: entries whose tensors are not checked here, because the caller
+  /// copies them with copy_entry(), which compares checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {});
   /// Records a candidate that open() or the caller found damaged. Returns false if another process

@@ -23,10 +23,10 @@ struct SummedBox {
   std::uint64_t checksum = 0;
 };
 
-/// A box of one process. If several processes have the same box, only one of them writes it.
+/// A box of one rank. If several ranks have the same box, only one of them writes it.
 struct PlannedShard {
   ShardBox shard;
-  bool is_written = true;        ///< its process writes it
+  bool is_written = true;        ///< false: an equal box is written instead
   std::vector<SummedBox> parts;  ///< parts of the box, each with a checksum
 };
 

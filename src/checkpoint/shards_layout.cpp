@@ -23,6 +23,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/dcp_manifest.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "os/fs/directory.hpp"
@@ -54,13 +55,15 @@ std::string shard_name(int rank, std::size_t number, std::size_t count) {
 }
 
 /// Returns true if a save with ShardLayout::shards or ShardLayout::torch, by tenfold or by torch,
-/// writes a file of that name. `metadata.json` counts unless it can be read and is not a manifest.
+/// writes a file of that name. Other tools also write a `metadata.json`, so it counts only if it is
+/// a manifest, even if a damaged one or one of a newer version.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
-      return formats::read_manifest(folder).has_value();
-    } catch (const Error&) {
-      return true;  // damaged, of a newer version, or not readable
+      return formats::has_manifest(folder);
+    } catch (const Error& error) {
+      if (!formats::is_problem_of_files(error)) throw;
+      return false;  // no permission to read it
     }
   }
   return name == kTorchMetadata || name == kStagingMarker ||
@@ -207,12 +210,16 @@ class SafetensorsShards final : public ShardsLayout {
     std::map<std::pair<int, std::size_t>, std::vector<std::size_t>> by_file;
     std::unordered_set<std::size_t> empty;  // tensors without elements that already have an entry
     for (std::size_t i = 0; i < shards_.size(); ++i) {
-      const ShardBox& shard = shards_[i].shard;
-      // A tensor without elements needs one entry, from which readers take dtype and shape.
-      const bool is_single_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
-                                   shard.sizes == tensors_[shard.tensor].shape &&
-                                   empty.insert(shard.tensor).second;
-      if (!is_stored(i) && !is_single_empty) continue;
+      ShardBox& shard = shards_[i].shard;
+      const Shape& shape = tensors_[shard.tensor].shape;
+      const bool is_first_empty = numel_of(shape) == 0 && empty.insert(shard.tensor).second;
+      if (is_first_empty) {
+        // A tensor without elements has one entry, from which readers take dtype and shape.
+        shard.offsets = Shape(shape.size(), 0);
+        shard.sizes = shape;
+        places_[i].shape = shape;
+      }
+      if (!is_stored(i) && !is_first_empty) continue;
       by_file[{shard.rank, counts[shard.rank][shard.tensor]++}].push_back(i);
     }
     std::map<int, std::size_t> files_of;

@@ -22,6 +22,7 @@
 #include "checkpoint/step.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/tree.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
@@ -198,6 +199,8 @@ os::Directory& CheckpointManager::State::require_writer() {
   return *writer_directory_;
 }
 
+bool CheckpointManager::State::is_absent() const { return !lease_ && !os::exists(directory); }
+
 void CheckpointManager::State::count_from(std::int64_t step) {
   const std::lock_guard lock(last_mutex);
   last_step = step;
@@ -237,9 +240,7 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
                                                    std::int64_t step) const {
   const Step* found = listing.find(step);
   if (found != nullptr) return *found;
-  const auto unreadable =
-      std::ranges::find(listing.unreadable(), step, &checkpoint::UnreadableStep::step);
-  if (unreadable != listing.unreadable().end()) throw unreadable->problem;
+  if (const auto* unreadable = listing.find_unreadable(step)) throw unreadable->problem;
   throw base::key_not_found(directory.string())
       .part("step ", step)
       .expected("one of ", listing.numbers())
@@ -508,7 +509,7 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
       if (stats_of(*step) != found->second.stats) continue;
     } catch (const Error& error) {
       // It was removed or replaced since it was listed, or cannot be read.
-      if (checkpoint::is_problem_of_step(error)) continue;
+      if (formats::is_problem_of_files(error)) continue;
       throw;
     }
     if (is_whole) {
@@ -604,7 +605,8 @@ CheckpointHold CheckpointManager::hold(std::int64_t step) {
   }
   throw Error::io(EBUSY, (state_->directory / name).string())
       .expected("fewer than ", kMaxHolds, " holds")
-      .found(kMaxHolds);
+      .found(kMaxHolds)
+      .remedy("release one");
 }
 
 }  // namespace tenfold

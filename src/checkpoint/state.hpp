@@ -92,6 +92,9 @@ struct CheckpointManager::State {
   /// it, and returns the directory. Throws Error(io): EBUSY if there is another writer or the lease
   /// was lost (also in a forked child), ESTALE if the directory was moved since.
   os::Directory& require_writer();
+  /// Returns true if there is no directory, and this manager does not write into one: then there
+  /// is nothing to remove, and require_writer() would create it.
+  bool is_absent() const;
   void release_writer();
 
   /// Returns the step of that number. Throws Error(key_not_found) listing the steps, or the step's

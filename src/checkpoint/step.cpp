@@ -23,6 +23,7 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
     ++report.num_checksums;
     require_checksum(text, document);
   } catch (const Error& error) {
+    if (!detail::formats::is_problem_of_files(error)) throw;
     report.problems.push_back(detail::formats::problem_of(error, document));
   }
   for (const CheckpointEntry& entry : info.entries) {

@@ -51,6 +51,7 @@ class Inflater final : public StreamDecoder {
     stream_.avail_out = static_cast<uInt>(into.size());
     begun_ = begun_ || stream_.avail_in > 0;
     const int status = inflate(&stream_, Z_NO_FLUSH);
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();  // zlib allocates its window late
     if (status == Z_STREAM_END) {
       ended_ = true;
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
@@ -103,6 +104,7 @@ class ZstdDecoder final : public StreamDecoder {
           .found("a larger one")
           .remedy("compress it with zstd --long=", kMaxWindowLog, " or without --long");
     }
+    if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation) throw std::bad_alloc();
     if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
     // If the call made no progress, its result is only a hint for the size of the next input.
     if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;

@@ -20,7 +20,7 @@ class StreamDecoder {
   };
   /// Decodes `from` into `into` until either is exhausted or a stream ends. Returns the numbers of
   /// bytes consumed and produced. Throws Error(corrupt) for damaged or differently compressed
-  /// input.
+  /// input, std::bad_alloc for lack of memory.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
   /// True if the input so far is complete: empty, or up to the end of a stream.

@@ -37,7 +37,7 @@ class Parser {
 
   void document() {
     if (!base::is_utf8(text_)) fail("UTF-8", "other bytes");
-    if (text_.starts_with("---\n")) at_ = 4;
+    if (text_.starts_with("---\n")) at_ = line_start_ = 4;
     if (!next_line()) fail("a document", "nothing");
     block(0);
     if (next_line() && text_.substr(at_) != "...\n") fail("the end of the document", found());
@@ -175,20 +175,29 @@ class Parser {
   }
 
   /// True if a key with its colon, or "? " and a key, starts here.
-  bool starts_mapping() {
+  bool starts_mapping() const {
     if (peek() == '?' && peek(1) == ' ') return true;
-    const std::size_t before = at_;
-    const std::size_t before_line = line_start_;
-    bool is_key = false;
-    if (peek() == '"' || peek() == '\'') {
-      quoted(column(), true);
-      is_key = peek() == ':' && (peek(1) == ' ' || is_break(peek(1)));
-    } else if (peek() != '[' && peek() != '{') {
-      is_key = find_colon() != std::string_view::npos;
+    if (peek() == '[' || peek() == '{') return false;
+    if (peek() != '"' && peek() != '\'') return find_colon() != std::string_view::npos;
+    const std::size_t end = end_of_quoted();
+    if (end == std::string_view::npos) return false;
+    const std::size_t size = end - at_;
+    return peek(size) == ':' && (peek(size + 1) == ' ' || is_break(peek(size + 1)));
+  }
+
+  /// Position after the quoted string that starts here, or npos if it does not end on this line.
+  std::size_t end_of_quoted() const {
+    const char quote = peek();
+    for (std::size_t i = at_ + 1; i < text_.size() && !is_break(text_[i]); ++i) {
+      const char next = i + 1 < text_.size() ? text_[i + 1] : '\n';
+      const bool is_escape = text_[i] == (quote == '"' ? '\\' : '\'');
+      if (is_escape && !is_break(next) && (quote == '"' || next == '\'')) {
+        ++i;
+      } else if (text_[i] == quote) {
+        return i + 1;
+      }
     }
-    at_ = before;
-    line_start_ = before_line;
-    return is_key;
+    return std::string_view::npos;
   }
 
   /// Position of the colon that ends a plain key on this line, or npos.
@@ -349,7 +358,13 @@ class Parser {
     if (text == ".inf") return handler_.number(kInfinity);
     if (text == "-.inf") return handler_.number(-kInfinity);
     if (text == ".nan") return handler_.number(std::numeric_limits<double>::quiet_NaN());
-    if (!digits.empty() && is_digit(digits[0]) && text.find('.') != std::string_view::npos) {
+    // YAML 1.1: 1.0e5 is a string, because its exponent has no sign.
+    const std::size_t exponent = text.find_first_of("eE");
+    const bool is_signed = exponent == std::string_view::npos ||
+                           text.substr(exponent + 1).starts_with('+') ||
+                           text.substr(exponent + 1).starts_with('-');
+    if (is_signed && !digits.empty() && is_digit(digits[0]) &&
+        text.find('.') != std::string_view::npos) {
       double number = 0;
       const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
       if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) {
@@ -443,10 +458,29 @@ class Parser {
   std::size_t kept_ = 0;  ///< in a quoted string: blanks before this position are not trimmed
 };
 
+/// Replaces the line breaks CR LF and CR by LF. dump() writes a CR of a string as an escape.
+std::string with_plain_breaks(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\r') {
+      out += text[i];
+    } else if (i + 1 == text.size() || text[i + 1] != '\n') {
+      out += '\n';
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void parse_yaml(std::string_view text, const base::Where& where, JsonHandler& handler) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  std::string copy;
+  if (text.find('\r') != std::string_view::npos) {
+    copy = with_plain_breaks(text);
+    text = copy;
+  }
   Parser(text, where, handler).document();
 }
 

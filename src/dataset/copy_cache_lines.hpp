@@ -18,7 +18,7 @@ struct TwoSources {
 };
 
 /// Copies two rows at once, so that their memory requests overlap. The first row goes to `out`, the
-/// second to `second_offset_bytes` after it.
+/// second to `out + second_offset_bytes`.
 using CopyTwoRows = void (*)(TwoSources coming, TwoSources from, std::size_t size_bytes,
                              std::byte* out, std::size_t second_offset_bytes) noexcept;
 

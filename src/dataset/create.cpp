@@ -41,7 +41,7 @@ Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
                    const std::shared_ptr<Zeros>& zeros) {
   Shape shape = inner;
   shape.insert(shape.begin(), num_rows);
-  static_cast<void>(nbytes_of(dtype, shape));  // throws if there are too many elements
+  static_cast<void>(nbytes_of(dtype, shape));  // throws if the tensor is too large
   return stored_leaf(dtype, std::move(shape), zeros, 0);
 }
 
@@ -96,7 +96,7 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
           .part("column ", base::quote(column.name()))
           .problem("the slots of a circular buffer have one size")
           .expected("rows of equal size")
-          .found(column.is_text() ? "text" : "a ragged column");
+          .found(column.is_text() ? "strings or bytes" : "a ragged column");
     }
   }
   if (os::exists(path)) {
@@ -126,8 +126,8 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const formats::folder::Plan plan =
       detail::formats::folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    // Rows that are written in place have no checksums. They may be written through mappings, which
-    // cannot report a full disk, so space is reserved.
+    // Rows that are written in place have no checksums. The initial rows may be changed in mapped
+    // memory, where a full disk raises SIGBUS, so space is reserved for them.
     const formats::WriteRequest request{.durable = true,
                                         .checksums = options.num_rows == 0 && options.capacity == 0,
                                         .zeros = true,

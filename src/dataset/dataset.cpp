@@ -31,7 +31,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
     if (found == nullptr || !are_compatible(column, *found)) {
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
-          .expected(describe(column), " in every part")
+          .expected(describe(column), " in every data set")
           .found((found == nullptr ? "none" : describe(*found)));
     }
     indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
@@ -40,9 +40,9 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
     if (schema.find(column.path) == nullptr) {
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
-          .expected("the column in every part")
-          .found("it in some parts only")
-          .remedy("select() the columns that all parts have");
+          .expected("the column in every data set")
+          .found("it in some of them only")
+          .remedy("select() the columns that all of them have");
     }
   }
   return indices;
@@ -121,8 +121,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // Views of the same table share one part. So their rows are gathered as fast as before, and
-    // joining data sets repeatedly does not double the parts each time.
+    // Views of the same columns of the same tables share parts. So their rows are gathered as fast
+    // as before, and joining data sets repeatedly does not double the parts each time.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
@@ -194,7 +194,8 @@ void check_positions(std::span<const std::int64_t> positions, std::int64_t size)
 }  // namespace
 
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
-                                             const std::optional<os::FileIdentity>& origin) {
+                                             const std::optional<os::FileIdentity>& origin,
+                                             std::shared_ptr<InPlaceWrites> in_place) {
   auto state = std::make_shared<DatasetState>();
   state->tree = tree;
   state->origin = origin;
@@ -202,7 +203,7 @@ std::shared_ptr<const DatasetState> state_of(TensorDict tree,
     folder->add_to(*state);
     return state;
   }
-  auto table = std::make_shared<const Table>(std::move(tree));
+  auto table = std::make_shared<const Table>(std::move(tree), std::move(in_place));
   state->schema = table->schema();
   state->order =
       table->ring() ? table->ring()->order(table->num_rows()) : row_range(0, table->num_rows());
@@ -281,21 +282,22 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
 
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
-  if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
+  const std::vector<Column>& columns = selected.schema().columns();
+  if (columns.size() != 1 || columns[0].has_ends()) {
     throw fail_dataset()
         .part("column ", base::quote(name))
-        .problem("its rows are strings or ragged, or it is a record")
+        .problem("its rows are strings, bytes or ragged, or it is a record of several columns")
         .expected("one column of fixed rows")
-        .found(describe(selected.schema().columns()[0]))
-        .remedy("take its rows()");
+        .found(columns.size() == 1 ? describe(columns[0])
+                                   : std::to_string(columns.size()) + " columns")
+        .remedy("read it by rows()");
   }
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();
   // A column of a circular buffer is copied, because its mapped rows may be overwritten at any
   // time.
   if (first && state.parts.size() == 1 && state.all_open && !state.parts[0].table->ring()) {
-    // The caller may write through this view.
-    if (growth_) growth_->will_write_in_place();
+    state.parts[0].table->will_write_in_place();
     return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
   }
   BatchOptions options;

@@ -92,16 +92,18 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
   return detail::Access::make<Dataset>(std::move(state));
 }
 
-/// The state for all rows of a tree in their order.
+/// The state for all rows of a tree in their order. `in_place`: as for Table.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
-                                             const std::optional<os::FileIdentity>& origin = {});
+                                             const std::optional<os::FileIdentity>& origin = {},
+                                             std::shared_ptr<InPlaceWrites> in_place = nullptr);
 
 /// The same state with all parts open, unless there are more than ClosedTables::kMaxOpen.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
 /// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) for invalid end
 /// offsets, Error(invalid_argument) for a padding value that its column's dtype cannot represent.
-/// For circular buffers, also throws as RingWait and RingWatch::torn() do.
+/// For circular buffers, also throws as RingWait and RingWatch::torn() do; for parts that are not
+/// open, as PartsFolder::open(number).
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

@@ -13,8 +13,8 @@
 namespace tenfold {
 
 /// The fixed-size part of a batch: the values of columns without end offsets, and the validity of
-/// nullable columns (floats without end offsets have none, because NaN marks missing ones). One
-/// block of memory, filled row by row from a data set.
+/// nullable columns (floats without end offsets have none, because NaN marks missing ones). All are
+/// in one block of memory, to which rows of a data set are copied.
 ///
 /// Thread safety: several threads may copy different rows concurrently.
 class FixedRows {
@@ -47,10 +47,10 @@ std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
 /// Returns the size of a row of the column, or of an element if the column has end offsets.
 std::uint64_t row_bytes_of(const Column& column);
 
-/// The shape of `num_rows` rows of a column.
+/// Returns [num_rows, *column.shape].
 Shape batch_shape_of(std::int64_t num_rows, const Column& column);
 
-/// A tensor inside a block of a pool.
+/// A contiguous tensor at an offset in a block; a tensor without bytes does not refer to the block.
 Tensor tensor_in(DType dtype, Shape shape, const Buffer& block, std::uint64_t offset_bytes);
 
 }  // namespace tenfold

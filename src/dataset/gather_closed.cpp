@@ -104,7 +104,7 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
   return columns;
 }
 
-/// Pads the columns that `options` names, by gathering them again from the unpadded batch.
+/// Pads the columns that `options` selects, by gathering them again from the unpadded batch.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
   const auto is_padded = [&](const Column& column) {

@@ -18,8 +18,9 @@ namespace {
 constexpr std::size_t kAheadBytes = 4096;
 /// The distance in each of two rows that are copied at once.
 constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
-/// Columns of wide rows bypass the caches if the result has at least this size. Such a result
-/// leaves L2 before the caller reads it, and would evict from L3 the rows that are read next.
+/// Copies of wide rows of whole cache lines bypass the caches if the result has at least this size.
+/// Such a result leaves L2 before the caller reads it, and would evict from L3 the rows that are
+/// read next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
 /// Maximum size of a block of rows. Two blocks and the copied rows fit in L2 of any CPU.
 constexpr std::size_t kBlockBytes = 32 << 10U;

@@ -20,9 +20,9 @@ struct RowCopy {
   std::byte* out = nullptr;
 };
 
-/// Copies the same rows of several columns, block by block: row rows[i] of sources[parts[i]] (of
-/// sources[0] if `parts` is empty) to out + i * row_bytes. Each block is prefetched before it is
-/// copied, because hardware prefetchers cannot predict shuffled rows.
+/// Copies the same rows of several columns: row rows[i] of sources[parts[i]] (of sources[0] if
+/// `parts` is empty) to out + i * row_bytes. Rows are prefetched before they are copied, because
+/// hardware prefetchers cannot predict shuffled rows.
 void gather_rows(std::span<const RowCopy> columns, std::span<const std::uint32_t> parts,
                  std::span<const std::int64_t> rows);
 

@@ -11,7 +11,6 @@
 #include "base/text.hpp"
 #include "dataset/parts/growth.hpp"
 #include "dataset/ring_guard.hpp"
-#include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
@@ -34,7 +33,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const auto& leaf = std::get<Leaf>(item);
   const auto handle = folder::folder_of(leaf);
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
-  // Elements of ragged rows must be in the root's `%values`, other tensors outside of `%values`.
+  // Unbatched leaves must be in the root's `%values`, other tensors outside of `%values`.
   const bool has_expected_name = role.is_unbatched
                                      ? below == folder::kValuesName
                                      : below.find(folder::kValuesName) == std::string::npos;
@@ -64,7 +63,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
 }
 
 /// Number of batched tensors and values in a node and below it. Throws Error(unsupported) for child
-/// nodes without any, and for those whose rows do not grow with those of the root.
+/// nodes without any, and for those that are not a TensorDict of `num_rows` rows.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -89,9 +88,9 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   return count;
 }
 
-/// The last of `count` end offsets; the column has `limit` elements. Throws Error(corrupt) if the
-/// offset is out of range, because new elements are written at that offset. `is_exact`: it must
-/// equal `limit`.
+/// The last of `count` end offsets, or 0 if there is none; the column has `limit` elements. Throws
+/// Error(corrupt) if the last offset is out of range or less than the one before it, because new
+/// elements are written at the last offset. `is_exact`: it must equal `limit`.
 std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
                        std::uint64_t count, std::int64_t limit, bool is_exact) {
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
@@ -130,7 +129,14 @@ std::shared_ptr<Growth> Growth::open(const Path& path, Mode mode) {
 }
 
 FolderGrowth::FolderGrowth(const Path& path, Mode mode) : folder_(path, mode, "a data set") {
-  if (mode == Mode::write_through && probe(folder_.path()) == "memmap") folder_.lock();
+  if (mode == Mode::write_through) {
+    os::Directory locked;
+    if (probe(folder_.path()) == "memmap") {
+      folder_.lock();
+      locked = folder_.directory().duplicate();
+    }
+    in_place_ = std::make_shared<InPlaceWrites>(std::move(locked), folder_.path());
+  }
   const Lock lock(mutex_);
   current();
 }
@@ -139,14 +145,16 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   const Path& path = folder_.path();
   OpenOptions options;
   options.mode = folder_.is_closed() ? Mode::read : folder_.mode();
+  const auto in_place = folder_.is_writable() ? in_place_ : nullptr;
   if (folder_.directory().valid()) {
     // Unlike open(), open_tree() keeps the checksums, because appending does not change existing
-    // rows. mark_in_place() removes them.
+    // rows. InPlaceWrites removes them.
     return state_of(folder::open_tree(folder_.directory().duplicate(), path, options.mode),
-                    os::identity_of(path));
+                    os::identity_of(path), in_place);
   }
-  return os::read_unreplaced(
-      path, [&] { return state_of(tenfold::open(path, options), os::identity_of(path)); });
+  return os::read_unreplaced(path, [&] {
+    return state_of(tenfold::open(path, options), os::identity_of(path), in_place);
+  });
 }
 
 const std::shared_ptr<const DatasetState>& FolderGrowth::current() {
@@ -269,19 +277,6 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   return known_size();
 }
 
-void FolderGrowth::mark_in_place() {
-  if (in_place_ || !folder_.is_writable()) return;
-  if (folder_.directory().valid()) {
-    folder::drop_leaf_checksums(folder_.directory(), folder_.path());
-  }
-  in_place_ = true;
-}
-
-void FolderGrowth::will_write_in_place() {
-  const Lock lock(mutex_);
-  mark_in_place();
-}
-
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
   const Lock lock(mutex_);
   folder_.require_writable("rows in place");
@@ -309,7 +304,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
         .expected("columns with rows of fixed size")
         .remedy("append() a new row");
   }
-  mark_in_place();
+  in_place_->begin();
   std::vector<std::int64_t> slots(positions.begin(), positions.end());
   state->order->map(slots);
   for (const LeafRole& role : roles_) {
@@ -338,7 +333,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
 void FolderGrowth::flush() {
   const Lock lock(mutex_);
   folder_.require_writable("flush");
-  if (in_place_) current()->parts[0].table->tree().flush();
+  if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
   folder_.flush();
 }
 
@@ -346,7 +341,7 @@ void FolderGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
   try {
-    if (in_place_) current()->parts[0].table->tree().flush();
+    if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
     folder_.close();
   } catch (const Error&) {
     if (!folder_.is_closed()) throw;
@@ -361,9 +356,10 @@ void FolderGrowth::close() {
   release();
 }
 
-/// Reopens the rows for reading while the lock still prevents that another process replaces the
+/// Reopens the rows for reading while the lock still prevents other processes from replacing the
 /// folder, then releases the lock.
 void FolderGrowth::release() {
+  in_place_ = nullptr;
   forget();
   current();
   folder_.release();

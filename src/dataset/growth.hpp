@@ -11,6 +11,7 @@
 #include <tenfold/dataset.hpp>
 
 #include "dataset/dataset_state.hpp"
+#include "dataset/in_place_writes.hpp"
 #include "dataset/row_bytes.hpp"
 #include "formats/folder/append/appendable.hpp"
 
@@ -18,8 +19,8 @@ namespace tenfold {
 
 namespace detail {
 
-/// The rows of a data set that was opened from a path. Their number grows when this process appends
-/// and, after refresh(), when another process has appended.
+/// The rows of a data set that was opened from a path. Their number grows when this object appends
+/// and, after refresh(), by the rows that others have appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {
@@ -36,12 +37,10 @@ class Growth {
   virtual void refresh() = 0;
   virtual std::int64_t capacity() = 0;
   virtual std::int64_t cursor() = 0;
-  /// Removes the stored checksums. Must be called before a caller gets writable memory that is
-  /// mapped from the file.
-  virtual void will_write_in_place() = 0;
 };
 
-/// Rows in one folder, or in a file of another format, which does not grow.
+/// The rows at a path of any format, except those of a data set of parts that is opened for writing
+/// (PartsGrowth). Only a folder of the format `memmap` can grow.
 class FolderGrowth final : public Growth {
  public:
   FolderGrowth(const Path& path, Mode mode);
@@ -55,7 +54,6 @@ class FolderGrowth final : public Growth {
   void refresh() override;
   std::int64_t capacity() override;
   std::int64_t cursor() override;
-  void will_write_in_place() override;
 
  private:
   using Lock = std::lock_guard<std::mutex>;
@@ -65,7 +63,6 @@ class FolderGrowth final : public Growth {
   std::int64_t known_size();
   void forget() noexcept;
   void start();
-  void mark_in_place();
   void release();
   /// The leaves to append to. `is_exact`: the files must end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
@@ -77,7 +74,7 @@ class FolderGrowth final : public Growth {
   std::int64_t size_ = -1;                     ///< number of rows; negative: not known yet
   Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;
-  bool in_place_ = false;
+  std::shared_ptr<InPlaceWrites> in_place_;  ///< null unless it was opened for writing
 };
 
 }  // namespace detail

@@ -35,7 +35,7 @@ constexpr int kPollsPerLockCheck = 64;
 /// The number of waits before giving up: after about 10 s of long pauses.
 std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
-/// True if a write is in progress, or if its writer crashed.
+/// True if a write is in progress, or if its writer crashed since the machine booted.
 bool is_writing(const folder::CommitState& state) {
   return state.sequence % 2 == 1 && state.boot == os::boot_id();
 }

@@ -21,9 +21,9 @@ struct DatasetState;
 }  // namespace detail
 using detail::DatasetState;
 
-/// Waits while rows of a circular buffer are overwritten, with very short pauses at first. Throws
-/// Error(io) (EAGAIN) after about 10 seconds, because then the writer is stopped, or faster than
-/// rows can be copied.
+/// Pauses between attempts to read rows of a circular buffer that are being overwritten. Each
+/// wait() is one pause, at first a very short one. It throws Error(io) (EAGAIN) after about 10
+/// seconds in total: the writer is then stopped, or faster than rows can be copied.
 class RingWait {
  public:
   explicit RingWait(const std::string& where) : where_(where) {}
@@ -33,7 +33,8 @@ class RingWait {
   const std::string& where_;
   int num_waits_ = 0;
 };
-/// Sets the number of times that a RingWait waits, and returns the previous value. For tests.
+/// Sets the number of pauses after which a RingWait throws, and returns the previous value. For
+/// tests.
 int set_ring_patience(int num_waits) noexcept;
 
 /// The commit page of a circular buffer whose rows are read while they may be overwritten.
@@ -49,7 +50,7 @@ class RingGuard {
   detail::formats::folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }
-  /// True while a process has the buffer open for writing.
+  /// True while a writer holds the lock: from its first append to its close or end.
   bool has_writer() const;
   /// The first `num_rows` slots without the busy ones, which a failed write or a crash left half
   /// written. Warns if it omits slots.

@@ -49,10 +49,11 @@ class Checker {
     if (!column_.has_ends()) {
       check_length(values, num_rows_, "rows");
     } else if (column_.ragged && column_.is_text()) {
+      if (items() < 0) fail_shape(found_.item_offsets, "int64 [items + 1]", "item offsets");
       check_offsets(found_.offsets, num_rows_, items(), "offsets");
       const auto offsets = found_.offsets.span<std::int64_t>();
       if (offsets.front() != 0 || offsets.back() != items()) {
-        fail("offsets", "all items from 0 to " + std::to_string(items()), "a part of them");
+        fail("offsets", "first 0 and last " + std::to_string(items()), "other offsets");
       }
       check_offsets(found_.item_offsets, items(), values.shape()[0], "item offsets");
     } else {
@@ -70,6 +71,12 @@ class Checker {
         .found(found);
   }
 
+  [[noreturn]] void fail_shape(const Tensor& tensor, const std::string& expected,
+                               const char* part) const {
+    fail(part, expected, to_string(tensor.dtype()) + " " + base::list_text(tensor.shape()));
+  }
+
+  /// The number of items by the shape of the item offsets; -1 if the shape is wrong.
   std::int64_t items() const {
     const Shape& shape = found_.item_offsets.shape();
     return shape.size() == 1 ? shape[0] - 1 : -1;
@@ -83,28 +90,24 @@ class Checker {
   void check_offsets(const Tensor& offsets, std::int64_t count, std::int64_t limit,
                      const char* part) const {
     const bool fits = offsets.dtype() == DType::int64 && offsets.ndim() == 1 && count >= 0 &&
-                      offsets.shape()[0] == count + 1 && offsets.is_contiguous();
-    if (!fits) {
-      fail(part, "int64 [" + std::to_string(count + 1) + "]",
-           to_string(offsets.dtype()) + " " + base::list_text(offsets.shape()));
-    }
+                      offsets.shape()[0] == count + 1;
+    if (!fits) fail_shape(offsets, "int64 [" + std::to_string(count + 1) + "]", part);
+    if (!offsets.is_contiguous()) fail(part, "a contiguous tensor", "a strided one");
     const auto values = offsets.span<std::int64_t>();
     if (values.front() >= 0 && values.back() <= limit &&
         std::is_sorted(values.begin(), values.end())) {
       return;
     }
-    fail(part, "nondecreasing numbers from 0 to " + std::to_string(limit), "others");
+    fail(part, "nondecreasing numbers in [0, " + std::to_string(limit) + "]", "others");
   }
 
   void check_valid() const {
-    const bool given = found_.valid.dtype() == DType::bool_;
-    if (!given) return;
-    if (!column_.nullable) fail("valid", "none, as the column is not nullable", "a bool tensor");
-    if (found_.valid.ndim() != 1) {
-      fail("valid", "bool [" + std::to_string(num_rows_) + "]",
-           "shape " + base::list_text(found_.valid.shape()));
-    }
-    check_length(found_.valid, num_rows_, "valid");
+    const Tensor& valid = found_.valid;
+    const bool is_bool = valid.dtype() == DType::bool_;
+    if (!is_bool && valid.ndim() == 1 && valid.numel() == 0) return;  // none, as Tensor()
+    if (!column_.nullable) fail_shape(valid, "none, as the column is not nullable", "valid");
+    if (is_bool && valid.ndim() == 1 && valid.shape()[0] == num_rows_) return;
+    fail_shape(valid, "bool [" + std::to_string(num_rows_) + "]", "valid");
   }
 
   const Column& column_;
@@ -129,7 +132,8 @@ Tensor named_by(const Tensor& offsets, const Tensor& values) {
   return values.narrow(numbers.front(), numbers.back()).contiguous();
 }
 
-/// Sets `valid` to false for rows whose elements are all NaN, and to true for others.
+/// Sets `valid` to false for rows whose elements are all NaN, and to true for others, and for rows
+/// without elements.
 template <class T>
 void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& valid) {
   const auto elements = values.span<T>();

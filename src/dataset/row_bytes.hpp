@@ -27,20 +27,23 @@ struct LeafRole {
 std::vector<LeafRole> leaf_roles(const Schema& schema);
 
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
-/// `schema` (if `some`, any of them) and no others, with values that can be stored unchanged.
-/// Checks dtypes, shapes of rows, and that offsets are nondecreasing and within their values.
+/// `schema` (if `some`, a subset of them) and no others, with values that can be stored unchanged.
+/// Checks dtypes, shapes, numbers of rows, and that offsets are nondecreasing and within their
+/// values. Padded rows cannot be stored.
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 
 /// The column of `rows` with the name of `column`, or null.
 const BatchColumn* find_column(const Batch& rows, const Column& column);
 
-/// Validity of the rows of a nullable column, bool [num_rows]. A batch marks missing floats by NaN,
-/// and other missing values by `valid`.
+/// Validity of the rows of a nullable column, bool [num_rows]: `found.valid` if it is bool.
+/// Otherwise, a floating-point row of fixed size is missing if all its elements are NaN, and every
+/// other row is valid.
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
-/// The contiguous bytes of `rows` for each leaf. `lengths`: the number of elements that each leaf
-/// already has, from which end offsets continue.
+/// The contiguous bytes of `rows` for each leaf. `rows` must have passed check_rows() with all
+/// columns. `lengths`: the number of elements that each leaf already has, from which end offsets
+/// continue.
 std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
                                  const Batch& rows, const std::vector<std::int64_t>& lengths);
 

@@ -48,8 +48,8 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// A copy of positions. Large ones are stored in huge pages, because they are read in random order.
-/// Index is int32 if all positions fit, else int64.
+/// A copy of positions. Copies of 1 MiB or more are stored in huge pages where available, because
+/// they are read in random order. Index is int32 if all positions of the base fit, else int64.
 template <class Index>
 class Taken final : public RowOrder {
  public:
@@ -122,8 +122,8 @@ class Parts {
       for (std::size_t i = 0; i < positions.size(); ++i) positions[i] += first_rows_[parts[i]];
       return;
     }
-    // Group positions by part, because one call that maps many takes little more time than a call
-    // that maps one.
+    // Group positions by part, because one call that maps many takes less time than a call for
+    // each.
     std::vector<std::vector<std::size_t>> places(orders_.size());
     for (std::size_t i = 0; i < positions.size(); ++i) places[parts[i]].push_back(i);
     std::vector<std::int64_t> inside;
@@ -137,7 +137,7 @@ class Parts {
 
  private:
   std::vector<RowOrderPtr> orders_;
-  std::vector<std::int64_t> first_rows_;  ///< first rows of contiguous parts
+  std::vector<std::int64_t> first_rows_;  ///< of each part; 0 unless it is contiguous
   bool all_contiguous_ = true;
 };
 
@@ -204,7 +204,8 @@ class Mixed final : public RowOrder {
   Parts parts_;
   std::vector<std::uint32_t> pattern_;
   std::vector<std::int64_t> counts_;  ///< for each part, its number of rows in one period
-  std::vector<std::int64_t> before_;  ///< for each row of the period, earlier rows of its part
+  std::vector<std::int64_t> before_;  ///< for each row of the period, the number of
+                                      ///< earlier rows of its part in the period
   std::int64_t size_ = 0;
 };
 

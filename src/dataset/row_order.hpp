@@ -17,9 +17,9 @@ class RowOrder {
  public:
   virtual ~RowOrder() = default;
   virtual std::int64_t size() const noexcept = 0;
-  /// Replaces positions in [0, size()) by rows.
+  /// Replaces each position, which must be in [0, size()), by its row.
   virtual void map(std::span<std::int64_t> positions) const = 0;
-  /// The first row, if the rows are consecutive.
+  /// The first row, if the order is known to be a range of consecutive rows; else nullopt.
   virtual std::optional<std::int64_t> contiguous_from() const { return std::nullopt; }
 };
 

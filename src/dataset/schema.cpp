@@ -34,7 +34,7 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
     throw base::invalid_argument()
         .part("schema: column ", base::quote(column.name()))
         .problem("the name is duplicated")
-        .expected("one column of a name")
+        .expected("one column of a path")
         .found("two");
   }
   for (const Column& column : columns_) {
@@ -85,8 +85,9 @@ void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& colu
           throw base::invalid_argument()
               .part("data set: entry ", base::quote(dotted(path)))
               .problem("a nested tensor is not a column")
-              .expected("a dense one")
-              .found("one of ", leaf->shape().empty() ? 0 : leaf->shape()[0], " components")
+              .expected("a dense tensor")
+              .found("a nested one of ", leaf->shape().empty() ? 0 : leaf->shape()[0],
+                     " components")
               .remedy("ingest it as a ragged column");
         }
         if (!leaf->shape().empty()) {

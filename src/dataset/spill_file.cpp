@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -25,7 +26,15 @@ namespace {
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20U;
 
 Path folder_of(const Path& path) {
-  return path.empty() ? std::filesystem::temp_directory_path() : path;
+  if (!path.empty()) return path;
+  std::error_code failure;
+  Path folder = std::filesystem::temp_directory_path(failure);
+  if (!failure) return folder;
+  throw Error::io(failure.value(), "")
+      .part("TMPDIR")
+      .problem(failure.message())
+      .expected("a folder for temporary files")
+      .found("none");
 }
 
 /// Creates a file and removes its name at once, so that the file exists only while it is open.

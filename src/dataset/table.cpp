@@ -8,6 +8,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/in_place_writes.hpp"
 #include "dataset/ring_guard.hpp"
 
 namespace tenfold {
@@ -17,7 +18,9 @@ base::Where subject_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "data set") : tree.where();
 }
 
-/// The first dimension of the tensors of a tree whose nodes have no batch_size.
+/// The first dimension that all batched tensors of a tree share; empty if there are none. For
+/// trees whose root has no batch_size. Throws Error(invalid_argument) if these dimensions differ or
+/// a tensor has none.
 std::optional<std::int64_t> first_dimension(const TensorDict& node, const KeyPath& above = {}) {
   std::optional<std::int64_t> length;
   const bool is_list = node.kind() == NodeKind::list || node.kind() == NodeKind::tuple;
@@ -131,7 +134,8 @@ class ColumnParts {
   std::int64_t num_rows_;
 };
 
-/// Rows must be contiguous: copies tensors that are strided inside a row.
+/// Sets the sizes of rows. Each row must be contiguous, so copies tensors that are strided inside a
+/// row.
 void place_rows(StoredColumn& column) {
   const Tensor& values = column.values;
   Shape inner(values.shape().begin() + 1, values.shape().end());
@@ -190,17 +194,20 @@ void check_table(const TensorDict& tree, const Schema& schema) {
   }
 }
 
-Table::Table(TensorDict tree)
+Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
     : tree_(std::move(tree)),
       where_(tree_.where()),
       num_rows_(num_rows_of(tree_)),
       schema_(Schema::of(tree_)),
-      ring_(RingGuard::of(tree_)) {
+      ring_(RingGuard::of(tree_)),
+      in_place_(std::move(in_place)) {
   const ColumnParts parts(tree_, num_rows_);
   stored_.reserve(schema_.size());
   for (const Column& column : schema_.columns()) {
     StoredColumn stored;
     stored.values = parts.values(column).tensor();
+    // The elements of a row are copied in one piece.
+    if (column.has_ends()) stored.values = stored.values.contiguous();
     place_rows(stored);
     stored.ends = tensor_of(parts.ends(column));
     stored.item_ends = tensor_of(parts.item_ends(column));
@@ -208,6 +215,10 @@ Table::Table(TensorDict tree)
     if (column.nullable) stored.validity = validity_of(stored.valid);
     stored_.push_back(std::move(stored));
   }
+}
+
+void Table::will_write_in_place() const {
+  if (in_place_) in_place_->begin();
 }
 
 std::shared_ptr<const Table> Table::without_tree(TensorDict tree) {

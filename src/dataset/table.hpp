@@ -11,18 +11,20 @@
 
 namespace tenfold {
 
+class InPlaceWrites;
 class RingGuard;
 
 /// The number of rows of `tree`. Throws Error(invalid_argument) if `tree` is not a table.
 std::int64_t num_rows_of(const TensorDict& tree);
 
 /// Checks, from metadata only, that every leaf of every column exists and has the right dtype and
-/// shape. Throws Error(corrupt) naming column and leaf, Error(invalid_argument) as num_rows_of().
+/// shape. Throws Error(corrupt) naming column and leaf, and what num_rows_of() throws.
 void check_table(const TensorDict& tree, const Schema& schema);
 
 /// Location of one column in (mapped) memory.
 struct StoredColumn {
-  Tensor values;     ///< contiguous rows: [N, *shape], or ragged ones [M, *shape]
+  Tensor values;     ///< rows [N, *shape], or elements of ragged rows [M, *shape]; each row (or
+                     ///< element) is contiguous
   Tensor ends;       ///< int64 [N] or empty
   Tensor item_ends;  ///< int64 [number of items] or empty
   Tensor valid;      ///< bool [N] or empty
@@ -37,8 +39,10 @@ struct StoredColumn {
 /// Thread safety: like a const object.
 class Table {
  public:
-  explicit Table(TensorDict tree);
-  /// A table that keeps no descriptor open, and whose tree() is empty for that reason.
+  /// `in_place`: of a tree whose tensors are shared mappings of files that have checksums.
+  explicit Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place = nullptr);
+  /// A table that keeps no descriptor open, except those of ring(), and whose tree() is empty for
+  /// that reason.
   static std::shared_ptr<const Table> without_tree(TensorDict tree);
 
   const TensorDict& tree() const noexcept { return tree_; }
@@ -48,6 +52,9 @@ class Table {
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
   const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
+  /// Removes the checksums of the files, if they have any that a write to stored() would make
+  /// wrong.
+  void will_write_in_place() const;
   /// For a circular buffer, whose rows may be overwritten while they are read; else null.
   const std::shared_ptr<const RingGuard>& ring() const noexcept { return ring_; }
 
@@ -58,6 +65,7 @@ class Table {
   Schema schema_;
   std::vector<StoredColumn> stored_;
   std::shared_ptr<const RingGuard> ring_;
+  std::shared_ptr<InPlaceWrites> in_place_;
 };
 
 }  // namespace tenfold

@@ -24,8 +24,8 @@ struct Entry {
   }
 };
 
-/// Entries are partitioned by the first bits of their hash, so that partitions are in the order of
-/// the buckets.
+/// Entries are partitioned by the highest bits of their hash, so that partitions are in the order
+/// of the buckets.
 constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
@@ -138,7 +138,8 @@ class Build {
         num_home_(num_home),
         parts_(options.spill, options.most_in_memory) {}
 
-  /// Returns false if an entry would be too far from its home bucket.
+  /// Writes the index to `sink`. Returns false, after a part of it, if an entry would be too far
+  /// from its home bucket.
   bool run(const DictSink& sink) {
     detail::formats::Progress progress(options_.monitor, static_cast<std::uint64_t>(keys_.num_rows),
                                        "index");

@@ -19,7 +19,8 @@ struct DictBuildOptions {
   std::uint64_t room = 0;  ///< reserve slots for this many more keys
   /// Folder for the unnamed spill file of entries that do not fit in memory; null: no spill file.
   os::Directory* spill = nullptr;
-  std::size_t most_in_memory = std::size_t{4} << 20;  ///< entries held, 16 bytes each
+  /// With `spill`, the number of entries (of 16 bytes) in memory at which they are spilled.
+  std::size_t most_in_memory = std::size_t{4} << 20;
   Monitor* monitor = nullptr;
 };
 
@@ -29,8 +30,8 @@ struct DictBuildOptions {
 /// partitions. Returns the number of superseded rows.
 ///
 /// Throws Error(invalid_argument) with a duplicate key and its rows (DuplicateKeys::error), or if
-/// there are more than kDictMaxRows rows; Error(corrupt) if the end offsets of keys are invalid;
-/// Error(unsupported) if too many hashes are equal.
+/// there are more than kDictMaxRows rows and reserved keys; Error(corrupt) if the end offsets of
+/// keys are invalid; Error(unsupported) if too many hashes are equal.
 std::uint64_t build_dict_index(const StoredKeys& keys, const DictBuildOptions& options,
                                const DictSink& sink);
 

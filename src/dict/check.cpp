@@ -18,8 +18,8 @@ constexpr std::int64_t kCheckedRows = 1024;
 /// Maximum number of reported problems of one kind.
 constexpr std::size_t kMaxProblems = 10;
 
-/// A result in place of a row: the key's slot points to a row that was added after the state was
-/// read.
+/// A result in place of a row: a slot that may be the key's points to a row that is newer than the
+/// state.
 constexpr std::int64_t kFoundInNewerRow = -2;
 
 /// Calls use(row, found) for the rows [begin, end). `found` is the row at which a lookup finds the
@@ -51,7 +51,7 @@ void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end
   }
 }
 
-/// Counts slots of committed rows. Slots of rows that are not committed yet are valid too.
+/// Counts the slots that point to rows of `state`. Slots of newer rows are valid, but not counted.
 std::int64_t count_slots(const DictState& state) {
   const auto num_rows = static_cast<std::uint64_t>(state.keys.num_rows);
   std::int64_t count = 0;
@@ -63,7 +63,7 @@ std::int64_t count_slots(const DictState& state) {
 }
 
 /// Values that a writer changes both before and after it changes slots of committed rows. If they
-/// are the same before and after a check, no writer changed slots during the check.
+/// are the same before and after a check, no writer changed such slots during the check.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;

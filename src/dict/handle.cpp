@@ -62,8 +62,8 @@ DictWriter::DictWriter(Path path, Dataset dataset)
   open_index();
   num_dead_ = index_->num_dead(num_rows_);
   if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
-  // The previous writer crashed, or rows were added as to a data set. So the index may lack some
-  // changes.
+  // The previous writer was not closed, or rows were added as to a data set. So the index may lack
+  // some changes.
   drop_checksums();
   is_begun_ = true;
   rebuild(kDictBuiltLoad, 0);
@@ -136,7 +136,7 @@ void DictWriter::add_checksums() {
 /// Builds an index of the committed rows and atomically replaces the current index. A flag in the
 /// header of the old index notifies the processes that have mapped it.
 void DictWriter::rebuild(double load, std::uint64_t room) {
-  // The index is replaced by path.
+  // The new index is written to the path, which must still name this folder.
   if (!root_.is_at(path_)) {
     throw Error::io(ESTALE, path_.string())
         .expected("the dictionary that was opened")
@@ -202,7 +202,7 @@ void DictWriter::rollback(const Change& change, std::size_t count) {
 }
 
 /// Stores the number of superseded rows for `num_rows` rows. The commit of these rows makes the
-/// number valid, too.
+/// number valid, too. With kDictNever, clears the pair that is not valid now.
 void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
   const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // use the pair that is not
                                                                       // valid now
@@ -345,7 +345,7 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
     if (std::exchange(is_first, false)) {
       try {
         return open_state_once();
-      } catch (const Error&) {  // errors of the path itself are reported below
+      } catch (const Error&) {  // an error that remains is thrown again below
       }
     }
     dataset_.refresh();
@@ -511,7 +511,9 @@ FoundValues DictHandle::get_many(const DictKeys& keys) {
 const Path& DictHandle::require_writable(const char* what) const {
   const auto refuse = [&] { return base::unsupported(state_->keys.where).part(what); };
   if (!path_ || mode_ != Mode::write_through) {
-    throw refuse().expected("a dictionary opened with mode \"r+\"").found("one opened read-only");
+    throw refuse()
+        .expected("a dictionary opened with mode \"r+\", by its path")
+        .found("another one");
   }
   if (is_closed_) throw refuse().problem("it was closed").remedy("open it again");
   if (state_->place.root == nullptr) {
@@ -543,7 +545,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
     throw base::invalid_argument(where)
         .part("keys")
         .expected(to_string(state_->keys.type))
-        .found(is_text ? "text" : "int64");
+        .found(is_text ? "str or bytes" : "int64");
   }
   const std::vector<std::int64_t> rows = to.find(keys);
   if (values.num_rows() != static_cast<std::int64_t>(rows.size())) {
@@ -551,6 +553,9 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
         .part("values")
         .expected("a row for each of ", rows.size(), " keys")
         .found(values.num_rows());
+  }
+  if (kind != Write::assign && state_->keys.type == DictKeyType::string) {
+    for (const std::string_view key : std::get<1>(keys.views())) check_utf8(key, where);
   }
   if (kind == Write::assign) {
     const std::string missing = named_keys(keys, [&](std::size_t i) { return rows[i] < 0; });
@@ -574,7 +579,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
       throw base::invalid_argument(where)
           .part("key ", twice)
           .expected("every key once")
-          .found("it twice")
+          .found("it more than once")
           .remedy("the option duplicates \"last\" keeps the last value");
     }
   }

@@ -32,8 +32,9 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class DictWriter {
  public:
-  /// Locks the dictionary against other writers, and repairs the index after a crash of a writer.
-  /// `dataset` must be opened with Mode::write_through.
+  /// Locks the dictionary against other writers, and rebuilds the index if the last writer was not
+  /// closed, or rows were added as to a data set. `dataset` must be opened with
+  /// Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
@@ -106,14 +107,14 @@ class DictHandle {
 
   /// A state that includes everything that this handle has written.
   std::shared_ptr<const DictState> state();
-  /// A state that also includes the rows that other processes have written.
+  /// A state that also includes the rows that other handles have written.
   std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
   DictKeyType key_type() const noexcept { return key_type_; }
   DictValueForm value_form() const noexcept { return value_form_; }
-  /// Looks up a key, and retries in a newer state if its slot points to a row that is newer than
-  /// the state.
+  /// Looks up a key. Uses a newer state if the key's slot points to a row that was committed after
+  /// the current state, or if the index was replaced.
   template <class Key>
   FoundRow find(const Key& key);
   /// Looks up many keys. Pages that are not cached are read concurrently.
@@ -123,24 +124,27 @@ class DictHandle {
 
   /// The keys that write() accepts.
   enum class Write : std::uint8_t {
-    assign,  ///< only existing keys
+    assign,  ///< only existing keys; of duplicates, the last one wins
     extend,  ///< only new keys, without duplicates
-    put,     ///< both
+    put,     ///< any keys, also duplicates
   };
   void write(const DictKeys& keys, const Batch& values, Write kind);
   /// Acquires the writer lock, as write() does, before there is anything to write.
   void begin_writing();
   void flush();
   void close();
-  /// Closes the folder while `replace` writes another dictionary, made from `source`, to its path.
-  /// `replace` must throw if rows were added after `source` was read.
+  /// Calls `replace`, which writes another dictionary, made from `source`, to the path. Before the
+  /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only;
+  /// afterwards opens it again with its mode. `replace` must throw if rows were added after
+  /// `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
   using Lock = std::lock_guard<std::mutex>;
 
-  /// Looks up the rows of keys with `find`, in newer states until one contains all of them. Returns
-  /// the state to which `rows` belongs.
+  /// Looks up the rows of keys with `find`. Uses a newer state if slots point to rows that were
+  /// committed after the current state, or if the index was replaced. Returns the state to which
+  /// `rows` belongs.
   template <class Find>
   std::shared_ptr<const DictState> find_in_newest(const DictKeys& keys,
                                                   std::span<std::int64_t> rows, const Find& find);
@@ -167,11 +171,11 @@ class DictHandle {
 
   std::optional<Path> path_;
   Mode mode_ = Mode::read;
-  // These never change.
+  // These do not change after construction.
   Schema value_schema_;
   DictKeyType key_type_{};
   DictValueForm value_form_{};
-  mutable std::mutex mutex_;  ///< guards the members below
+  mutable std::mutex mutex_;  ///< guards the members below, except the atomic ones
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;
   std::shared_ptr<const DictState> state_;
@@ -181,7 +185,8 @@ class DictHandle {
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
   std::atomic<bool> is_cold_{false};     ///< a page was not cached
   std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;               ///< this handle has added rows since state_ was read
+  bool is_behind_ = false;               ///< state_ may lack rows: this handle has added some or
+                                         ///< acquired the writer lock since state_ was read
   bool is_closed_ = false;
 };
 
@@ -215,8 +220,8 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
   }
 }
 
-/// Timing a lookup takes about as long as looking up a single key in memory. So only every 64th
-/// lookup is timed, except while some page is not cached, when every lookup is.
+/// Timing a lookup takes about as long as looking up a single key in memory. So of the lookups of
+/// single keys only every 64th is timed, except while some page is not cached, when every one is.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

@@ -15,7 +15,8 @@
 namespace tenfold {
 namespace {
 
-/// Seed of the header's checksum, so that no other checksum of the same bytes equals it.
+/// Seed of the header's checksum and of the boot ID's hash, so that they differ from other hashes
+/// of the same bytes.
 constexpr std::uint64_t kHeaderSeed = 0x64696374'696e6478;
 
 std::uint64_t header_checksum(std::uint64_t seed, std::uint64_t num_home) {
@@ -69,7 +70,7 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
   if (size < kLeast || size % kDictBucketBytes != 0) {
     throw corrupt()
         .part("size")
-        .expected("a multiple of ", kDictBucketBytes, " bytes from ", kLeast, " on")
+        .expected("a multiple of ", kDictBucketBytes, " bytes, at least ", kLeast)
         .found(size);
   }
   // The const_cast is safe: only writers change slots, and they map the index read-write.
@@ -79,7 +80,7 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
   if (word(DictWord::num_home) != num_home_) {
     throw corrupt()
         .part("buckets")
-        .expected(num_home_, ", by its size")
+        .expected(num_home_, ", according to its size")
         .found(word(DictWord::num_home));
   }
   if (word(DictWord::checksum) != header_checksum(seed_, num_home_)) {

@@ -25,11 +25,12 @@ namespace tenfold {
 ///
 /// Each row of the tensor is a bucket of eight slots. A slot is 0 (free), or has row + 1 in the low
 /// 40 bits and 24 bits of the key's hash above them. The home bucket of a key is the high half of
-/// `hash * num_home`; if it is full, the next buckets follow: linear probing (Knuth, The Art of
-/// Computer Programming, vol. 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter:
-/// Practically Better Than Bloom" (Fan et al., 2014) and Abseil's Swiss tables. kDictTailBuckets
-/// more buckets follow the `num_home` home buckets, so that probing never wraps around. The hash is
-/// XXH3 with a random seed for each file, so that nobody can choose colliding keys in advance.
+/// the 128-bit product `hash * num_home`; if it is full, the next buckets follow: linear probing
+/// (Knuth, The Art of Computer Programming, vol. 3, 6.4) by buckets, with fingerprints as in
+/// "Cuckoo Filter: Practically Better Than Bloom" (Fan et al., 2014) and Abseil's Swiss tables.
+/// kDictTailBuckets more buckets follow the `num_home` home buckets, so that probing never wraps
+/// around. The hash is XXH3 with a random seed for each file, so that nobody can choose colliding
+/// keys in advance.
 ///
 /// The last row is the header; its words are named below. A slot may point to rows that are not
 /// committed yet: readers ignore them, and always compare the stored key itself.
@@ -50,8 +51,8 @@ inline constexpr double kDictMaxLoad = 0.92;
 /// Words of the header.
 enum class DictWord : std::uint8_t {
   seed,  ///< of the hash function
-  /// 0: complete and durable. Otherwise slots were changed without a later close(), and this is the
-  /// hash of the boot ID at that time; or kDictReplaced.
+  /// 0: complete and durable. kDictReplaced: see there. Otherwise slots may have been changed
+  /// without a later close(), and this is the hash of the boot ID at that time.
   writer,
   /// If the number of rows equals num_rows_a, the index covers all of them, and `dead_a` of them
   /// are superseded.
@@ -73,7 +74,7 @@ inline constexpr std::uint64_t kDictNever = ~std::uint64_t{0};
 using DictBucket = std::span<std::uint64_t, kDictSlots>;
 
 /// Number of home buckets for `num_keys` keys at that load factor. Throws Error(invalid_argument)
-/// if there are too many.
+/// for more than kDictMaxRows keys.
 std::uint64_t dict_home_buckets(std::uint64_t num_keys, double load);
 /// Writes the last row of an index.
 void write_dict_header(DictBucket header, std::uint64_t seed, std::uint64_t num_home,
@@ -134,7 +135,8 @@ inline std::uint32_t dict_matches_sse2(const std::uint64_t* slots,
 /// Thread safety: any number of readers and one writer, also in several processes.
 class DictIndex {
  public:
-  /// Throws Error(corrupt), naming `where`, unless size and header belong together.
+  /// Throws Error(corrupt), naming `where`, if the size is invalid or contradicts the header, or if
+  /// the checksum of the header is wrong.
   DictIndex(Buffer bytes, const base::Where& where);
 
   std::uint64_t seed() const noexcept { return seed_; }
@@ -152,11 +154,11 @@ class DictIndex {
   /// True if the index covers exactly this number of rows, apart from rows that are not committed
   /// yet.
   bool knows(std::uint64_t num_rows) const noexcept;
-  /// The number of superseded rows among the first `num_rows`, which the index covers.
+  /// The number of superseded rows among the first `num_rows`; meaningless unless knows(num_rows).
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
   /// The number of committed rows whose slots are certainly up to date. The other rows are those of
   /// the last commit. Slots of their keys may still point to the previous rows, because the writer
-  /// changes these slots after the commit, or has crashed before.
+  /// changes these slots after the commit, or crashed before it did.
   std::uint64_t num_settled(std::uint64_t num_rows) const noexcept;
 
   /// The position of a search for a key; it starts in the home bucket.

@@ -27,8 +27,7 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
   keys.where = std::move(where);
   keys.num_rows = num_rows;
   const bool is_text = column.is_text() && !column.ragged;
-  const bool is_int = !column.has_ends() && column.dtype == DType::int64 && column.shape.empty() &&
-                      stored.stride_bytes == sizeof(std::int64_t);
+  const bool is_int = !column.has_ends() && column.dtype == DType::int64 && column.shape.empty();
   if (column.nullable || (!is_text && !is_int)) {
     throw base::invalid_argument(keys.where)
         .part("column ", base::quote(column.name()))
@@ -40,8 +39,9 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
   keys.type = is_int                              ? DictKeyType::int64
               : column.kind == ColumnKind::string ? DictKeyType::string
                                                   : DictKeyType::bytes;
-  keys.values = stored.values.raw_data();
-  keys.num_bytes = stored.values.nbytes();
+  keys.memory = stored.values.contiguous();
+  keys.values = keys.memory.raw_data();
+  keys.num_bytes = keys.memory.nbytes();
   if (is_text && num_rows > 0) keys.ends = stored.ends.data<std::int64_t>();
   return keys;
 }
@@ -56,6 +56,15 @@ void StoredKeys::fail(std::int64_t row) const {
 
 std::string StoredKeys::shown(std::int64_t row) const {
   return is_text() ? shown_key(text(row)) : shown_key(number(row));
+}
+
+void check_utf8(std::string_view key, const base::Where& where) {
+  if (base::is_utf8(key)) return;
+  throw base::invalid_argument(where)
+      .part("key ", shown_key(key))
+      .expected("a string in UTF-8")
+      .found("other bytes")
+      .remedy("build a dictionary of bytes");
 }
 
 std::string shown_key(std::string_view key) { return base::quote(key, 80); }

@@ -36,14 +36,16 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
     std::memcpy(&right, b.data() + at, sizeof right);
     return left ^ right;
   };
-  // Compare two words, which may overlap.
+  // Compare two or four words, which may overlap.
   if (size <= 16) return (differs(0) | differs(size - 8)) == 0;
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
 
-/// The mapped keys of all rows. Valid as long as the object that they were made from.
+/// The mapped keys of all rows. Valid as long as the object that they were made from. Keys that are
+/// strided, as those of a dictionary in memory may be, are copied.
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
+  Tensor memory;                      ///< owns `values`
   const std::byte* values = nullptr;  ///< string keys: the bytes of all keys; int64: the numbers
   std::uint64_t num_bytes = 0;
   const std::int64_t* ends = nullptr;  ///< string keys: end offsets, int64 [num_rows]
@@ -91,12 +93,12 @@ struct StoredKeys {
   std::uint64_t hash(std::int64_t row, std::uint64_t seed) const {
     return is_text() ? dict_hash(text(row), seed) : dict_hash(number(row), seed);
   }
-  /// Formats the key of a row for messages: "house", 7, bytes.
+  /// Formats the key of a row for messages: 7, or "house", also for bytes.
   std::string shown(std::int64_t row) const;
 
  private:
-  /// Prefetches the lines of two bytes, which are often the same: prefetching a line twice costs
-  /// less than a branch that cannot be predicted.
+  /// Prefetches the cache lines of two bytes, which are often the same: prefetching a line twice
+  /// costs less than a branch that cannot be predicted.
   static void prefetch(const void* first, const void* last) noexcept {
     base::prefetch(first);
     base::prefetch(last);
@@ -105,6 +107,9 @@ struct StoredKeys {
 };
 
 inline std::size_t num_keys_of(const DictKeys& keys) { return keys.size(); }
+
+/// Throws Error(invalid_argument) for a key that is not UTF-8.
+void check_utf8(std::string_view key, const base::Where& where);
 
 std::string shown_key(std::string_view key);
 std::string shown_key(std::int64_t key);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 
-/// Prefetches the first cache lines of a row's values, or of their end offsets.
+/// Prefetches the first cache lines of a row's values, or the end offset of a ragged row.
 void prefetch_values(const DictState& state, std::int64_t row) {
   constexpr std::uint64_t kMaxBytes = 4 * kLineBytes;
   const auto place = static_cast<std::uint64_t>(row);
@@ -115,7 +115,8 @@ class Search {
     }
   }
 
-  /// The next committed candidate row for the key, or -1.
+  /// The next candidate row for the key in the state, or -1. Adds candidates that are newer than
+  /// the state to `newer_`.
   std::int64_t next(DictIndex::Cursor& cursor, std::size_t i) {
     while (const auto row = index_.next(cursor)) {
       if (*row < static_cast<std::uint64_t>(stored_.num_rows)) {
@@ -147,7 +148,8 @@ int num_threads_for_keys(std::size_t count) {
   return worth <= 1 ? 1 : std::min(worth, os::num_threads_for(0));
 }
 
-/// If `into` is not null, each thread copies the values of the keys that it found.
+/// Looks up keys, with several threads if there are many. If `into` is not null, each thread copies
+/// the values of the keys that it found.
 template <class Key>
 DictLookup search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows,
                   const FixedRows* into) {

@@ -131,7 +131,8 @@ bool DictPaging::prefetch(const DictKeys& keys) {
   const std::vector<std::int64_t> rows = candidates(hashes);
   const bool any_value = prefetch_values(rows);
   const bool any_key = prefetch_keys(rows);
-  // The first stage reads the end offsets of ragged values; the next ones, their contents.
+  // The first stage was prefetch_values(): fixed-size values, and end offsets of ragged values. The
+  // next ones prefetch the contents of ragged values.
   for (int stage = 1; any_value && stage < values_.num_stages(); ++stage)
     values_.prefetch(rows, stage);
   return any_key || any_value || any_slot;

@@ -13,9 +13,9 @@
 namespace tenfold {
 
 /// Prefetches the pages that a batch of keys needs, in steps: the index, then the end offsets of
-/// keys and the values, then the keys and the contents of ragged values. Each step computes its
-/// addresses from pages that the previous step prefetched. Without prefetching, a lookup has one
-/// outstanding request to the device at a time.
+/// keys, fixed-size values and the end offsets of ragged values, then the keys and the contents of
+/// ragged values. Each step computes its addresses from pages that the previous step prefetched.
+/// Without prefetching, a lookup has one outstanding request to the device at a time.
 ///
 /// Thread safety: prefetch() may be called from many threads.
 class DictPaging {

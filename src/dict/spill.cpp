@@ -13,7 +13,7 @@
 namespace tenfold {
 namespace {
 
-/// Bytes of each part of a column that stay in memory.
+/// Maximum number of bytes of the keys, and of each part of a column, that stay in memory.
 constexpr std::size_t kSpillMemoryBytes = std::size_t{1} << 20U;
 
 std::span<const std::byte> spilled_bytes(const Tensor& tensor) {
@@ -67,7 +67,7 @@ void DictSpill::add(const DictKeys& keys, const Batch& values) {
     throw base::invalid_argument()
         .part("keys")
         .expected(to_string(type_))
-        .found((is_text ? "text" : "int64"));
+        .found((is_text ? "str or bytes" : "int64"));
   }
   const auto count = static_cast<std::int64_t>(num_keys_of(keys));
   if (count != values.num_rows()) {

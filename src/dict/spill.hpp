@@ -23,7 +23,8 @@ class DictSpill {
   /// `values`: the schema of batches. `folder`: where spill files are created.
   DictSpill(DictKeyType type, Schema values, Path folder);
 
-  /// Throws Error(invalid_argument) for keys of another type, and for values that do not match.
+  /// Throws Error(invalid_argument) for keys of another type, and for values that do not match the
+  /// schema or the number of keys.
   void add(const DictKeys& keys, const Batch& values);
 
   // Nothing can be added after these calls. Results are valid as long as this object. keys() may be

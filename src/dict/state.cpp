@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -39,8 +40,8 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   return *leaf;
 }
 
-/// Maps the whole file, whatever its size in the metadata, because another process may have
-/// replaced the index by a larger one. Slots may change while this process reads.
+/// In a folder, maps the whole file, whatever its size in the metadata, because another process may
+/// have replaced the index by a larger one. Slots may change while this process reads.
 Buffer map_index(const Leaf& leaf) {
   const auto folder = folder_of(leaf);
   if (folder == nullptr) {
@@ -95,6 +96,11 @@ std::int64_t dead_rows(const DictState& state) {
 
 }  // namespace
 
+std::string shown_columns(const Schema& values) {
+  if (values.size() == 1) return base::quote(values.columns()[0].name());
+  return std::to_string(values.size()) + " columns";
+}
+
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows) {
   const TensorDict& tree = rows->tree;
   const std::optional<DictNote> note = DictNote::of(tree);
@@ -124,7 +130,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
     throw base::corrupt(where)
         .part("schema")
         .expected("the one column ", base::quote(kDictValueColumn), " besides the keys")
-        .found(values.size(), " columns");
+        .found(shown_columns(values));
   }
   state->place = place_of(tree, *note, *key);
   const Leaf leaf = index_leaf(tree, *note);

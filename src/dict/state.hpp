@@ -35,7 +35,7 @@ struct DictNote {
   static std::optional<DictNote> of(const TensorDict& tree);
 };
 
-/// Location of the index in a folder; empty in other formats.
+/// Location of the index. In formats other than a folder, only `leaf` is set.
 struct DictIndexPlace {
   std::shared_ptr<detail::formats::folder::Folder> root;  ///< the folder with `%commit`
   std::string leaf;
@@ -57,9 +57,12 @@ struct DictState {
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
 
-/// Throws Error(invalid_argument) if the tree is not a dictionary, Error(corrupt) if its index or
-/// schema is invalid, Error(unsupported) for a higher version. Does not check that the index covers
-/// the rows; see is_trusted().
+/// Formats the columns of values for messages: "x", or 3 columns.
+std::string shown_columns(const Schema& values);
+
+/// Throws Error(invalid_argument) if the tree is not a dictionary or its column "key" cannot be
+/// keys, Error(corrupt) if its index or schema is invalid, Error(unsupported) for a higher version.
+/// Does not check that the index covers the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
 /// False if the index does not cover exactly the rows of `state`: a writer has added rows or
@@ -80,8 +83,8 @@ struct DictCounts {
 /// The current counts from the index of `state`, while a writer is active; empty if unknown.
 std::optional<DictCounts> counts_now(const DictState& state);
 
-/// A row to which a key's slot points, but which is newer than the state. The row may have been
-/// committed after the state was read, or may not be committed yet.
+/// A row to which a slot that may be the key's points, but which is newer than the state. The row
+/// may have been committed after the state was read, or may not be committed yet.
 struct NewerRow {
   std::size_t key;  ///< position among the keys of the lookup
   std::int64_t row;
@@ -92,8 +95,8 @@ struct DictLookup {
   std::vector<NewerRow> newer;  ///< candidates for keys that were not found in the state
 };
 
-/// Writes the row of each key to `rows`, -1 if missing. Each step runs for a group of keys, so that
-/// their cache misses overlap.
+/// Writes the row of each key in the state to `rows`, -1 if missing. Each step runs for a group of
+/// keys, so that their cache misses overlap.
 DictLookup find_rows(const DictState& state, std::span<const std::int64_t> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, std::span<const std::string_view> keys,

@@ -27,7 +27,7 @@ class DictWalk {
   using Find = std::function<FoundRows(const DictKeys& keys)>;
 
   struct Block {
-    std::vector<std::int64_t> places;        ///< rows in keys()
+    std::vector<std::int64_t> places;        ///< row indices of these keys in keys()
     std::vector<std::int64_t> rows;          ///< rows of the values of these keys
     std::shared_ptr<const DictState> state;  ///< the state to which `rows` belongs
   };

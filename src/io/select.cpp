@@ -1,6 +1,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/inspect.hpp>
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
@@ -21,30 +22,34 @@ class Pruner {
 
   /// The selected part of `node`. `inside`: a key names the node or an ancestor.
   TensorDict prune(const TensorDict& node, bool inside) {
-    TensorDict kept = inside || node.info().kind != NodeKind::opaque ? empty_like(node) : dict();
+    TensorDict kept = empty_like(node);
+    const std::size_t num_excluded_before = num_excluded_;
     for (const std::string& key : node.keys()) {
       path_.push_back(key);
       keep_entry(node, key, inside, kept);
       path_.pop_back();
+    }
+    const bool is_whole = inside && num_excluded_ == num_excluded_before;
+    if (node.kind() == NodeKind::opaque && !is_whole) {
+      // A part of an opaque node is no longer that object.
+      NodeInfo info;
+      info.kind = NodeKind::dict;
+      kept.info() = info;
     }
     fix_kind(kept);
     return kept;
   }
 
  private:
-  /// A part of an opaque node is no longer that object, so it becomes a dict.
-  static TensorDict dict() {
-    NodeInfo info;
-    info.kind = NodeKind::dict;
-    return TensorDict(std::move(info));
-  }
-
   void keep_entry(const TensorDict& node, const std::string& key, bool inside, TensorDict& kept) {
     const std::string name = dotted(path_);
     const bool named = keys_.names(path_, name);
     const bool wanted = inside || named;
     if (!wanted && !keys_.may_name_below(name)) return;
-    if (exclude_.names(path_, name)) return;
+    if (exclude_.names(path_, name)) {
+      ++num_excluded_;
+      return;
+    }
     const TensorDict::Item item = node_of(node)->item(node_of(node)->find(key));
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) {
@@ -59,6 +64,7 @@ class Pruner {
   Selector& keys_;
   Selector& exclude_;
   KeyPath path_;
+  std::size_t num_excluded_ = 0;  ///< entries that were omitted, although keys name them
 };
 
 /// Throws if the tree is a bare root, because its value has no key to select.

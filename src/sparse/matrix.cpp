@@ -151,7 +151,7 @@ SparseMatrix SparseMatrix::transposed() const {
   const auto held = this->state();
   const SparseState& state = *held;
   if (state.layout == SparseLayout::coo) {
-    check();  // the builder takes a coordinate outside the shape for a wrong argument
+    check();  // else the builder would report invalid coordinates as arguments of the caller
     SparseBuilder builder(num_cols(), num_rows(), dtype(),
                           {.layout = SparseLayout::coo, .index_dtype = index_dtype()});
     const Tensor indices = state.tree.at("indices");

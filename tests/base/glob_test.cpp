@@ -36,8 +36,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"[!]]", "x", true}, Row{"[a-]", "-", true}, Row{"[z-a]", "m", false},
                     Row{"[\xC3\xA0-\xC3\xBC]", "\xC3\xA9", true}, Row{"[abc", "[abc", true},
                     Row{"[abc", "a", false}, Row{"[[]", "[", true}, Row{"[*]", "*", true},
-                    Row{"[*]", "a", false}, Row{"layer.[0-9]*.bias", "layer.11.bias", true},
-                    Row{"a.b", "axb", false}, Row{"\\*", "\\x", true}));
+                    Row{"[*]", "a", false}, Row{"caf\xC3\xA9", "caf\xE9", false},
+                    Row{"caf\xE9", "caf\xC3\xA9", false}, Row{"caf\xE9", "caf\xE9", true},
+                    Row{"[\xC3\xA0-\xC3\xBF]", "\xE9", false}, Row{"[\xE9]", "\xE9", true},
+                    Row{"[!\xC3\xA9]", "\xE9", true},
+                    Row{"layer.[0-9]*.bias", "layer.11.bias", true}, Row{"a.b", "axb", false},
+                    Row{"\\*", "\\x", true}));
 
 TEST(Glob, ManyStarsTakeNoExponentialTime) {
   std::string pattern;

@@ -95,7 +95,7 @@ TEST_F(StepFolder, ReportsThatItWasReplaced) {
   const TensorDict tree = open(path_);
   manager_.save(500, test::sample_checkpoint(), {.force = true});
   EXPECT_THAT(thrown_by([&] { tree.get("model"); }).message,
-              HasSubstr("the folder was replaced; open it again"));
+              HasSubstr("the folder was replaced, moved or removed; open it again"));
 }
 
 TEST_F(StepFolder, ReportsADamagedDocument) {

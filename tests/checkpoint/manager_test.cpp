@@ -223,7 +223,9 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
     EXPECT_THAT(error_of([&] { manager.restore(); }).what(),
                 AllOf(HasSubstr("expected a step to restore, found 1 that is damaged: step 1: "),
                       HasSubstr("copy the folder of a step from a backup")));
-    EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::corrupt);
+    const VerifyReport report = manager.verify(1);
+    ASSERT_EQ(report.problems.size(), 1U);
+    EXPECT_THAT(report.problems[0].path, HasSubstr("step_00000001/checkpoint.json"));
   }
   // A step in a newer version of the format is neither damaged nor absent.
   std::string newer = text;
@@ -231,12 +233,20 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
   write_bytes(document, newer);
   const Error error = error_of([&] { manager.restore(); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_THAT(error.what(), HasSubstr("\"version\": expected 1 at most, found 2"));
+  EXPECT_THAT(
+      error.what(),
+      AllOf(HasSubstr("expected a step to restore, found 1 that cannot be read: step 1: "),
+            HasSubstr("\"version\": expected 1 at most, found 2"), Not(HasSubstr("backup"))));
+  EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::unsupported);
   // A folder with the name of a step is no step without a document.
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
   EXPECT_EQ(absent.code(), ErrorCode::file_not_found);
   EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is not a step: it has no checkpoint.json"));
+  const VerifyReport report = manager.verify(1);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].what, HasSubstr("it has no checkpoint.json"));
+  EXPECT_EQ(error_of([&] { manager.verify(2); }).code(), ErrorCode::key_not_found);
 }
 
 TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
@@ -498,6 +508,21 @@ TEST(CheckpointManager, AHeldStepIsNotPruned) {
   EXPECT_EQ(error_of([&] { evaluation.hold(1); }).code(), ErrorCode::key_not_found);
 }
 
+TEST(CheckpointManager, AStepHasALimitedNumberOfHolds) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1});
+  CheckpointHold hold = manager.hold(1);
+  const std::string name = ".hold-step_00000001-";
+  const Path lease = fs::read_symlink(folder / (name + "0.tenfold-lease"));
+  for (int i = 1; i < 1024; ++i) {
+    fs::create_symlink(lease, folder / (name + std::to_string(i) + ".tenfold-lease"));
+  }
+  const Error error = error_of([&] { manager.hold(1); });
+  EXPECT_EQ(error.system_errno(), EBUSY);
+  EXPECT_THAT(error.what(), HasSubstr("expected fewer than 1024 holds, found 1024; release one"));
+}
+
 TEST(CheckpointManager, AHoldEndsWithItsProcess) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 1});
@@ -655,6 +680,32 @@ TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
     EXPECT_EQ(latest, 7) << num_files;
   }
   EXPECT_TRUE(has_failed);
+}
+
+TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsDamaged) {
+  const TemporaryFolder folder;
+  {
+    CheckpointManager writer(folder.path(), {.formats = {{"optimizer", "memmap"}}});
+    save_steps(writer, {6, 7});
+  }
+  constexpr int kMaxFiles = 32;
+  int num_failed = 0;
+  for (int num_files = 0; num_files < kMaxFiles; ++num_files) {
+    CheckpointManager manager(folder.path());
+    const auto expect_right_or_error = [&](const std::function<bool()>& is_right) {
+      const FileLimit limit(static_cast<rlim_t>(num_files));
+      try {
+        EXPECT_TRUE(is_right()) << num_files;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.system_errno(), EMFILE) << error.what();
+        ++num_failed;
+      }
+    };
+    expect_right_or_error([&] { return manager.verify(7).ok(); });
+    expect_right_or_error([&] { return manager.restore().info.step == 7; });
+  }
+  EXPECT_GT(num_failed, 0);
+  EXPECT_LT(num_failed, kMaxFiles);
 }
 
 TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
@@ -994,6 +1045,15 @@ TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
   EXPECT_EQ(error.code(), ErrorCode::key_not_found);
   EXPECT_THAT(error.what(), HasSubstr("expected one of 1, 2"));
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
+}
+
+TEST(CheckpointManager, RemovingFromAnAbsentDirectoryDoesNotCreateIt) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  CheckpointManager manager(run, {.max_to_keep = 1});
+  EXPECT_THAT(manager.prune(), IsEmpty());
+  EXPECT_EQ(error_of([&] { manager.remove(1); }).code(), ErrorCode::key_not_found);
+  EXPECT_FALSE(fs::exists(run));
 }
 
 TEST(CheckpointManager, LeftoversOfACrashedRunAreRemovedByTheNextOne) {

@@ -16,6 +16,7 @@
 
 #include "checkpoint/restoration.hpp"
 #include "checkpoint/sample_states.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
@@ -107,6 +108,29 @@ TEST(RankedSave, TheFolderOfAStepOpensWithTheEntriesOfEveryRank) {
   EXPECT_EQ(values<float>(tree.at("ranks", "1", "rng", "words"))[0], 1);
   EXPECT_TRUE(verify(step).ok());
   EXPECT_NO_THROW(load(step, {.keys = {"ranks"}, .verify = true}));
+}
+
+TEST(RankedSave, AnEntryNamedRanksDoesNotHideThoseOfEveryRank) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  TensorDict state = state_at(5);
+  state.set("ranks", Value("of a ladder"));
+  RankedSave save(manager, 5, state, {}, {2, true, 0});
+  save.write(nullptr);
+  save.publish(write_all(manager, 5, save.ranks_path(), 2));
+  const Path step = folder / "step_00000005";
+  const TensorDict tree = open(step);
+  EXPECT_THAT(tree.keys(), ElementsAre("model", "optimizer", "epoch", "ranks", "ranks_"));
+  EXPECT_EQ(tree.value("ranks"), Value("of a ladder"));
+  EXPECT_EQ(values<float>(tree.at("ranks_", "1", "rng", "words"))[0], 1);
+  EXPECT_NO_THROW(load(step, {.keys = {"ranks_"}, .verify = true}));
+  const Path own = step / "ranks/1/rng.safetensors";
+  std::string bytes = read_bytes(own);
+  bytes.back() ^= 1;
+  write_bytes(own, bytes);
+  EXPECT_NO_THROW(load(step, {.keys = {"ranks"}, .verify = true}));
+  EXPECT_EQ(error_of([&] { load(step, {.keys = {"ranks_"}, .verify = true}); }).code(),
+            ErrorCode::corrupt);
 }
 
 /// A plan of two ranks, each of which has two columns of a tensor.

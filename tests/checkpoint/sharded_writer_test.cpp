@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -971,6 +972,19 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   }
 }
 
+TEST(ShardsLayout, ASplitTensorWithoutElementsHasAnEntryOfItsShape) {
+  const TemporaryFolder folder;
+  Save save = laid_out({dict(), {{0, {0, 0}, {1, 0}, 0}, {0, {1, 0}, {3, 0}, 1}}}, "shards");
+  save.tree.set("empty", numbered(DType::int64, {4, 0}));
+  run(save, folder / "m");
+  const Path shard = folder / "m" / "shard-00001-model-00001-of-00001.safetensors";
+  EXPECT_EQ(open(shard).at("empty").shape(), (Shape{4, 0}));
+  EXPECT_TRUE(verify(folder / "m").ok());
+  EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
+  fs::remove(folder / "m" / "metadata.json");  // which torch does not read
+  EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
+}
+
 TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
@@ -990,6 +1004,40 @@ TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("expected the name of a folder"));
     }
+  }
+}
+
+TEST(ShardsLayout, AManifestOfAnotherToolIsNotReplaced) {
+  const TemporaryFolder folder;
+  for (const char* layout : {"shards", "torch"}) {
+    const Save save = laid_out(rich_save(), layout);
+    run(save, folder / layout);
+    const Path manifest = folder / layout / "metadata.json";
+    const std::string text = read_bytes(manifest);
+    const auto refusal = [&]() -> std::string {
+      try {
+        run(save, folder / layout);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "replaced";
+    };
+    const std::function<void()> others[] = {
+        [&] { write_bytes(manifest, "{\"format\": \"of another tool\"}"); },
+        [&] { fs::create_directory(manifest); },
+        [&] { fs::create_symlink("none", manifest); },
+    };
+    for (const auto& make : others) {
+      fs::remove(manifest);
+      make();
+      EXPECT_THAT(refusal(), HasSubstr("found \"metadata.json\""));
+      EXPECT_TRUE(fs::exists(fs::symlink_status(manifest)));
+    }
+    fs::remove(manifest);
+    // A damaged manifest is replaced.
+    write_bytes(manifest, text.substr(0, text.size() / 2));
+    EXPECT_EQ(refusal(), "replaced");
+    EXPECT_TRUE(verify(folder / layout).ok());
   }
 }
 

@@ -34,26 +34,39 @@ TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(
       json_of("a: 1\nb:\n  c: x\n  d:\n  - 1\n  - e: 2\n    f: 3\n  - - 4\n    - 5\ng: null\n"),
       R"({"a": 1, "b": {"c": "x", "d": [1, {"e": 2, "f": 3}, [4, 5]]}, "g": null})");
+  EXPECT_EQ(json_of("---\na: 1\nb:\n- 2\n"), R"({"a": 1, "b": [2]})");
   EXPECT_EQ(json_of("- a\n-\n- b: {}\n  c: []\n"), R"(["a", null, {"b": {}, "c": []}])");
 }
 
 TEST(Yaml, ReadsPlainScalarsLikePyYaml) {
   EXPECT_EQ(json_of("- true\n- false\n- null\n- ~\n- -12\n- 0.5\n- 1.0e+20\n- .inf\n- 007\n- a b\n"
-                    "- 123456789012345678901234567890\n"),
+                    "- 1.5E-3\n- 1.0e5\n- 1.5E3\n- 123456789012345678901234567890\n"),
             R"([true, false, null, null, -12, 0.5, 1e+20, Infinity, "007", "a b", )"
-            "123456789012345678901234567890]");
+            R"(0.0015, "1.0e5", "1.5E3", 123456789012345678901234567890])");
 }
 
 TEST(Yaml, ReadsQuotedStringsOverSeveralLines) {
   EXPECT_EQ(json_of("a: 'it''s\n\n  two lines'\n"), R"({"a": "it's\ntwo lines"})");
   EXPECT_EQ(json_of("a: \"x\\\n  \\ y\\u00e9\\U0001F600\\n\"\nb: 'one\n  line'\n"),
             R"({"a": "x y\u00e9\ud83d\ude00\n", "b": "one line"})");
+  // A string that does not end on its line is a value, not a key.
+  EXPECT_EQ(json_of("- 'x: a\n  b'\n- \"y: a\\\n  \\ b\"\n- c: 'it''s:\n    d'\n"),
+            R"(["x: a b", "y: a b", {"c": "it's: d"}])");
+  EXPECT_EQ(json_of("'a\n  b'\n"), R"("a b")");
+  EXPECT_EQ(json_of("a:\n  'it''s\n  b'\n"), R"({"a": "it's b"})");
+  EXPECT_EQ(json_of("- 'it''s': 1\n- \"\\\"\": 2\n"), R"([{"it's": 1}, {"\"": 2}])");
   EXPECT_EQ(json_of("'': 1\n'a: b': 2\n\"\\x00\": 3\n"), R"({"": 1, "a: b": 2, "\u0000": 3})");
 }
 
 TEST(Yaml, ReadsLongKeysAndLongPlainScalars) {
   EXPECT_EQ(json_of("? key\n: value\n? other\n:\n- 1\n"), R"({"key": "value", "other": [1]})");
   EXPECT_EQ(json_of("a: one\n  two\n  three\nb: 1\n"), R"({"a": "one two three", "b": 1})");
+}
+
+TEST(Yaml, ReadsLinesThatEndWithCarriageReturns) {
+  EXPECT_EQ(json_of("---\r\na: 1\r\nb:\r\n- x\r\n- 'y\r\n  z'\r\n"),
+            R"({"a": 1, "b": ["x", "y z"]})");
+  EXPECT_EQ(json_of("a: x\rb: \"\\r\"\r"), R"({"a": "x", "b": "\r"})");
 }
 
 TEST(Yaml, ReadsFlowOnOneLine) {

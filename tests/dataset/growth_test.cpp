@@ -437,6 +437,27 @@ TEST(Growth, DropsTheChecksumsOfRowsThatAreWrittenInPlace) {
   EXPECT_EQ(ids[4], 4);
 }
 
+TEST(Growth, AColumnOfAViewDropsTheChecksumsThatWritesToItWouldMakeWrong) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  save(test::numbers(10), path);
+  ASSERT_GT(verify(path).num_checksums, 0U);
+  std::optional<Dataset> ds(std::in_place, path, Mode::write_through);
+  const Dataset view = ds->range(2, 5);
+  EXPECT_EQ(view.rows(0, 3).num_rows(), 3);
+  EXPECT_GT(verify(path).num_checksums, 0U);  // a copy of rows drops none
+  const std::array<Dataset, 1> parts = {view};
+  for (const Dataset& each : {view, Dataset::concat(parts)}) {
+    Tensor ids = each.column("id");
+    ids.mutable_data<std::int64_t>()[0] += 35;
+    EXPECT_TRUE(verify(path).ok());
+  }
+  ds.reset();  // the view keeps the mapping
+  view.column("id").mutable_data<std::int64_t>()[1] = 8;
+  EXPECT_TRUE(verify(path).ok());
+  EXPECT_THAT(ids_of(Dataset(path).range(1, 5)), ElementsAre(1, 72, 8, 4));
+}
+
 TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
@@ -458,6 +479,53 @@ TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
                [&] { ds.append(bad); });
   EXPECT_EQ(ds.size(), 2);
   EXPECT_EQ(Dataset(folder / "rows").size(), 2);
+}
+
+TEST(Growth, NamesTheOffsetsThatDoNotFit) {
+  const test::TemporaryFolder folder;
+  Dataset ds = create(folder / "rows", schema_of(test::ragged()));
+  const Batch rows = Dataset(test::ragged()).rows(0, 4);
+  const auto expect_refused = [&](const std::string& text, const auto& change) {
+    std::vector<BatchColumn> columns = rows.columns();
+    change(columns);
+    expect_error(ErrorCode::invalid_argument, text,
+                 [&] { ds.append(Batch(4, std::move(columns))); });
+  };
+  expect_refused("column \"tags\": item offsets: expected int64 [items + 1], found float32 [0]",
+                 [](auto& columns) { columns[2].item_offsets = Tensor(); });
+  expect_refused("column \"tags\": item offsets: expected int64 [5], found int32 [5]",
+                 [](auto& columns) { columns[2].item_offsets = Tensor::zeros(DType::int32, {5}); });
+  expect_refused("column \"name\": offsets: expected int64 [5], found int64 [4]",
+                 [](auto& columns) { columns[1].offsets = test::ints({0, 1, 2, 3}); });
+  expect_refused("column \"name\": offsets: expected a contiguous tensor, found a strided one",
+                 [](auto& columns) {
+                   const Tensor twice = test::ints({0, 0, 3, 3, 8, 8, 8, 8, 12, 12});
+                   columns[1].offsets = Tensor(DType::int64, {5}, {2}, twice.buffer(), 0);
+                 });
+  EXPECT_EQ(ds.size(), 0);
+  EXPECT_EQ(ds.append(rows), 4);
+}
+
+TEST(Growth, RefusesValidityOfAnotherDtypeOrShape) {
+  const test::TemporaryFolder folder;
+  Dataset ds = create(folder / "rows", schema_of(test::ragged()));
+  const Batch rows = Dataset(test::ragged()).rows(0, 4);
+  const auto expect_refused = [&](const std::string& text, std::size_t column, Tensor valid) {
+    std::vector<BatchColumn> columns = rows.columns();
+    columns[column].valid = std::move(valid);
+    expect_error(ErrorCode::invalid_argument, text,
+                 [&] { ds.append(Batch(4, std::move(columns))); });
+  };
+  expect_refused("column \"age\": valid: expected bool [4], found uint8 [4]", 3,
+                 Tensor::zeros(DType::uint8, {4}));
+  expect_refused("column \"age\": valid: expected bool [4], found bool [3]", 3,
+                 Tensor::zeros(DType::bool_, {3}));
+  expect_refused("column \"age\": valid: expected bool [4], found bool [4, 1]", 3,
+                 Tensor::zeros(DType::bool_, {4, 1}));
+  expect_refused("column \"name\": valid: expected none, as the column is not nullable, found bool",
+                 1, Tensor::zeros(DType::bool_, {4}));
+  expect_refused("column \"name\": valid: expected none", 1, Tensor::zeros(DType::uint8, {4}));
+  EXPECT_EQ(ds.size(), 0);
 }
 
 TEST(Growth, HasOneWriterAtATime) {

@@ -74,7 +74,7 @@ TEST(Schema, RefusesInvalidDocuments) {
               HasSubstr("expected at most 64 nested records, found deeper nesting"));
 }
 
-TEST(Schema, RefusesAColumnThatIsAlsoARecord) {
+TEST(Schema, RefusesEqualPathsAndAColumnThatIsAlsoARecord) {
   const auto column = [](KeyPath path) {
     Column made;
     made.path = std::move(path);
@@ -82,7 +82,17 @@ TEST(Schema, RefusesAColumnThatIsAlsoARecord) {
   };
   EXPECT_THROW(Schema({column({"a", "b"}), column({"a"})}), Error);
   EXPECT_THROW(Schema({column({"a"}), column({"a", "b", "c"})}), Error);
-  EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // distinct names
+  EXPECT_THROW(Schema({column({"a", "b"}), column({"a", "b"})}), Error);
+}
+
+TEST(Schema, ADottedNameIsTheColumnOfThatKeyIfThereIsOne) {
+  Column nested;
+  nested.path = {"a", "b"};
+  Column flat;
+  flat.path = {"a.b"};
+  const Schema schema({nested, flat});
+  EXPECT_EQ(schema.find("a.b"), &schema.columns()[1]);
+  EXPECT_EQ(schema.find(KeyPath{"a", "b"}), &schema.columns()[0]);
 }
 
 TEST(Schema, RefusesTreesThatAreNotTables) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <string>
@@ -39,6 +41,21 @@ inline Leaf unbatched(Tensor tensor) {
 
 inline Tensor bytes_tensor(std::string_view text) {
   return Tensor::from(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+}
+
+inline std::string text_of(const Tensor& bytes) {
+  const auto elements = bytes.span<std::uint8_t>();
+  return {elements.begin(), elements.end()};
+}
+
+/// The elements of a tensor of one dimension, with a gap after each.
+inline Tensor strided(const Tensor& tensor) {
+  const std::size_t size = tensor.itemsize();
+  const Tensor apart = Tensor::zeros(tensor.dtype(), {2 * tensor.numel()});
+  for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.numel()); ++i) {
+    std::memcpy(apart.mutable_raw_data() + 2 * i * size, tensor.raw_data() + i * size, size);
+  }
+  return Tensor(tensor.dtype(), tensor.shape(), {2}, apart.buffer(), 0);
 }
 
 inline Tensor ints(const std::vector<std::int64_t>& values) {

@@ -261,6 +261,41 @@ TEST(MappedDict, AcceptsIntegerAndBytesKeys) {
   EXPECT_FALSE(raw.contains(std::string_view("\0", 1)));
 }
 
+TEST(MappedDict, RefusesKeysOfAnotherType) {
+  const TemporaryFolder folder;
+  MappedDictBuilder strings(folder / "s", DictKeyType::string, test::pair_schema());
+  expect_error(ErrorCode::invalid_argument,
+               "key \"\\xff\": expected a string in UTF-8, found other bytes; build a dictionary",
+               [&] { strings.append({std::string_view("\xff")}, test::pairs(0, 1)); });
+  expect_error(ErrorCode::invalid_argument, "keys: expected str, found int64",
+               [&] { strings.append({std::int64_t{1}}, test::pairs(0, 1)); });
+  MappedDictBuilder numbers(folder / "n", DictKeyType::int64, test::pair_schema());
+  expect_error(ErrorCode::invalid_argument, "keys: expected int, found str or bytes",
+               [&] { numbers.append({std::string_view("a")}, test::pairs(0, 1)); });
+}
+
+TEST(MappedDict, RefusesOtherColumnsThanTheOneOfItsForm) {
+  const TemporaryFolder folder;
+  const auto refuses = [&](const char* columns, const std::string& found) {
+    const Schema schema = Schema::from_json(columns, "test");
+    expect_error(
+        ErrorCode::invalid_argument,
+        "schema: expected one column \"value\" for values that are not dicts, found " + found, [&] {
+          MappedDictBuilder(folder / "d", DictKeyType::string, schema, {}, DictValueForm::tensor);
+        });
+  };
+  refuses(R"({"columns": {"x": {"dtype": "int64"}}})", "\"x\"");
+  refuses(R"({"columns": {"x": {"dtype": "int64"}, "value": {"dtype": "int64"}}})", "2 columns");
+  TensorDict tree = test::numbers(3);
+  tree.info().schema = from_json(R"({"columns": {"key": {"dtype": "int64", "leaf": "id"},
+      "x": {"dtype": "float32", "shape": [3]}},
+      "mapped_dict": {"version": 1, "index": "id", "values": "tensor"}})",
+                                 "test");
+  expect_error(ErrorCode::corrupt,
+               "schema: expected the one column \"value\" besides the keys, found \"x\"",
+               [&] { MappedDict dict(tree); });
+}
+
 TEST(MappedDict, MayBeEmpty) {
   const TemporaryFolder folder;
   build(folder / "d", 0);
@@ -324,6 +359,24 @@ TEST(MappedDict, OpensFromOneFile) {
     EXPECT_EQ(dict.at("key42").text("name", 0), "n42") << file;
     EXPECT_TRUE(dict.check().empty()) << file;
   }
+}
+
+TEST(MappedDict, FindsStridedKeysOfATreeInMemory) {
+  const TemporaryFolder folder;
+  const std::vector<std::int64_t> keys = {5, -1, 7};
+  {
+    MappedDictBuilder builder(folder / "d", DictKeyType::int64, test::pair_schema(), {},
+                              DictValueForm::tensor);
+    builder.append(keys, test::pairs(0, 3));
+    builder.commit();
+  }
+  TensorDict tree = load(folder / "d");
+  const TensorDict::Item item = tree.get("key");
+  tree.set("key", test::strided(std::get<Leaf>(item).tensor()));
+  const MappedDict dict(tree);
+  EXPECT_EQ(dict.rows(keys), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(dict.at(7).at("value").data<float>()[0], 2.0F);
+  EXPECT_TRUE(dict.check().empty());
 }
 
 TEST(MappedDict, RefusesADataSetWithoutAnIndex) {

@@ -149,6 +149,14 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
   const std::array<std::int64_t, 1> ints = {1};
   expect_error(ErrorCode::invalid_argument, "keys: expected str, found int64",
                [&] { dict.extend(std::span<const std::int64_t>(ints), pairs(0, 1)); });
+  const std::array<std::string_view, 2> texts = {"new", "\xff"};
+  for (const DuplicateKeys duplicates : {DuplicateKeys::error, DuplicateKeys::last}) {
+    expect_error(ErrorCode::invalid_argument, "key \"\\xff\": expected a string in UTF-8", [&] {
+      dict.extend(std::span<const std::string_view>(texts), pairs(0, 2), duplicates);
+    });
+  }
+  expect_error(ErrorCode::key_not_found, "no key \"new\", \"\\xff\"",
+               [&] { dict.assign(std::span<const std::string_view>(texts), pairs(0, 2)); });
   Batch wrong = pairs(0, 1);
   std::vector<BatchColumn> columns = wrong.columns();
   columns[0].values = Tensor::zeros(DType::float32, {1, 3});
@@ -156,6 +164,7 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
                [&] { dict.extend(Words(1, 99).keys(), Batch(1, columns)); });
   EXPECT_EQ(dict.size(), 10);
   EXPECT_FALSE(dict.contains("key99"));
+  EXPECT_FALSE(dict.contains("new"));
   dict.close();
   expect_whole(folder / "d");
   MappedDict reader(folder / "d");

@@ -75,6 +75,24 @@ TEST(Select, AListWithoutAllItemsBecomesADict) {
   EXPECT_EQ(select(tree, {{"layers", "0"}})["layers"].kind(), NodeKind::list);
 }
 
+TEST(Select, APartOfAnOpaqueNodeBecomesADict) {
+  TensorDict object = node_of(NodeKind::opaque);
+  TensorDict state = node_of(NodeKind::dict);
+  for (const char* key : {"a", "b"}) state.set(key, test::counting({2}));
+  object.set("0", state);
+  object.set("1", test::counting({2}));
+  TensorDict tree;
+  tree.set("object", object);
+  tree.set("other", test::counting({2}));
+  for (const char* excluded : {"object.1", "object.0", "object.0.a"}) {
+    EXPECT_EQ(select(tree, {}, {excluded})["object"].kind(), NodeKind::dict) << excluded;
+    EXPECT_EQ(select(tree, {"object"}, {excluded})["object"].kind(), NodeKind::dict) << excluded;
+  }
+  EXPECT_EQ(select(tree, {"object.0"})["object"].kind(), NodeKind::dict);
+  EXPECT_EQ(select(tree, {}, {"other"})["object"].kind(), NodeKind::opaque);
+  EXPECT_EQ(select(tree, {"object"})["object"].kind(), NodeKind::opaque);
+}
+
 TEST(Select, ReportsAGlobThatMatchesNothing) {
   const auto thrown = thrown_by([] { select(sample_checkpoint(), {"model", "decoder.*"}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);

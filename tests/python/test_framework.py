@@ -94,6 +94,14 @@ def test_loaders_use_the_framework_of_their_rows_unless_given(saved: Path) -> No
     assert row["b"] == 2.5
 
 
+def test_pickled_loader_of_a_joined_dataset_keeps_its_framework(saved: Path) -> None:
+    ds = tenfold.Dataset(saved / "rows", framework="torch")
+    for joined in (tenfold.concat([ds, ds]), tenfold.mix([ds, ds], [1, 1]).head(3)):
+        rows = tenfold.IterableDataset(joined, framework="numpy")
+        for one in (rows, pickle.loads(pickle.dumps(rows))):
+            assert not isinstance(next(iter(one))["x"], torch.Tensor)
+
+
 def test_mapped_rows_of_a_numpy_dataset_are_stacked_as_arrays(saved: Path) -> None:
     ds = tenfold.Dataset(saved / "rows", framework="numpy").map(lambda row: {"z": row["x"] * 2})
     assert type(ds[[1, 2]]["z"]) is np.ndarray
@@ -152,6 +160,25 @@ def test_device_is_an_alias_of_map_location(saved: Path) -> None:
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
     tenfold.set_framework("numpy")
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
+
+
+def test_the_kind_of_a_device_is_known_without_torch() -> None:
+    for framework in ("torch", "numpy"):
+        tenfold.set_framework(framework)  # type: ignore[arg-type]
+        for device in ("cpu", "cuda:1", "meta"):
+            td = tenfold.TensorDict({}, device=device)
+            assert [td.is_cpu, td.is_cuda, td.is_meta] == [
+                device == "cpu", device == "cuda:1", device == "meta"
+            ]  # fmt: skip
+        assert not tenfold.TensorDict({}).is_cpu
+
+
+def test_arrays_are_counted_as_tensors_are() -> None:
+    tenfold.set_framework("numpy")
+    w = np.zeros(5)
+    td = tenfold.TensorDict({"w": w, "head": w[:1], "n": {"x": np.zeros(2)}})
+    assert [td.bytes(), td.bytes(count_duplicates=False)] == [64, 56]
+    assert [td.param_count(), td.param_count(count_duplicates=False)] == [8, 7]
 
 
 DECIDES = """

@@ -91,6 +91,16 @@ READING: dict[str, Case] = {
         TypeError,
         "keys: expected a list of str and tuples of str, found 3",
     ),
+    "a number as exclude": (
+        lambda: tenfold.load("ckpt", exclude=3),  # type: ignore[arg-type]
+        TypeError,
+        "exclude: expected a list of str and tuples of str, found 3",
+    ),
+    "an empty tuple in exclude": (
+        lambda: tenfold.convert("ckpt", "copy", exclude=[()]),
+        ValueError,
+        "exclude: expected a str or a tuple of str, found an empty tuple",
+    ),
     "a key that is not there": (
         lambda: tenfold.load("ckpt", keys=["stp"]),
         KeyError,

@@ -1,11 +1,14 @@
 """Pickles name only public classes and `tenfold._pickle`, so that private modules may move."""
 
 import dataclasses
+import importlib
 import inspect
 import multiprocessing
+import pathlib
 import pickle
 import pickletools
 import pydoc
+import re
 import typing
 from multiprocessing.reduction import ForkingPickler
 
@@ -235,9 +238,26 @@ def test_public_names_have_their_public_module():
         assert private_names(pickle.dumps(thing)) == [], place
 
 
+def declared_things():
+    """The module and name of everything in the sources that `set_module` decorates."""
+    for file in pathlib.Path(tenfold.__file__).parent.rglob("*.py"):
+        yield from re.findall(
+            r'@set_module\("(.+)"\)\n(?:@.*\n)*(?:class|def) (\w+)',
+            file.read_text(encoding="utf-8"),
+        )
+
+
+def test_the_module_that_a_class_or_function_names_has_it():
+    for module, name in declared_things():
+        assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
 def test_errors_round_trip_through_pickle():
-    for name in tenfold._ERRORS:
-        error = getattr(tenfold, name)("what is wrong")
+    kinds = [getattr(importlib.import_module(module), name) for module, name in declared_things()]
+    errors = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
+    assert {getattr(tenfold, name) for name in tenfold._ERRORS} < set(errors)
+    for kind in errors:
+        error = kind("what is wrong")
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is type(error)
         assert again.args == error.args

@@ -185,6 +185,16 @@ def test_ml_dtypes_arrays_can_be_saved(target):
     assert_same(found, torch.tensor([1.0, -2.5], dtype=torch.bfloat16))
 
 
+def test_a_dtype_that_the_installed_ml_dtypes_lacks_is_an_error_that_names_it(
+    tmp_path, monkeypatch
+):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    path = tenfold.save({"x": torch.ones(2, dtype=torch.bfloat16)}, tmp_path / "x.safetensors")
+    monkeypatch.delattr(ml_dtypes, "bfloat16")
+    with pytest.raises(tenfold.UnsupportedError, match=r"x: ml_dtypes .* has no bfloat16: .* -U"):
+        tenfold.load(path, framework="numpy")
+
+
 class OnlyDlpack:
     def __init__(self, tensor):
         self.tensor = tensor
@@ -305,6 +315,23 @@ def test_tied_tensors_of_different_shapes_share_one_storage(tmp_path):
     found = round_trip({"a": weight, "b": weight.view(12)}, tmp_path / "folder")
     found["a"][0, 0] = 42
     assert found["b"][0] == 42
+
+
+@pytest.mark.parametrize("suffix", ["", ".safetensors", ".tdz", ".npz", ".pt"])
+def test_only_pt_files_keep_the_storage_of_tensors_that_overlap(tmp_path, suffix):
+    base = torch.arange(12.0).reshape(3, 4)
+    for view in (base[:2], base.T, base[:, ::2]):
+        found = round_trip({"a": base, "b": view}, tmp_path / f"saved{suffix}")
+        assert_same(found, {"a": base, "b": view})
+        storages = {tensor.untyped_storage().data_ptr() for tensor in found.values()}
+        assert len(storages) == (1 if suffix == ".pt" else 2)
+
+
+def test_safetensors_files_have_copies_of_tied_tensors_of_different_shapes(tmp_path):
+    weight = torch.randn(4, 3)
+    found = round_trip({"a": weight, "b": weight.view(12)}, tmp_path / "x.safetensors")
+    assert_same(found, {"a": weight, "b": weight.view(12)})
+    assert found["a"].data_ptr() != found["b"].data_ptr()
 
 
 def test_a_tied_module_stays_tied(target):

@@ -114,6 +114,27 @@ def test_restore_changes_nothing_if_a_name_is_missing(tmp_path):
     assert state["a"].sum() == 0
 
 
+def test_restores_the_device_in_the_state_of_older_versions_of_tensordict(tmp_path):
+    class Tree(StateDict):
+        device = torch.device("cpu")
+
+        def state_dict(self):
+            state = OrderedDict(self.data)
+            state["__batch_size"], state["__device"] = torch.Size([2]), self.device
+            return state
+
+        def load_state_dict(self, state):
+            assert state.pop("__batch_size") == torch.Size([2])
+            device = state.pop("__device")
+            assert device is None or device == self.device
+            super().load_state_dict(state)
+
+    for take in (Snapshot.take, lambda *args: Snapshot.async_take(*args).wait()):
+        into = Tree(x=torch.zeros(2))
+        take(tmp_path / "s", {"tree": Tree(x=torch.ones(2))}).restore({"tree": into})
+        assert torch.equal(into["x"], torch.ones(2))
+
+
 def test_async_take_saves_the_state_at_the_call(tmp_path):
     tied = torch.arange(1000.0)
     state = StateDict(a=tied, b=tied, c=[torch.ones(3)])
@@ -155,6 +176,18 @@ def test_read_object_returns_each_entry(tmp_path):
             snapshot.read_object(path)
 
 
+def test_read_object_returns_every_entry_of_values_and_of_equal_keys(tmp_path):
+    for state in ({"v": {"w": {1: [{"x": 2}]}}}, {"v": [[1, 2]], "t": torch.ones(2)}):
+        snapshot = Snapshot.take(tmp_path / "s", {"v": StateDict(state)}, durable=False)
+        paths = list(snapshot.get_manifest())
+        assert paths[0] == "0/v"
+        for path in paths:
+            expected = state
+            for key in path.split("/")[2:]:
+                expected = expected[int(key) if key.isdecimal() else key]
+            helpers.assert_same(snapshot.read_object(path), expected)
+
+
 @pytest.mark.parametrize("budget", [None, 1, 20, 1 << 20])
 def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
     stored = torch.arange(24.0).reshape(4, 3, 2)
@@ -172,6 +205,24 @@ def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
     assert torch.equal(torch.from_numpy(array), stored)
     with pytest.raises(ValueError, match=r"shape \(4, 3, 2\), found \(24,\)"):
         snapshot.read_object("0/state/a", torch.zeros(24))
+
+
+@pytest.mark.parametrize("budget", [None, 1, 1 << 20])
+def test_read_object_refuses_what_cannot_hold_the_tensor(tmp_path, budget):
+    snapshot = taken(tmp_path, a=torch.tensor([1 + 2j, 3]))
+    for out in (
+        torch.zeros(2),
+        torch.zeros(4, dtype=torch.int8)[::2],
+        torch.zeros(2, dtype=torch.complex64).conj().imag,
+        numpy.zeros(2, "float32"),
+    ):
+        with pytest.raises(ValueError, match="expected a complex tensor for complex64, found "):
+            snapshot.read_object("0/state/a", out, budget)
+        assert not out.any()
+    with pytest.raises(TypeError, match="expected a tensor or array, found list"):
+        snapshot.read_object("0/state/a", [0, 0], budget)
+    wide = torch.zeros(2, dtype=torch.complex128)
+    assert snapshot.read_object("0/state/a", wide, budget).tolist() == [1 + 2j, 3]
 
 
 def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):

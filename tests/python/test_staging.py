@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import tenfold
 from tenfold import _staging
-from tenfold._staging import MANIFEST, Staging, check, remove, remove_all
+from tenfold._staging import MANIFEST, Staging, check, put_back_all, remove, remove_all
 
 
 class Killed(BaseException):
@@ -121,6 +122,35 @@ def test_failed_system_call_leaves_the_old_folder(tmp_path, monkeypatch, name) -
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
+@pytest.mark.parametrize(("number", "found"), [(0, "old"), (1, "old"), (2, "new")])
+def test_a_failed_rename_leaves_one_version_in_place(tmp_path, monkeypatch, number, found) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    staging = Staging(tmp_path / "checkpoint")
+    fill(staging.folder, "new")
+    rename, left = os.rename, [number]
+
+    def fail_once(*args) -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(5, "Input/output error")
+        rename(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_staging, "_exchange", lambda folder, path: False)
+        patch.setattr(os, "rename", fail_once)
+        if found == "new":
+            staging.publish()
+        else:
+            with pytest.raises(OSError, match="Input/output"):
+                staging.publish()
+            staging.close()
+    assert left[0] < 0
+    assert (tmp_path / "checkpoint/a.txt").read_text() == f"{found} a.txt"
+    publish(tmp_path / "checkpoint", "next")
+    assert contents(tmp_path / "checkpoint") == "next"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
 def test_every_bit_flip_of_a_file_is_detected(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
     path = tmp_path / "checkpoint/sub/c.txt"
@@ -207,6 +237,24 @@ def test_failed_removal_warns_and_others_are_removed(tmp_path, monkeypatch) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
+def test_only_folders_that_the_pattern_names_are_put_back(tmp_path) -> None:
+    publish(tmp_path / "checkpoint-2", "old")
+    (tmp_path / "checkpoint-2").rename(tmp_path / "_checkpoint-2.replaced")
+    publish(tmp_path / "checkpoint-3", "new")
+    for name in ("_checkpoint-3.replaced", "_mine.replaced"):
+        (tmp_path / name).mkdir()
+    put_back_all(tmp_path, "checkpoint-*")
+    assert contents(tmp_path / "checkpoint-2") == "old"
+    assert contents(tmp_path / "checkpoint-3") == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "_checkpoint-3.replaced",
+        "_mine.replaced",
+        "checkpoint-2",
+        "checkpoint-3",
+    ]
+    put_back_all(tmp_path / "none", "checkpoint-*")
+
+
 def test_remove_also_deletes_the_replaced_copy(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
     # The state after a crash at the very end of a save with two renames.
@@ -225,6 +273,20 @@ def test_concurrent_writers_of_one_folder_do_not_mix_files(tmp_path) -> None:
     second.publish()
     assert contents(tmp_path / "checkpoint") == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_files_of_another_program_with_own_names_are_not_kept(tmp_path) -> None:
+    for name in ("state_1.pkl", "state_1.pkl.old", "sub/state_1.pkl"):
+        (tmp_path / "checkpoint/sub").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "checkpoint" / name).write_text("mine")
+    for _ in range(2):  # without a manifest, then with one
+        staging = Staging(tmp_path / "checkpoint")
+        fill(staging.folder, "new")
+        staging.publish(re.compile(r"state_\d+\.pkl"))
+        assert not (tmp_path / "checkpoint/state_1.pkl").exists()
+        assert (tmp_path / "checkpoint/state_1.pkl.old").exists()
+        assert (tmp_path / "checkpoint/sub/state_1.pkl").exists()
+        (tmp_path / "checkpoint/state_1.pkl").write_text("not listed")
 
 
 def test_folder_without_a_manifest_is_accepted_unchecked(tmp_path) -> None:

@@ -240,6 +240,30 @@ TEST(LoadIntoOptimizer, RefusesOtherTreesThanOptimizerState) {
   source.set("optimizer", python_state());
   EXPECT_THAT(Untouched().refusal(source),
               EndsWith("found model, optimizer; its node \"optimizer\" has them"));
+  const auto refusal_of = [](const Value& state, const Value& groups) {
+    TensorDict tree;
+    tree.set("state", state);
+    tree.set("param_groups", groups);
+    return Untouched().refusal(tree);
+  };
+  const Value none = Value::Object();
+  const auto group_of = [](const std::string& name, const Value& value) {
+    Value::Object group;
+    group.members = {{name, value}};
+    return Value(Value::List{{Value(std::move(group))}});
+  };
+  EXPECT_THAT(refusal_of(none, Value(3)),
+              EndsWith("param_groups: no state of an optimizer: expected a dict or list, found 3"));
+  EXPECT_THAT(refusal_of(none, Value(Value::List{{Value(3)}})),
+              HasSubstr("param_groups.0: no state of an optimizer: expected a dict or list"));
+  EXPECT_THAT(refusal_of(none, group_of("lr", Value(1))),
+              EndsWith("param_groups.0.params: no state of an optimizer: expected a dict or list, "
+                       "found none"));
+  EXPECT_THAT(refusal_of(none, group_of("params", Value(Value::List{{Value("x")}}))),
+              EndsWith("param_groups.0.params: no state of an optimizer: expected integers, "
+                       "found \"x\""));
+  EXPECT_THAT(refusal_of(Value(3), group_of("params", Value(Value::List()))),
+              EndsWith("state: no state of an optimizer: expected a dict or list, found 3"));
   LoadIntoOptions options;
   options.keys = {"state.*"};
   Adam adam(parameters(), 0.1);

@@ -40,7 +40,7 @@ class OptimizerPlan {
                 const TensorDict& source, const LoadIntoOptions& options)
       : optimizer_(optimizer), source_(source), load_options_(options) {
     const std::vector<SourceGroup> groups = source_groups(source);
-    states_ = source["state"];
+    states_ = part_of_source(source, source, "state", "state");
     pair(names, groups);
     compare_tensors();
   }

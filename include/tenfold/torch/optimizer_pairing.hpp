@@ -141,11 +141,13 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
   std::unordered_set<std::string> known;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (!groups[g].options.contains("param_names")) return std::nullopt;
-    const TensorDict list = groups[g].options["param_names"];
+    const TensorDict list = part_of_source(source, groups[g].options, "param_names",
+                                           "param_groups." + std::to_string(g) + ".param_names");
     std::vector<std::string>& of_group = names.emplace_back();
     for (const std::string& position : list.keys()) {
-      const Value name = list.value(position);
-      const auto* text = name.get_if<std::string>();
+      const TensorDict::Item item = list.get(position);
+      const auto* json = std::get_if<NonTensor>(&item);
+      const auto* text = json == nullptr ? nullptr : json->value.get_if<std::string>();
       if (text == nullptr) break;
       known.insert(*text);
       of_group.push_back(options.rename ? options.rename(*text) : *text);
@@ -162,7 +164,7 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
     throw Error(ErrorCode::key_not_found)
         .path(source.where())
         .part("rename")
-        .problem("no parameter \"", name, '"');
+        .problem("no parameter \"", name, "\"");
   }
   return names;
 }

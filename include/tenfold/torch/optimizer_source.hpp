@@ -143,6 +143,22 @@ inline Error refuse_source(const TensorDict& source) {
   return source.where().empty() ? Error(error).part("source") : Error(error).path(source.where());
 }
 
+/// The dict or list `key` of a node of the source; `part`: its place in the source. Throws
+/// Error(invalid_argument) if there is none.
+inline TensorDict part_of_source(const TensorDict& source, const TensorDict& node,
+                                 const std::string& key, const std::string& part) {
+  try {
+    return node[key];
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::key_not_found) throw;
+    throw refuse_source(source)
+        .part(part)
+        .problem("no state of an optimizer")
+        .expected("a dict or list")
+        .found(node.contains(key) ? text_of(node.get(key)) : "none");
+  }
+}
+
 inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
   if (!source.contains("state") || !source.contains("param_groups")) {
     std::string found, remedy;
@@ -158,20 +174,22 @@ inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
         .found((found.empty() ? "none" : found), remedy);
   }
   std::vector<SourceGroup> groups;
-  const TensorDict list = source["param_groups"];
+  const TensorDict list = part_of_source(source, source, "param_groups", "param_groups");
   for (const std::string& key : list.keys()) {
-    SourceGroup group{list[key], {}};
-    const TensorDict params = group.options["params"];
+    const std::string part = "param_groups." + key;
+    SourceGroup group{part_of_source(source, list, key, part), {}};
+    const TensorDict params = part_of_source(source, group.options, "params", part + ".params");
     for (const std::string& position : params.keys()) {
-      const Value number = params.value(position);
-      if (!number.is<std::int64_t>()) {
+      const TensorDict::Item item = params.get(position);
+      const auto* json = std::get_if<NonTensor>(&item);
+      if (json == nullptr || !json->value.is<std::int64_t>()) {
         throw refuse_source(source)
-            .part("param_groups.", key, ".params")
+            .part(part, ".params")
             .problem("no state of an optimizer")
             .expected("integers")
-            .found(to_json(number));
+            .found(text_of(item));
       }
-      group.numbers.push_back(to_json(number));
+      group.numbers.push_back(to_json(json->value));
     }
     groups.push_back(std::move(group));
   }

@@ -211,7 +211,13 @@ def numpy_dtype(name: str, where: str) -> Any:
                 f"{where}: numpy has no {name}: expected the package ml_dtypes, found none; "
                 "pip install ml_dtypes, or use torch"
             ) from None
-        return np.dtype(getattr(ml_dtypes, name))
+        kind = getattr(ml_dtypes, name, None)
+        if kind is None:
+            raise UnsupportedError(
+                f"{where}: ml_dtypes {ml_dtypes.__version__} has no {name}: expected a newer "
+                "ml_dtypes; pip install -U ml_dtypes, or use torch"
+            )
+        return np.dtype(kind)
     if name in ("complex32", "float4_e2m1fn_x2"):
         raise UnsupportedError(f"{where}: numpy has no {name}: expected torch; pip install torch")
     return np.dtype(name)

@@ -46,7 +46,7 @@ def save(
     """Saves a tree of tensors and replaces `path` atomically.
 
     A crash leaves the old version or the new one, never a partial file. Tensors over the same
-    memory, such as tied weights, are stored once and share memory again after loading; a ``.npz``
+    bytes, such as tied weights, are stored once and share memory again after loading; a ``.npz``
     file cannot store them. Nothing is pickled.
 
     Args:
@@ -205,7 +205,7 @@ def load(
     path_argument("load(path)", path)
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
-    excluded = key_paths(exclude)
+    excluded = key_paths(exclude, "exclude")
     # A pickle of a loaded TensorDict must contain the tensors: opening the file again would not
     # repeat the selection or the copy to a device.
     opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
@@ -414,7 +414,7 @@ def convert(
             os.fspath(dst),
             text_or_empty("convert: format", format),
             key_paths(keys),
-            key_paths(exclude),
+            key_paths(exclude, "exclude"),
             renamer(rename),
             exact_names(rename),
             None if dtype is None else text("convert: dtype", dtype_name(dtype)),
@@ -425,21 +425,26 @@ def convert(
     return Path(os.fsdecode(dst))
 
 
-def key_paths(keys: Keys) -> list[tuple[str, ...]] | None:
-    """Converts `keys=` to tuples: a str is a dotted name or a glob; a tuple is a path of keys."""
+def key_paths(keys: Keys, name: str = "keys") -> list[tuple[str, ...]] | None:
+    """Converts `keys=`, or the argument `name`, to tuples.
+
+    A str is a dotted name or a glob; a tuple is a path of keys.
+    """
     if keys is None:
         return None
     if isinstance(keys, str):
         keys = [keys]
     if not isinstance(keys, Iterable):
-        raise TypeError(f"keys: expected a list of str and tuples of str, found {keys!r}")
+        raise TypeError(f"{name}: expected a list of str and tuples of str, found {keys!r}")
     paths = []
     for key in keys:
         if not isinstance(key, (str, tuple, list)):
-            raise TypeError(f"keys: expected a list of str and tuples of str, found {key!r} in it")
+            raise TypeError(
+                f"{name}: expected a list of str and tuples of str, found {key!r} in it"
+            )
         path = (key,) if isinstance(key, str) else tuple(str(part) for part in key)
         if not path:
-            raise ValueError("keys: expected a str or a tuple of str, found an empty tuple")
+            raise ValueError(f"{name}: expected a str or a tuple of str, found an empty tuple")
         paths.append(path)
     return paths
 

@@ -86,6 +86,7 @@ def _copied(state: Any) -> Any:
     """The same containers with copies of the tensors, as the engine finds them in a state."""
     if arrays.is_array(state) or hasattr(state, "clone"):
         return state.clone() if hasattr(state, "clone") else state.copy()
+    made: Any
     if isinstance(state, dict):
         made = copy.copy(state)
         for key, value in state.items():

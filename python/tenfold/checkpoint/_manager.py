@@ -85,9 +85,10 @@ class CheckpointManager:
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
         verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
-            ``"structure"``: files, sizes and metadata. False: nothing. ``"auto"``: as ``"full"``
-            for steps below 8 GB and objects with DTensors; for others as ``"structure"`` first, and
-            the checksum of each block as it is copied for an object.
+            ``"structure"``: files, sizes and the checksums of metadata, and all bytes of entries
+            other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for steps
+            below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
+            checksum of each block as it is copied for an object.
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
             next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
             ``"warn"``: an error while a step is written is a warning, and the training continues;
@@ -274,7 +275,8 @@ class CheckpointManager:
             TypeError: If an argument has another type: `app_state` is not a dict with str keys, or
                 a metric is not a number. No step has been written.
             ValueError: If `step` is negative, or the ranks of a process group differ in step,
-                names, dtypes or shapes.
+                names, dtypes or shapes. Also if a key cannot be stored, such as one that is too
+                long for the name of a file; the message names it. No step has been written.
             RuntimeError: If there is more than one `RngState`, or a rank does not take part.
             OSError: If a system call failed, the disk is too full, or another process or manager
                 writes into the directory.
@@ -358,6 +360,7 @@ class CheckpointManager:
 
         Raises:
             UnsupportedError: If an entry cannot be stored; the message names its key.
+            ValueError: If a key cannot be stored, as for `save`.
 
         Example:
             >>> manager.estimate(state).num_bytes > 0
@@ -618,12 +621,11 @@ class CheckpointManager:
             progress: As for `tenfold.save`.
 
         Returns:
-            VerifyReport: Damage is reported, not raised.
+            VerifyReport: Damage is reported, not raised, also of its `checkpoint.json`.
 
         Raises:
             KeyError: If there is no such step.
-            FileNotFoundError, CorruptFileError, UnsupportedError: If its `checkpoint.json` is
-                missing, cannot be parsed or is of a newer version.
+            UnsupportedError: If its `checkpoint.json` is of a newer version.
 
         Example:
             >>> manager.verify(500).ok

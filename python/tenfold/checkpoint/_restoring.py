@@ -151,7 +151,7 @@ class RestorePlan:
         lacking = own if ranks.rank >= found.world_size else set()
         is_other_size = bool(own) and found.world_size != ranks.size
         self.warning = _other_size(found, own, ranks) if is_other_size else None
-        node = found.select(key_paths(self.keys), key_paths(self.exclude) or [])
+        node = found.select(key_paths(self.keys), key_paths(self.exclude, "exclude") or [])
         if app_state is None:
             state = state_of(node)
             return None, {name: value for name, value in state.items() if name not in lacking}

@@ -128,7 +128,8 @@ def _tensor(words: Any) -> Any:
 def _numpy_state(numpy: Any) -> dict[str, Any]:
     state: dict[str, Any] = numpy.random.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
-        return _plain(state)
+        plain: dict[str, Any] = _plain(state)
+        return plain
     return {
         "name": "MT19937",
         "words": _tensor(state["state"]["key"].tolist()),

@@ -20,7 +20,7 @@ from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
-from tenfold.dataset._ragged import jagged
+from tenfold.dataset._ragged import is_jagged, jagged
 from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
 from tenfold.dataset._schema import Schema
 
@@ -218,7 +218,8 @@ class Dataset(Growing):
             IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
             TypeError: For an index of another type.
-            UnsupportedError: For indices of several dimensions, if there is a column of strings.
+            UnsupportedError: For indices of several dimensions, if a column is ragged or has
+                strings.
         """
         if isinstance(index, str):
             return self._column(column_name("column", index))
@@ -234,7 +235,8 @@ class Dataset(Growing):
         with using(self._framework):
             batch = self._native.rows(list(indices), {}, jagged)
         if any(not step.batched for step in self._maps):
-            return Samples(self._samples(batch, len(indices)), self._ragged)
+            samples = self._samples(batch, len(indices))
+            return Samples(samples, self._ragged, self._framework)
         batch = self._mapped(batch, len(indices))
         # torch's default_collate stacks tensors only if they are in a list.
         rows = Rows(batch, len(indices))
@@ -250,7 +252,10 @@ class Dataset(Growing):
         rows: Iterator[Any] | None = None
         for step in self._maps if size else ():
             if step.batched:
-                batch = step.function(batch if rows is None else stacked(list(rows)))
+                if rows is not None:
+                    with using(self._framework):
+                        batch = stacked(list(rows), self._ragged)
+                batch = step.function(batch)
                 check_rows(batch, size)
                 rows = None
             else:
@@ -516,6 +521,11 @@ class Dataset(Growing):
             raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
         pairs = []
         for old, new in names.items():
+            if not isinstance(new, (str, tuple, list)):
+                raise TypeError(
+                    f"rename: the new name of {old!r}: expected a str or a tuple of str, found "
+                    f"{new!r}"
+                )
             path = [new] if isinstance(new, str) else list(new)
             if not path or not all(isinstance(key, str) and key for key in path):
                 raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
@@ -718,7 +728,7 @@ class Dataset(Growing):
     def __reduce__(self) -> tuple[Any, ...]:
         maps = tuple((step.function, step.batched) for step in self._maps)
         if self._joined is not None:
-            return _pickle.joined_dataset, (*self._joined, self._steps, maps)
+            return _pickle.joined_dataset, (*self._joined, self._steps, maps, self._framework)
         if self._path is None:
             raise UnsupportedError(
                 "data set: it has no path to send to another process: expected one that was opened "
@@ -776,9 +786,12 @@ def rejoined(
     weights: Sequence[float] | None,
     steps: _pickle.Steps,
     maps: _pickle.Maps,
+    framework: Name | None = None,
 ) -> Dataset:
     """Rebuilds the result of `concat` or `mix` from a pickle."""
     joined = concat(datasets) if weights is None else mix(datasets, weights)
+    if framework is not None:
+        joined = joined._with_framework(framework)
     return _viewed(joined, steps, maps)
 
 
@@ -934,7 +947,7 @@ def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
 def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(value, dict):
         return {key: _reshaped(item, shape) for key, item in value.items()}
-    if not hasattr(value, "reshape"):
+    if is_jagged(value) or not hasattr(value, "reshape"):
         raise UnsupportedError(
             f"data set: strings or ragged rows in a batch of shape {shape}: expected indices of "
             f"one dimension, found {len(shape)}"

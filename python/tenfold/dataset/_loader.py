@@ -78,7 +78,7 @@ class BatchLoader:
     Raises:
         TypeError: For an option of another type, except `pad`, `device` and `framework`.
         ValueError: For a number out of range, or an invalid `pad`, `device` or `framework`; for a
-            CUDA device if CUDA is not available; for a `dataset` that is not a table.
+            device that this machine lacks; for a `dataset` that is not a table.
         KeyError: For a missing column.
         ImportError: If `framework` is ``"torch"`` and torch is not installed.
     """
@@ -104,7 +104,8 @@ class BatchLoader:
         pin_memory: bool = False,
         framework: Framework = None,
     ) -> None:
-        needs_torch = device is not None or pin_memory is True
+        pin = boolean("batch loader: pin_memory", pin_memory)
+        needs_torch = device is not None or pin
         if not isinstance(dataset, Dataset):
             dataset = Dataset(dataset, framework=decided(framework, needs_torch))
         elif needs_torch or framework is not None:
@@ -117,7 +118,7 @@ class BatchLoader:
         self._transform = transform
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
-        self._pin = boolean("batch loader: pin_memory", pin_memory) and may_pin()
+        self._pin = pin and may_pin()
         self._on_device: BatchProgress | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(
@@ -338,7 +339,7 @@ def checked_device(device: Any) -> Any:
     """The torch device that `device` names.
 
     Raises:
-        UnsupportedError: For a CUDA device if CUDA is not available; if torch cannot be imported.
+        UnsupportedError: For a device that this machine lacks; if torch cannot be imported.
         ValueError: If `device` does not name a device.
     """
     torch = import_torch()
@@ -352,10 +353,18 @@ def checked_device(device: Any) -> Any:
         raise ValueError(
             f'batch loader: device: expected a device such as "cpu" or "cuda:0", found {device!r}'
         ) from None
-    if made.type == "cuda" and not torch.cuda.is_available():
+    # Without a module, as for "meta", torch checks the device when it copies the first batch.
+    module: Any = None if made.type == "cpu" else getattr(torch, made.type, None)
+    if hasattr(module, "is_available") and not module.is_available():
         raise UnsupportedError(
             f'batch loader: device: expected a device of this machine, found "{made}" and '
-            "torch.cuda.is_available() false; omit device, or install a torch with CUDA"
+            f"torch.{made.type}.is_available() false; omit device, or install a torch with "
+            f"{made.type.upper()}"
+        )
+    if hasattr(module, "device_count") and (made.index or 0) >= module.device_count():
+        raise UnsupportedError(
+            f'batch loader: device: expected a device of this machine, found "{made}" and '
+            f"torch.{made.type}.device_count() {module.device_count()}"
         )
     return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable
 
@@ -37,6 +36,7 @@ def create_parts(path: PathLike, schema: Any) -> Dataset:
     Raises:
         FileExistsError: If `path` exists and is not an empty folder.
         ValueError: For an invalid schema or dtype, or no columns.
+        OSError: If a system call failed.
 
     Example:
         >>> log = tenfold.create_parts("log", {"x": ("float32", (3,)), "note": "string"})
@@ -151,7 +151,7 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
             ints.
         ValueError: For an index or count out of range, or a target that is a data set in one
             folder.
-        FileNotFoundError: For a glob without a match.
+        FileNotFoundError: For a missing file, or a glob without a match.
         FileExistsError: If the data set has the part.
     """
     if not isinstance(part, tuple) or len(part) != 2:
@@ -164,15 +164,6 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
     ):
         found = type(source).__name__
         raise TypeError(f"ingest: part: expected files (paths or globs), found {found}")
-    files = sorted(file for name in names for file in _matches(os.fsdecode(name)))
+    files = sorted(_core.find_files(names))
     run = files[len(files) * index // count : len(files) * (index + 1) // count]
     return run, _core.part_path(os.path.abspath(os.fsdecode(path)), index, count)
-
-
-def _matches(name: str) -> list[str]:
-    if os.path.lexists(name) or not glob.has_magic(name):
-        return [name]
-    found = glob.glob(name, recursive=True)
-    if not found:
-        raise FileNotFoundError(f"{name}: expected a file that matches, found none")
-    return found

@@ -48,12 +48,10 @@ def preview_html(title: str, native: Any, schema: Schema) -> str:
 
 
 def _omitted(num_rows: int, num_columns: int) -> list[str]:
-    lines = []
-    if num_rows > _NUM_ROWS:
-        lines.append(f"... and {num_rows - _NUM_ROWS:,} more rows")
-    if num_columns > 0:
-        lines.append(f"... and {num_columns:,} more columns")
-    return lines
+    omitted = ((num_rows - _NUM_ROWS, "row"), (num_columns, "column"))
+    return [
+        f"... and {count:,} more {name}{'s' * (count > 1)}" for count, name in omitted if count > 0
+    ]
 
 
 def _columns(native: Any, leaves: Sequence[tuple[str, Column]]) -> list[list[str]]:

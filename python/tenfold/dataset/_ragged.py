@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     Pad = int | float | str | None | dict[str, int | float | str | None]
 
 
+class _NoRows(list):  # type: ignore[type-arg]
+    """A list of ragged numpy rows without rows. `values` has their dtype and shape."""
+
+    def __init__(self, values: Any) -> None:
+        super().__init__()
+        self.values = values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, ()  # pickles must not name private classes
+
+
 def jagged(values: Any, offsets: Any) -> Any:
     """A jagged ``torch.nested`` tensor over the same memory; for numpy, a list of arrays.
 
@@ -25,6 +36,8 @@ def jagged(values: Any, offsets: Any) -> Any:
     """
     torch = torch_or_none()
     if torch is None:
+        if len(offsets) == 1:
+            return _NoRows(values[:0])
         return [values[offsets[i] : offsets[i + 1]] for i in range(len(offsets) - 1)]
     return torch.nested.nested_tensor_from_jagged(values, offsets)
 
@@ -34,29 +47,34 @@ def is_jagged(value: Any) -> bool:
     return bool(getattr(value, "is_nested", False))
 
 
-def _is_ragged(value: Any) -> bool:
-    """True for ragged rows of either framework, as `jagged` returns them; false for []."""
+def is_ragged(value: Any) -> bool:
+    """True for ragged rows of either framework, as `jagged` returns them; false for other lists."""
     if not isinstance(value, list):
         return is_jagged(value)
+    if isinstance(value, _NoRows):
+        return True
     return bool(value) and all(
         type(row).__module__ == "numpy"
         and getattr(row, "ndim", 0) > 0
+        and row.dtype.kind not in "OSU"
         and (row.dtype, row.shape[1:]) == (value[0].dtype, value[0].shape[1:])
         for row in value
     )
 
 
-def _parts(rows: Any) -> tuple[Any, Any]:
+def parts_of(rows: Any) -> tuple[Any, Any]:
     """The values and offsets of ragged rows."""
     if not isinstance(rows, list):
         return rows.values(), rows.offsets()
     np = numpy_module()
+    if isinstance(rows, _NoRows):
+        return rows.values, np.zeros(1, np.int64)
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
 def padded(rows: Any, value: float) -> tuple[Any, Any]:
     """Ragged rows as ``[B, longest, *shape]`` filled with `value`, and their lengths ``[B]``."""
-    values, offsets = _parts(rows)
+    values, offsets = parts_of(rows)
     module = numpy_module() if isinstance(rows, list) else need_torch("pad")
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
@@ -143,10 +161,10 @@ class Padding:
             pad = self._by_column.get(name, self._by_column.get(None))
             if isinstance(value, dict):
                 made[key] = self._padded(value, f"{name}.")
-            elif pad is None or not _is_ragged(value):
+            elif pad is None or not is_ragged(value):
                 made[key] = value
             elif pad == "offsets":
-                made[key] = as_offsets(*_parts(value))
+                made[key] = as_offsets(*parts_of(value))
             else:
                 made[key], made[f"{key}.length"] = padded(value, pad)
         return made

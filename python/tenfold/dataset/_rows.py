@@ -8,13 +8,16 @@ from typing import Any
 
 from tenfold import _pickle
 from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
+from tenfold._interop.frameworks import using
 from tenfold._public import set_module
-from tenfold.dataset._ragged import Offsets, is_jagged, jagged
+from tenfold.dataset._ragged import Offsets, is_ragged, jagged, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
+
+    from tenfold._interop.frameworks import Name
 
 
 @set_module("tenfold.dataset")
@@ -52,14 +55,18 @@ class Samples(list[Any]):
 
     Attributes:
         ragged: The argument `ragged` of `stacked`.
+        framework: The framework of the batch.
     """
 
-    def __init__(self, samples: Iterable[Any], ragged: frozenset[str]) -> None:
+    def __init__(
+        self, samples: Iterable[Any], ragged: frozenset[str], framework: Name | None
+    ) -> None:
         super().__init__(samples)
         self.ragged = ragged
+        self.framework = framework
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _pickle.samples, (list(self), self.ragged)
+        return _pickle.samples, (list(self), self.ragged, self.framework)
 
 
 @set_module("tenfold")
@@ -88,7 +95,8 @@ def collate(rows: Any) -> Any:
     if isinstance(rows, Rows):
         return rows.batch
     if isinstance(rows, Samples):
-        return stacked(rows, rows.ragged)
+        with using(rows.framework):
+            return stacked(rows, rows.ragged)
     from tenfold.tensordict import collate as collate_samples
 
     return collate_samples(rows)
@@ -98,14 +106,14 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     """Stacks one or more samples into a batch.
 
     Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
-    strings a list; dicts and tuples are stacked recursively, other types by torch's
-    ``default_collate``. For numpy, numbers and arrays become one array, or a list of arrays if
-    their shapes differ.
+    strings and lists of strings a list; dicts and tuples are stacked recursively, other types by
+    torch's ``default_collate``. For numpy, numbers and arrays become one array, or a list of arrays
+    if their shapes differ.
 
     Args:
         samples: The rows.
         ragged: Dotted names of entries that are jagged, or for numpy lists of arrays, even if all
-            lengths are equal.
+            lengths are equal; not if they are numbers.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -123,18 +131,27 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     if isinstance(first, tuple):
         columns = [stacked(column) for column in zip(*samples, strict=True)]
         return type(first)(*columns) if hasattr(first, "_fields") else tuple(columns)
-    if isinstance(first, (str, bytes)):
+    if _is_text(first) or all(map(_is_list_of_texts, samples)):
         return list(samples)
     torch = torch_or_none()
     if torch is None:
         return _stacked_arrays(samples, name in ragged)
     if isinstance(first, torch.Tensor) and (
-        name in ragged or any(sample.shape != first.shape for sample in samples)
+        (name in ragged and first.ndim > 0)
+        or any(sample.shape != first.shape for sample in samples)
     ):
         return _jagged_rows(torch, samples)
     default_collate = need_torch("collate").utils.data.default_collate
 
     return default_collate(list(samples))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _check_keys(samples: Sequence[Any], name: str) -> None:
@@ -198,8 +215,9 @@ def none_of(batch: Any) -> Any:
     if isinstance(batch, tuple):
         columns = [none_of(value) for value in batch]
         return type(batch)(*columns) if hasattr(batch, "_fields") else tuple(columns)
-    if is_jagged(batch):
-        return jagged(batch.values()[:0], batch.offsets()[:1])
+    if is_ragged(batch):
+        values, offsets = parts_of(batch)
+        return jagged(values[:0], offsets[:1])
     return batch[:0]
 
 

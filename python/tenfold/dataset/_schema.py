@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 from collections.abc import Mapping
+from numbers import Integral
 from typing import NamedTuple
 
 from tenfold import _core
@@ -60,7 +61,7 @@ class Column(NamedTuple):
 
         Args:
             members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first are
-                optional.
+                optional. The shape is a list of lengths, or one length.
 
         Returns:
             Column: The column.
@@ -74,11 +75,20 @@ class Column(NamedTuple):
         """
         return cls(
             members["dtype"],
-            tuple(members.get("shape", ())),
+            _shape(members.get("shape", ())),
             members.get("ragged", False),
             members.get("nullable", False),
             members.get("unit", ""),
         )
+
+
+def _shape(given: Any) -> tuple[Any, ...]:
+    """The lengths of a shape, which may be a single one. The engine checks them."""
+    lengths = given if isinstance(given, (tuple, list)) else (given,)
+    return tuple(
+        length if isinstance(length, bool) or not isinstance(length, Integral) else int(length)
+        for length in lengths
+    )
 
 
 @set_module("tenfold")
@@ -285,8 +295,8 @@ def _spelling(name: str) -> str | None:
         return _OF_TORCH.get(name.removeprefix("torch."))
     if name in _OF_PYTHON:
         return _OF_PYTHON[name]
-    if not name or name.isspace():
-        return None  # numpy takes "\n" and "\t" for codes of dtypes
+    if not name or name.isspace() or not name.isprintable():
+        return None  # numpy takes control characters for the numbers of dtypes
     try:
         np = numpy_module()
 
@@ -322,9 +332,12 @@ def _spec(value: Any) -> Column | Schema | None:
     if isinstance(value, Mapping):
         dtype = dtype_of(value.get("dtype"))
         return None if dtype is None else Column.from_dict({**value, "dtype": dtype})
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list, int)):
-        dtype = dtype_of(value[0])
-        shape = (value[1],) if isinstance(value[1], int) else tuple(value[1])
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[1], (tuple, list, Integral))
+    ):
+        dtype, shape = dtype_of(value[0]), _shape(value[1])
         if dtype is None or not all(isinstance(length, int) for length in shape):
             return None
         return Column(dtype, shape)

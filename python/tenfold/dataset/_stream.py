@@ -13,7 +13,7 @@ from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._interop.arrays import import_torch, need_torch
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import UINT64_MAX, boolean, column_names, integer
+from tenfold._options import UINT64_MAX, boolean, column_names, function, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest.options import is_path
@@ -109,7 +109,7 @@ class IterableDataset(_Base):
     Raises:
         FileNotFoundError: For a missing file, or a glob without a match.
         KeyError: For a missing column.
-        TypeError: If `columns`, `shuffle`, `separator` or a number has another type.
+        TypeError: If `columns`, `shuffle`, `separator`, `transform` or a number has another type.
         ValueError: For any other invalid argument, and a schema for a data set, which has its own.
             While iterating, for a record that does not fit the schema.
         UnsupportedError: For a file of another kind among text files, and for a list of rows.
@@ -153,7 +153,9 @@ class IterableDataset(_Base):
         self._shuffle = shuffle
         self._buffer = shuffle_buffer
         self._rank, self._world_size = rank, world_size
-        self._transform = transform
+        self._transform = (
+            None if transform is None else function("iterable dataset: transform", transform)
+        )
         self._source: Dataset | TextStream
         format = checked_format("iterable dataset: format", format, TEXT_FORMATS)
         between = checked_separator("iterable dataset: separator", separator)
@@ -410,6 +412,7 @@ class IterableDataset(_Base):
             Assignment.from_state(state),
         )
         seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
+        epoch = integer("iterable dataset: state: epoch", epoch, 0, _LAST_EPOCH)
         if isinstance(self._source, Dataset) and assignment.position > len(self._source):
             raise ValueError(
                 f"iterable dataset: state: position: expected at most the {len(self._source)} rows "

@@ -39,6 +39,6 @@ class HasPath:
             >>> StorageWriter.validate_checkpoint_id("s3://bucket/run")
             False
         """
-        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(
+        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fsdecode(
             checkpoint_id
         )

@@ -354,8 +354,8 @@ class LoadPlanner(DefaultLoadPlanner):
         *above, last = self.mappings[name]
         container: Any = self.original_state_dict
         for part in above:
-            container = container[_key_of(container, part)]
-        container[_key_of(container, last)] = value
+            container = container[key_of(container, part)]
+        container[key_of(container, last)] = value
 
 
 def _has_saved_bytes(stored: StoredTensor, value: Any) -> bool:
@@ -384,7 +384,7 @@ class StoredMetadata(PackedMetadata):
         self.stored: Stored = {} if stored is None else stored
 
 
-def _key_of(container: Any, part: str | int) -> Any:
+def key_of(container: Any, part: str | int) -> Any:
     """The key of a container whose str() is `part`; `part` itself for a position or a new key."""
     if isinstance(part, int) or part in container:
         return part

@@ -67,7 +67,12 @@ class Kind(NamedTuple):
     @property
     def described(self) -> str:
         """A description for messages."""
-        return "a value" if self.dtype is None else f"{self.dtype} of shape {list(self.size)}"
+        if self.dtype is None:
+            return "a value"
+        described = f"{self.dtype} of shape {list(self.size)}"
+        if self.offsets is not None and self.sizes != self.size:
+            described += f", the box of shape {list(self.sizes)} at {list(self.offsets)}"
+        return f"an object, stored as {described}" if self.is_opaque else described
 
     @property
     def nbytes(self) -> int:

@@ -24,8 +24,8 @@ from tenfold._options import boolean
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
-from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes
-from tenfold.distributed._tree import StoredTensor, names_of
+from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes, key_of
+from tenfold.distributed._tree import StoredTensor, Unreadable, names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class StorageReader(HasPath, _StorageReader):
         TypeError: If `path` is not a path, or `verify` not a bool.
         CheckpointException: Raised by ``dcp.load``: a BaseException with the errors of the ranks
             that failed. They may be CorruptFileError, if the file is damaged or, with `verify`, a
-            checksum does not match, and ValueError, if ranks have different paths.
+            checksum does not match, UnsupportedError, if an entry is in a file that tenfold does
+            not read, and ValueError, if ranks have different paths.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -80,7 +81,8 @@ class StorageReader(HasPath, _StorageReader):
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
         self.verify: bool = boolean("storage reader: verify", verify)
-        self._opened: tuple[_core.Boxes, Stored] | None = None
+        # The tensors, the entries by name, and whether it is a single value, which has no name.
+        self._opened: tuple[_core.Boxes, Stored, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
@@ -97,7 +99,7 @@ class StorageReader(HasPath, _StorageReader):
 
     def read_metadata(self) -> Metadata:
         """Returns the metadata of the checkpoint, by the names of torch.distributed.checkpoint."""
-        _, stored = self._open()
+        _, stored, _ = self._open()
         return StoredMetadata(
             planner_data={name: path for name, (path, _) in stored.items()},
             made_of=(_metadata_of, stored),
@@ -142,7 +144,7 @@ class StorageReader(HasPath, _StorageReader):
         require_equal("storage reader: path", [plan.storage_data for plan in plans])
         if not self.verify:
             return [dataclasses.replace(plan, storage_data=None) for plan in plans]
-        _, stored = self._open()
+        _, stored, _ = self._open()
         checks = _checks_of(plans, stored)
         return [
             dataclasses.replace(plan, storage_data=of_rank)
@@ -161,9 +163,10 @@ class StorageReader(HasPath, _StorageReader):
 
         Raises:
             CorruptFileError: If the file is damaged; with `verify`, if a checksum does not match.
+            UnsupportedError: If an entry is in a file that tenfold does not read.
             OSError: If a system call failed.
         """
-        boxes, stored = self._open()
+        boxes, stored, _ = self._open()
         if self.verify and plan.storage_data:
             self._check(plan.storage_data, stored)
         reads = _Reads(boxes)
@@ -185,12 +188,14 @@ class StorageReader(HasPath, _StorageReader):
         future.set_result(None)
         return future
 
-    def _open(self) -> tuple[_core.Boxes, Stored]:
+    def _open(self) -> tuple[_core.Boxes, Stored, bool]:
         if self._opened is None:
             if self.path is None:
                 raise ValueError("storage reader: expected a path, or a checkpoint_id, found none")
             node = _core.open(os.fsdecode(self.path), "r", "")
-            self._opened = _core.Boxes(node), names_of(node)
+            more = node.info()[10]
+            is_bare = more is not None and bool(more[4])
+            self._opened = _core.Boxes(node), names_of(node), is_bare
         return self._opened
 
     def _check(self, checks: list[Check], stored: Stored) -> None:
@@ -205,12 +210,15 @@ class StorageReader(HasPath, _StorageReader):
 
     def _value(self, found: tuple[tuple[str | int, ...], Any]) -> Any:
         path, value = found
-        if not any(_tensors_in(value)):
+        if not any(isinstance(part, (StoredTensor, Unreadable)) for part in _parts_of(value)):
             return value
-        # A tuple with tensors, or a list of such tuples, is one value, and must be loaded.
-        state = load(self.path, keys=[tuple(map(str, path))], framework="torch")  # type: ignore[arg-type]
-        for part in path:
-            state = state[part]
+        # A tuple with tensors, or a list of such tuples, is one value, and must be loaded. The path
+        # has the str() of each key.
+        _, _, is_bare = self._open()
+        keys = None if is_bare else [tuple(map(str, path))]
+        state = load(self.path, keys=keys, framework="torch")  # type: ignore[arg-type]
+        for part in () if is_bare else path:
+            state = state[key_of(state, part)]
         return state
 
 
@@ -249,11 +257,16 @@ def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
 
 def _tensors_in(value: Any) -> Iterator[StoredTensor]:
     """The tensors of a value: itself, or those in containers."""
-    if isinstance(value, StoredTensor):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
+    return (part for part in _parts_of(value) if isinstance(part, StoredTensor))
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """The tensors and plain values of a value: itself, or those in containers."""
+    if isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors_in(item)
+            yield from _parts_of(item)
+    else:
+        yield value
 
 
 def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:

@@ -91,10 +91,7 @@ def save(
         shard_size=shard_size,
     )
     planner = SavePlanner()
-    planner.state_to_save = {
-        key: value.state_dict() if _is_stateful(value) else value
-        for key, value in state_dict.items()
-    }
+    planner.state_to_save, _ = _with_states(state_dict)
     with _no_dist_expected(no_dist):
         dcp_save(
             {},  # torch would process and log each entry separately, in 20 us each
@@ -140,9 +137,7 @@ def load(
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
     planner = LoadPlanner(allow_partial_load=not strict)
-    # In the same order on all ranks, because state_dict() may be collective.
-    stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
-    state = {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}
+    state, stateful = _with_states(state_dict)
     planner.state_to_load = state
     with _no_dist_expected(no_dist):
         dcp_load(
@@ -156,6 +151,13 @@ def load(
         state_dict[key].load_state_dict(state[key])
     for key in state_dict.keys() - set(stateful):
         state_dict[key] = state[key]
+
+
+def _with_states(state_dict: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The items with the states of objects in their place, and the keys of these objects."""
+    # In the same order on all ranks, because state_dict() may be collective.
+    stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
+    return {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}, stateful
 
 
 def _is_stateful(value: Any) -> bool:

@@ -134,14 +134,14 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
     root = _Branch()
     for path, (_, keys) in ((key[1:], container) for key, container in containers.items()):
         branch = root
-        for part in path:
-            branch = branch.below(part)
+        for depth in range(len(path)):
+            branch = branch.below(path[: depth + 1])
         for key in keys:
             branch.children.setdefault(str(key), None)
     for path, leaf in leaves:
         branch = root
-        for part in path[:-1]:
-            branch = branch.below(part)
+        for depth in range(len(path) - 1):
+            branch = branch.below(path[: depth + 1])
         if isinstance(branch.children.get(path[-1]), _Branch):
             raise _conflict(path)
         branch.children[path[-1]] = _Leaf(leaf)
@@ -179,12 +179,13 @@ class _Branch:
     def __init__(self) -> None:
         self.children: dict[str | int, _Leaf | _Branch | None] = {}
 
-    def below(self, part: str | int) -> _Branch:
-        child = self.children.get(part)
+    def below(self, path: Path) -> _Branch:
+        """The container at `path`, whose last part is a key of this one; created if it is new."""
+        child = self.children.get(path[-1])
         if isinstance(child, _Leaf):
-            raise _conflict((part,))
+            raise _conflict(path)
         if child is None:
-            child = self.children[part] = _Branch()
+            child = self.children[path[-1]] = _Branch()
         return child
 
     def build(self, path: Path, containers: Mapping[Any, Container]) -> Any:
@@ -230,11 +231,18 @@ class StoredTensor:
         self.keys = keys
 
 
+class Unreadable:
+    """An entry of an opened tree that cannot be read: loading it raises the error."""
+
+    __slots__ = ()
+
+
 def names_of(node: _core.Node) -> Stored:
     """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
 
-    A list without tensors and dicts is one value, as in ``flatten_state_dict``. So is every tuple,
-    which may contain tensors. Nested tensors are omitted.
+    A value is `Unreadable`, or has such items, where the tree cannot be read. A list without
+    tensors and dicts is one value, as in ``flatten_state_dict``. So is every tuple, which may
+    contain tensors. Nested tensors are omitted.
 
     Raises:
         ValueError: If two entries have the same name.
@@ -269,7 +277,7 @@ def _containers(node: _core.Node, keys: tuple[str, ...], counter: _Counter) -> A
         elif what == "node":
             made[key] = _containers(fields[0], below, counter)
         else:
-            made[key] = fields[0]
+            made[key] = fields[0] if what == "value" else Unreadable()
     if kind in ("list", "lazy_stack"):
         return list(made.values())
     return tuple(made.values()) if kind == "tuple" else made

@@ -9,7 +9,6 @@ import torch
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
 
 TYPE_CHECKING = False
@@ -36,12 +35,6 @@ def has_tensors(name: str, value: Any) -> bool:
         tree = _core.tree({"value": value}, "")
     except UnsupportedError as error:
         raise UnsupportedError(f"{name!r}: {error}; {REMEDY}") from None
-    if _has_opaque(value):
-        raise UnsupportedError(
-            f"{name!r}: it cannot be stored: expected tensors, None, bool, int, float, str and "
-            f"containers of them, found other objects in a value of type {type(value).__name__}; "
-            f"{REMEDY}"
-        )
     return bool(tree.leaves())
 
 
@@ -85,11 +78,3 @@ def decoded(pickled: memoryview) -> Any:
         return load(path, format="pt", framework="torch", allow_opaque=True)
     finally:
         os.close(descriptor)
-
-
-def _has_opaque(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_opaque(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_opaque(item) for item in value)
-    return isinstance(value, Opaque)

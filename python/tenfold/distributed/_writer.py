@@ -281,7 +281,7 @@ class StorageWriter(HasPath, _StorageWriter):
         save = self._save()
         require_equal("storage writer: path", [plan.storage_data[0] for plan in plans])
         if not all(plan.usable for plan in plans):
-            raise ValueError(_CACHING)
+            raise _caching_refused("another planner")
         paths: dict[Any, Any] = {}
         for plan in plans:
             for key, path in (plan.planner_data or {}).items():
@@ -349,7 +349,7 @@ class StorageWriter(HasPath, _StorageWriter):
 
     def _write(self, plan: SavePlan, planner: AnySavePlanner) -> WriteResult:
         if getattr(planner, "_enable_plan_caching", False) and not isinstance(planner, SavePlanner):
-            raise ValueError(_CACHING)
+            raise _caching_refused(type(planner).__name__)
         part = _core.ShardWriter(plan.storage_data)
         values = _values_of(plan, planner)
         with_tensors = {name: values[name] for name in values if has_tensors(name, values[name])}
@@ -431,10 +431,11 @@ def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
     save.writer.publish(receipts, save.tree)
 
 
-_CACHING = (
-    "plan caching: expected planner=tenfold.distributed.SavePlanner(enable_plan_caching=True), "
-    "found DefaultSavePlanner, whose cached plans contain positions of an earlier save"
-)
+def _caching_refused(found: str) -> ValueError:
+    return ValueError(
+        "plan caching: expected planner=tenfold.distributed.SavePlanner(enable_plan_caching=True), "
+        f"found {found}, whose cached plans contain positions of an earlier save"
+    )
 
 
 def _is_container(key: Any) -> bool:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tenfold import _core, _pickle
-from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._errors import KeyNotFoundError, UnsupportedError, with_remedy
 from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import code_of, decided
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     class _Native(_core.MappedDict, Mapping[Any, Any]): ...
 else:
     _Native = _core.MappedDict
+
+# The remedy for items that do not fit a dictionary that was built without items.
+_BUILD = (
+    "it was built without items, so the types of its keys and values are unknown: build() it again"
+)
 
 
 @set_module("tenfold")
@@ -131,9 +136,9 @@ class MappedDict(_Native):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, which may be repeated. Integer keys may be a
-                1-d tensor or array, str and bytes keys packed: ``{"values": uint8 [M], "offsets":
-                int64 [B + 1]}``.
+            keys: A list or another iterable of keys, which may be repeated, but no str, bytes or
+                dict. Integer keys may be a 1-d tensor or array, str and bytes keys packed:
+                ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
 
@@ -283,9 +288,11 @@ class MappedDict(_Native):
         self.update([(key, value)])
 
     def update(self, items: Any) -> None:
-        """Assigns each item of a mapping or an iterable of pairs, in one atomic step.
+        """Assigns each item of a mapping or an iterable of pairs.
 
-        The values may be larger than memory, as for `extend`.
+        Each key changes atomically, one after another; if the call raises, none has changed. The
+        values may be larger than memory, as for `extend`. After a crash, some keys may keep their
+        old values until a process writes to the dictionary again.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
@@ -302,7 +309,7 @@ class MappedDict(_Native):
         self._write_all(items, "assign")
 
     def extend(self, items: Any, duplicates: Literal["error", "last"] = "error") -> None:
-        """Adds keys in one atomic step.
+        """Adds keys; readers find all of them or none.
 
         >>> with tenfold.MappedDict("words", "r+") as words:
         ...     words.extend({"tree": torch.rand(300)})
@@ -312,7 +319,8 @@ class MappedDict(_Native):
         Args:
             items: A mapping or an iterable of pairs.
             duplicates: ``"error"``: an existing or duplicate key is an error. ``"last"``: existing
-                keys are assigned, and the last of several pairs with the same key wins.
+                keys are assigned, as by `update`, and the last of several pairs with the same key
+                wins.
 
         Raises:
             ValueError: For existing or duplicate keys (the message names the first ones), a key of
@@ -349,25 +357,31 @@ class MappedDict(_Native):
                         raise KeyNotFoundError(
                             f"{self._path}: no key {key!r}; extend() adds new keys"
                         )
-            else:
-                keys = checked_keys(keys, self.key_type, begin)
-            yield begin, keys, self._rows_of(values, begin)
+            try:
+                if kind != "assign":
+                    keys = checked_keys(keys, self.key_type, begin)
+                rows = self._rows_of(values, begin)
+            except ValueError as error:
+                if self._is_untyped():
+                    raise with_remedy(error, _BUILD) from None
+                raise
+            yield begin, keys, rows
 
     def _rows_of(self, values: list[Any], begin: int) -> list[Any]:
         if self._form() != "columns":
             return [{"value": value} for value in values]
+        is_untyped = self._is_untyped()
         for i, value in enumerate(values, begin):
             if form_of(value) != "columns":
                 name = type(value).__name__
-                raise ValueError(
-                    f"item {i}: value: expected a dict of columns, found {name}" + self._emptiness()
-                )
+                raise ValueError(f"item {i}: value: expected a dict of columns, found {name}")
+            if is_untyped and (names := list(value.keys())):
+                raise ValueError(f"item {i}: value: expected no columns, found {names}")
         return values
 
-    def _emptiness(self) -> str:
-        if len(self) or len(self.schema):
-            return ""
-        return "; it was built without items, so its type of values is unknown: build() it again"
+    def _is_untyped(self) -> bool:
+        """True if the dictionary was built without items."""
+        return not len(self) and not len(self.schema)
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(
@@ -379,8 +393,8 @@ class MappedDict(_Native):
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
         Row indices change. Open readers reopen the dictionary at their next lookup; iterators of
-        this handle must be exhausted before the call. No other process may write concurrently: keys
-        that it adds during the call may be lost.
+        this handle must be exhausted before the call. If the file system has no ``flock``, keys
+        that another process adds during the call may be lost.
 
         Args:
             progress: As for `tenfold.save`.

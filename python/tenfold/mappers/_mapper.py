@@ -139,7 +139,8 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     Args:
         target: The class or mapper on which `load` is called.
         path: A file or folder that `save` wrote, or a JSON file of a hierarchy.
-        verify: Check the structure and compare all checksums first. JSON files have none.
+        verify: Check the structure and compare all checksums first. A JSON file has no checksums;
+            it is parsed completely in any case.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
@@ -455,11 +456,9 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
         mapper = next((made for read in _readers if (made := read(path)) is not None), None)
         if mapper is not None:
             return mapper
-        if verify:
-            problems = files.verify(path, progress=False).problems
-            if problems:
-                first = problems[0]
-                raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
+        if verify and (problems := files.verify(path, progress=False).problems):
+            first = problems[0]
+            raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
         return mapper_of(files.open(path), path)
 
     mapper = read_unreplaced(path, read)

@@ -8,7 +8,10 @@ safetensors reads these files. `tenfold.safetensors.numpy` has the functions of 
 
 from __future__ import annotations
 
+# Classes with "as" are not public names: tracebacks and pickles name them in this module.
+from tenfold.safetensors._open import SafeSlice as SafeSlice
 from tenfold.safetensors._open import SafetensorError, safe_open
+from tenfold.safetensors._open import TensorNotFoundError as TensorNotFoundError
 from tenfold.safetensors._torch import load, load_file, load_model, save, save_file, save_model
 
 __all__ = [

@@ -410,10 +410,10 @@ class SparseMatrix(Rows, Growing):
         """The transposed matrix.
 
         A csr matrix becomes csc and vice versa, over the same memory; the entries of a coo matrix
-        are sorted again.
+        are checked and sorted again.
 
         Raises:
-            CorruptFileError: If a coordinate of a coo matrix is invalid.
+            CorruptFileError: For a coo matrix with invalid indices.
         """
         made = self._of_native(self._native.transposed())
         made._framework = self._framework

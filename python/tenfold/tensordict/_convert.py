@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
-from tenfold import _core
 from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
-from tenfold.tensordict._entries import KINDS, LEAF, batch_size_of, class_kind, node_of, unwrapped
+from tenfold.tensordict._entries import (
+    KINDS,
+    LEAF,
+    batch_size_of,
+    class_kind,
+    foreign_entry,
+    node_of,
+    unwrapped,
+)
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
-from tenfold.tensordict._ops.mapping import node_for
+from tenfold.tensordict._ops.mapping import is_tensor_class, node_for
 from tenfold.tensordict._protocol import dense, stacked
 from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
 
@@ -67,8 +74,12 @@ def from_struct_array(
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist())
         else:
-            fits = all(stride % field.itemsize == 0 for stride in field.strides)
-            value = field if fits else field.copy()
+            # torch views no memory of another byte order, and no negative strides.
+            fits = all(stride >= 0 and stride % field.itemsize == 0 for stride in field.strides)
+            if not field.dtype.isnative:
+                value = field.astype(field.dtype.newbyteorder("="))
+            else:
+                value = field if fits else field.copy()
         made.set(name, value)
     return made
 
@@ -82,6 +93,11 @@ def to_struct_array(td: Any) -> np.ndarray[Any, Any]:
             columns[key] = node_of(entry).to_struct_array()
         elif class_kind(type(entry)) == LEAF:
             columns[key] = entry.detach().cpu().numpy()
+        elif type(entry) is UnbatchedTensor:
+            raise ValueError(
+                f'to_struct_array: key "{key}": expected a tensor with rows, found an '
+                "UnbatchedTensor; exclude it"
+            )
         else:
             columns[key] = numpy.array(entry.tolist())
     fields = [(key, column.dtype, column.shape[ndim:]) for key, column in columns.items()]
@@ -146,7 +162,7 @@ def to_dict(td: Any, retain_none: bool, convert_tensors: bool, tolist_first: boo
             )
         else:
             value = unwrapped(entry)
-            if convert_tensors and class_kind(type(entry)) == LEAF:
+            if convert_tensors and is_tensor_class(type(entry)):
                 value = value.tolist()
             elif value is None and not retain_none:
                 continue
@@ -295,7 +311,8 @@ def from_tensordict(tensordict: Any) -> Any:
             f"from_tensordict: expected an object of the tensordict package, found "
             f"{type(tensordict).__name__}"
         )
-    return dense()._from_native(_core.tree({"root": tensordict}), None)._entry("root")
+    batch_size = tuple(getattr(tensordict, "batch_size", ()))
+    return foreign_entry(tensordict, batch_size, getattr(tensordict, "device", None))
 
 
 def state_dict(
@@ -489,9 +506,19 @@ def _from_pytree(pytree: Any, batch_size: tuple[int, ...]) -> Any:
     pairs = pytree.items() if is_dict else enumerate(pytree)
     made = dense()(batch_size=batch_size)
     for key, value in pairs:
+        name = str(key)
+        if made._has(name):
+            raise ValueError(
+                f'from_pytree: key {key!r}: expected different keys, found two that are "{name}" '
+                "as str"
+            )
+        if name == PYTREE_TYPE:
+            raise ValueError(
+                f'from_pytree: expected another key, found "{name}", that of the container type'
+            )
         if isinstance(value, (dict, list, tuple)):
             value = _from_pytree(value, batch_size)
-        made.set(str(key), value)
+        made.set(name, value)
     made.set_non_tensor(PYTREE_TYPE, type(pytree))
     return made
 

@@ -1,6 +1,7 @@
 #include <tenfold/error.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -144,6 +145,13 @@ std::uint64_t PickleGraph::natural(std::uint32_t id, const Fault& fault) const {
   const PickleNode node = at(id);
   const bool is_integer = node.kind == PickleKind::integer;
   if (is_integer && node.integer >= 0) return static_cast<std::uint64_t>(node.integer);
+  if (node.kind == PickleKind::big_integer) {
+    constexpr std::size_t kMaxShown = 40;
+    const std::string shown(node.text.substr(0, kMaxShown));
+    throw fault()
+        .expected("an integer from 0 to ", std::numeric_limits<std::int64_t>::max())
+        .found(shown, node.text.size() > kMaxShown ? "..." : "");
+  }
   throw fault()
       .expected("an integer from 0")
       .found(is_integer ? std::to_string(node.integer) : describe(id));

@@ -58,6 +58,7 @@ class PickleMachine : private PickleState {
   bool step_stack(unsigned char opcode);
   void push_int_line();
   void push_long_line();
+  void push_decimal(std::string_view digits, std::string_view written, std::string_view expected);
   void push_long(std::uint64_t size);
   void push_global(std::string_view module, std::string_view name);
   void push_stack_global();
@@ -224,24 +225,26 @@ void PickleMachine::push_int_line() {
   const std::string_view written = line();
   if (written == "00") return push_constant(boolean, 0);
   if (written == "01") return push_constant(boolean, 1);
-  auto value = pickle_decimal(written.substr(0, 4 * limits_.max_integer_bytes));
-  if (!value || written.size() > 4 * limits_.max_integer_bytes) {
-    corrupt("invalid integer", "decimal digits", base::quote(written));
-  }
-  push_integer(std::move(*value));
+  push_decimal(written, written, "decimal digits");
 }
 
 void PickleMachine::push_long_line() {
   const std::string_view written = line();
   std::string_view digits = written;
   if (digits.ends_with('L')) digits.remove_suffix(1);
+  push_decimal(digits, written, "decimal digits and an L");
+}
+
+/// Pushes the integer of `digits`. `written`: the line, for messages.
+void PickleMachine::push_decimal(std::string_view digits, std::string_view written,
+                                 std::string_view expected) {
   if (digits.size() > 2 * limits_.max_integer_bytes) {
     unsupported("an integer is too long",
                 fmt::format("at most {} digits", 2 * limits_.max_integer_bytes),
                 fmt::format("{}", digits.size()));
   }
   auto value = pickle_decimal(digits);
-  if (!value) corrupt("invalid integer", "decimal digits and an L", base::quote(written));
+  if (!value) corrupt("invalid integer", expected, base::quote(written));
   push_integer(std::move(*value));
 }
 

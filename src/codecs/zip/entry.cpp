@@ -75,6 +75,23 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
   }
 }
 
+/// Throws if all deflated bytes gave another number of bytes than declared, or are not complete.
+void require_whole(const ZipInput& input, const ZipEntry& entry, std::uint64_t num_made,
+                   const StreamDecoder& decoder) {
+  if (num_made != entry.size_bytes) {
+    throw fail(input, entry)
+        .problem("it inflates to another size than declared")
+        .expected(entry.size_bytes, " bytes")
+        .found(num_made > entry.size_bytes ? "more" : std::to_string(num_made));
+  }
+  if (!decoder.is_whole()) {
+    throw fail(input, entry)
+        .problem("its deflated data is truncated")
+        .expected("a last block")
+        .found("none");
+  }
+}
+
 /// Inflates in chunks, because a small file can expand to more than memory.
 void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
@@ -101,12 +118,7 @@ void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiec
     found = crc32(piece, found);
     if (use) use(piece);
   }
-  if (num_made != entry.size_bytes || !decoder->is_whole()) {
-    throw fail(input, entry)
-        .problem("it inflates to another size than declared")
-        .expected(entry.size_bytes, " bytes")
-        .found(num_made > entry.size_bytes ? "more" : std::to_string(num_made));
-  }
+  require_whole(input, entry, num_made, *decoder);
   require_crc32(input, entry, found);
 }
 
@@ -149,33 +161,32 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     if (wanted > 0) input.read(entry.data_offset, start);
     return start;
   }
-  // libdeflate fills the output before it reports that there is more, except that it omits a match
-  // or a stored block that does not fit: at most 65,535 bytes. Compressors write deflated data no
-  // longer than its content plus some bytes for each stored block.
-  constexpr std::size_t kLongestRun = 65'535;
-  const std::size_t room = wanted + kLongestRun;
-  std::vector<std::byte> deflated(static_cast<std::size_t>(
-      std::min<std::uint64_t>(entry.stored_bytes, room + kLongestRun + 1024)));
-  if (!deflated.empty()) input.read(entry.data_offset, deflated);
-  std::vector<std::byte> inflated(
-      static_cast<std::size_t>(std::min<std::uint64_t>(room, entry.size_bytes)));
-  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> machine(
-      libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
-  if (machine == nullptr) throw std::bad_alloc();
-  std::byte none{};
-  std::size_t made = 0;
-  const libdeflate_result result = libdeflate_deflate_decompress(
-      machine.get(), deflated.data(), deflated.size(), inflated.empty() ? &none : inflated.data(),
-      inflated.size(), &made);
-  const bool enough =
-      result == LIBDEFLATE_INSUFFICIENT_SPACE || (result == LIBDEFLATE_SUCCESS && made >= wanted);
-  if (!enough) {
-    throw fail(input, entry)
-        .problem("it cannot be inflated")
-        .expected("deflated bytes")
-        .found("other bytes");
+  // Not libdeflate: it needs all deflated bytes at once, and omits a match or a stored block that
+  // does not fit. The byte more than wanted shows data beyond the declared size.
+  start.resize(wanted + 1);
+  const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
+  std::vector<std::byte> deflated(
+      static_cast<std::size_t>(std::min<std::uint64_t>(entry.stored_bytes, kMaxZipStartBytes)));
+  std::uint64_t num_read = 0;
+  std::size_t num_made = 0;
+  std::span<const std::byte> waiting;
+  while (num_made < start.size()) {
+    if (waiting.empty() && num_read < entry.stored_bytes) {
+      const auto size = static_cast<std::size_t>(
+          std::min<std::uint64_t>(entry.stored_bytes - num_read, deflated.size()));
+      input.read(entry.data_offset + num_read, std::span(deflated).first(size));
+      num_read += size;
+      waiting = std::span(deflated).first(size);
+    }
+    const StreamDecoder::Step step = decoder->decode(waiting, std::span(start).subspan(num_made));
+    if (step.consumed == 0 && step.produced == 0) break;
+    waiting = waiting.subspan(step.consumed);
+    num_made += step.produced;
   }
-  std::copy_n(inflated.begin(), wanted, start.begin());
+  // Otherwise there is more of the entry, which is not checked.
+  const bool is_end = num_made < start.size() || wanted == entry.size_bytes;
+  if (is_end) require_whole(input, entry, num_made, *decoder);
+  start.resize(wanted);
   return start;
 }
 

@@ -31,8 +31,8 @@ ZipInput zip_input(base::Where where, std::span<const std::byte> bytes);
 struct ZipLimits {
   std::uint64_t max_entries = 1'000'000;
   std::uint64_t max_directory_bytes = 256U << 20U;
-  /// For all deflated entries together; stored ones are bounded by the size of the file. Callers
-  /// that inflate entries on demand check each size, and need no total limit.
+  /// For all deflated entries together; stored ones are bounded by the size of the file. Unlimited
+  /// by default, for callers that inflate single entries and check the size of each.
   std::uint64_t max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t max_ratio = 1100;  ///< maximum ratio of inflated to deflated bytes of one entry
   /// If false, the CRC-32 in a local header may differ from that in the directory: a crash between
@@ -45,8 +45,8 @@ enum class ZipMethod : std::uint8_t { stored, deflated };
 /// One entry. If it is from read_zip_directory(), its bytes are inside the archive and do not
 /// overlap those of other entries.
 struct ZipEntry {
-  /// Relative, in UTF-8; components separated by "/", none of them "." or "..". Names of folders
-  /// end with "/".
+  /// Relative, in UTF-8; components separated by "/", none of them empty, "." or "..". Names of
+  /// folders end with "/".
   std::string name;
   ZipMethod method = ZipMethod::stored;
   std::uint16_t flags = 0;  ///< general purpose bits in the directory
@@ -64,7 +64,7 @@ struct ZipEntry {
 
 struct ZipDirectory {
   std::vector<ZipEntry> entries;  ///< in the directory's order
-  std::uint64_t offset = 0;       ///< offset of the directory; all entries end before it
+  std::uint64_t offset = 0;       ///< offset of the directory; all entries lie before it
   std::string comment;
   /// A hash table of the names: part of the hash, and the index in `entries` or kNone.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> names;
@@ -74,19 +74,19 @@ struct ZipDirectory {
 };
 
 /// Reads the directory and every local header. The two headers of each entry must agree, so that
-/// two readers cannot see different archives. Throws Error(corrupt) for damage, and
-/// Error(unsupported) for valid but refused archives: encryption, patches, several disks, other
+/// two readers cannot see different archives. Throws Error(corrupt) for damage and duplicate names,
+/// and Error(unsupported) for valid but refused archives: encryption, patches, several disks, other
 /// methods, names that zip_name_fault() refuses, more than `limits` allow.
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 
 /// Like read_zip_directory(), but in two steps, so that the caller can use names and sizes before
 /// or while the second step runs. The first sets all members except data_offset and local_crc32,
-/// the second these two. Until the second step returns, the archive may turn out to be damaged.
+/// the second these two. Only the second finds damaged local headers and entries that overlap.
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);
-/// Completes one entry of the first step from its own local header. Does not check whether entries
-/// overlap.
+/// Completes one entry of the first step from its own local header. Checks neither its data
+/// descriptor nor whether entries overlap.
 ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
 /// Reads and inflates the entry's bytes, and checks their CRC-32. Throws Error(corrupt).
@@ -101,8 +101,8 @@ std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const Zip
 using UsePiece = std::function<void(std::span<const std::byte>)>;
 
 /// Throws Error(corrupt) if the entry's bytes cannot be inflated or do not match its CRC-32. Needs
-/// at most 2 MiB of memory, except for a deflated entry of at most 64 MiB, stored and inflated: it
-/// is read and inflated as a whole.
+/// about 2 MiB of memory. A deflated entry is read and inflated as a whole, however, if its stored
+/// and its inflated size are at most 64 MiB each.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// Describes why read_zip_directory() refuses a name: "is empty", "has a backslash". Returns

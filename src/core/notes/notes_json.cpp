@@ -387,7 +387,8 @@ void write_texts(codecs::JsonWriter& writer, std::string_view key,
   if (!texts.empty()) writer.member(key, texts);
 }
 
-/// Writes a member whose value is an object of path -> the output of `write`; omitted if empty.
+/// Writes a member `key`: an object that has, for each item of `map`, the item's key and what
+/// `write` writes for its value. Writes nothing if `map` is empty.
 template <class Map, class Write>
 void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
                const Write& write) {

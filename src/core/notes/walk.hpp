@@ -22,8 +22,8 @@ class TreeVisitor {
 };
 
 /// Visits a node and everything below it, depth first, in the order of the entries. Reads no
-/// tensor. Throws Error(invalid_argument) beyond kMaxDepth levels, because a node may contain
-/// itself.
+/// tensor. Throws Error(invalid_argument) for nodes more than kMaxDepth levels below the root,
+/// because a node may contain itself.
 void walk(const TensorDict& tree, TreeVisitor& visitor);
 
 /// Appends the entry `key` to the path of its node, as note_path_child() does.

@@ -33,8 +33,8 @@ Buffer Buffer::read_only(std::span<const std::byte> bytes, std::shared_ptr<const
 
 Buffer Buffer::allocate(std::size_t size_bytes) {
   if (size_bytes == 0) return {};
-  // calloc returns pages that the kernel has already zeroed. With aligned_alloc, all bytes would
-  // need a memset.
+  // For large blocks, calloc returns pages that the kernel has already zeroed. With aligned_alloc,
+  // all bytes would need a memset.
   const auto padded = base::checked_add(size_bytes, kAlignmentBytes);
   if (!padded) throw std::bad_alloc();
   void* block = std::calloc(1, *padded);

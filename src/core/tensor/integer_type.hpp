@@ -31,7 +31,8 @@ decltype(auto) with_integer_type(DType dtype, const Use& use) {
   }
 }
 
-/// The element of an integer dtype at an address, which needs no alignment. uint64 wraps.
+/// The element of an integer dtype at an address, which needs no alignment. A uint64 of 2^63 or
+/// more becomes negative.
 inline std::int64_t integer_at(DType dtype, const std::byte* element) {
   return with_integer_type(dtype, [&]<class T>(T value) {
     std::memcpy(&value, element, sizeof(value));

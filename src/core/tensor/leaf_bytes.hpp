@@ -13,14 +13,15 @@ namespace tenfold {
 
 /// Passes the row-major bytes [begin, end) of a leaf to a callback in order, in pieces of at most
 /// `scratch.size()` bytes: without a copy if the tensor is contiguous in memory, through `scratch`
-/// if it is strided or on disk (pread). Throws Error(invalid_argument) unless `begin` and `end` are
+/// if it is strided or not in memory. Throws Error(invalid_argument) unless `begin` and `end` are
 /// multiples of the itemsize within the leaf, and `scratch` has room for one element.
 void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
 /// Equal for contiguous tensors over the same memory range, and for leaves with the same place on
-/// disk. StoredRange{} for strided tensors in memory, nested leaves and leaves without elements.
+/// disk. StoredRange{} for strided tensors in memory, nested leaves, leaves without elements, and
+/// leaves whose source does not know their place.
 StoredRange stored_range(const Leaf& leaf);
 
 }  // namespace tenfold

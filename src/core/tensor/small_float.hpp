@@ -5,7 +5,7 @@
 
 namespace tenfold {
 
-/// The float formats narrower than 32 bits, converted without branches, so that loops over them
+/// The float formats of 8 and 16 bits, converted without branches, so that loops over them
 /// vectorise. Each has Bits, to_float(Bits) and from_float(float).
 namespace small_float {
 

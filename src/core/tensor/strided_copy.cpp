@@ -54,8 +54,8 @@ void copy_block(const Block& block) {
     }
     return;
   }
-  // In a transposed matrix each column is contiguous. With tiles of 32 x 32, every cache line is
-  // fully used on both sides before it is evicted.
+  // In a transposed matrix each column is contiguous. With tiles of 32 x 32, cache lines are reused
+  // on both sides before they are evicted.
   constexpr std::int64_t kTile = 32;
   for (std::int64_t r0 = 0; r0 < block.rows; r0 += kTile) {
     const std::int64_t r1 = std::min(r0 + kTile, block.rows);
@@ -86,8 +86,8 @@ void copy_block_of(std::size_t item_bytes, const Block& block) {
   }
 }
 
-/// A shape and strides that give the elements of a tensor in the same order, with as few dimensions
-/// as possible, but at least two.
+/// A shape and strides that give the elements of a tensor in the same order. The first of its two
+/// or more dimensions has length 1; adjacent dimensions of the tensor are merged where possible.
 struct Layout {
   Shape shape;
   Shape strides;

@@ -236,7 +236,14 @@ Tensor Tensor::select(std::int64_t index) const {
 }
 
 Tensor Tensor::operator[](std::int64_t index) const {
-  return select(index < 0 && ndim() > 0 ? index + shape()[0] : index);
+  if (index >= 0 || shape().empty()) return select(index);
+  const std::int64_t length = shape()[0];
+  if (index < -length) {
+    throw fail()
+        .problem("row ", index, " is out of range")
+        .expected("at least ", -length, " and less than ", length);
+  }
+  return select(index + length);
 }
 
 std::int64_t Tensor::size(std::int64_t dim) const {

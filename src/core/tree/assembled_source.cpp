@@ -215,7 +215,8 @@ void AssembledSource::read(const Leaf&, std::uint64_t offset_bytes, std::span<st
 Buffer AssembledSource::map(const Leaf& leaf) {
   const std::lock_guard lock(mutex_);
   if (copy_.size_bytes() != 0) return copy_;
-  // A file can declare any size. Reading each piece's last byte first bounds the allocation.
+  // A file can declare any size. Reading each piece's last byte first throws, before the
+  // allocation, if a file is too short for its pieces.
   for (const Placed& placed : pieces_) {
     std::byte last{};
     placed.piece.leaf.read(placed.piece.leaf.nbytes() - 1, {&last, 1});
@@ -235,13 +236,6 @@ Buffer AssembledSource::map(const Leaf& leaf) {
   return copy_;
 }
 
-void AssembledSource::will_need(const Leaf&) {
-  for (const Placed& placed : pieces_) {
-    const Leaf& leaf = placed.piece.leaf;
-    if (source_of(leaf)) source_of(leaf)->will_need(leaf);
-  }
-}
-
 std::vector<TensorPiece> AssembledSource::pieces() const {
   std::vector<TensorPiece> pieces;
   pieces.reserve(pieces_.size());
@@ -257,8 +251,8 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
   return leaves;
 }
 
-/// Two assembled tensors share storage if all of their pieces do. If no other leaf shares the
-/// storage of one piece, none shares that of the whole.
+/// Two assembled tensors share storage if all of their pieces do, at the same offsets. If no other
+/// leaf shares the storage of one piece, none shares that of the whole.
 StoredRange AssembledSource::identity(const Leaf&) {
   StoredRange whole;
   whole.pieces.reserve(2 * pieces_.size());

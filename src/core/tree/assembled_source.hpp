@@ -19,17 +19,17 @@ struct TensorPiece {
   Leaf leaf;
 };
 
-/// The source of leaves that are stored in pieces: chunks of a large tensor, shards written by
+/// The source of a leaf that is stored in pieces: chunks of a large tensor, or shards written by
 /// several processes. Reading a range reads only the pieces that overlap the range. The first call
 /// of map() copies all pieces into memory.
 class AssembledSource final : public LeafSource {
  public:
   /// Builds the leaf from `pieces`, which must cover each element of `shape` exactly once; pieces
   /// without elements are dropped. `where` names the tensor in messages. A single piece that covers
-  /// the whole tensor is returned unchanged. Throws Error(corrupt) if the shape is too large, a
-  /// piece has another dtype or number of dimensions or does not fit, or pieces leave a gap or
-  /// overlap; Error(unsupported) if more than 8 dimensions are sharded or there are too many
-  /// pieces.
+  /// the whole tensor is returned unchanged, and a shape without elements gives a leaf in memory.
+  /// Throws Error(corrupt) if the shape is invalid or too large, a piece is nested, has another
+  /// dtype or number of dimensions or does not fit, or pieces leave a gap or overlap;
+  /// Error(unsupported) if more than 8 dimensions are sharded or there are too many pieces.
   static Leaf assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
                        base::Where where);
 
@@ -37,7 +37,6 @@ class AssembledSource final : public LeafSource {
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
   std::vector<Leaf> parts(const Leaf& leaf) const override;
   StoredRange identity(const Leaf& leaf) override;

@@ -14,8 +14,8 @@ namespace tenfold {
 bool starts_with(const Shape& shape, const Shape& batch);
 
 /// The number of batch dimensions of an entry of a lazy stack: a TensorDict, a tensorclass, or a
-/// lazy stack, whose first entry is loaded. Empty for other entries and for a stack without
-/// entries.
+/// lazy stack, whose first entry is loaded. Empty for other entries, and for a lazy stack that is
+/// empty or whose first entry is none of these.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 
 /// Returns the error, without a path, if the entry `key` has too few batch dimensions for

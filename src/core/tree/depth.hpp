@@ -10,8 +10,9 @@
 
 namespace tenfold {
 
-/// Counts one level of recursion during its lifetime. Throws Error(invalid_argument) beyond
-/// kMaxDepth levels, so that a tree that contains itself cannot overflow the stack.
+/// Counts one level of recursion during its lifetime. Throws Error(invalid_argument) if it is more
+/// than kMaxDepth levels below the first, so that a tree that contains itself cannot overflow the
+/// stack.
 class Depth {
  public:
   explicit Depth(std::size_t& levels) : levels_(levels) {

@@ -26,14 +26,16 @@ struct FileInfo;
 namespace detail {
 
 /// Identity of stored bytes, to find shared storage: all members are equal for leaves over the same
-/// bytes. StoredRange{} means that no other leaf shares them, or that they are unknown.
+/// bytes. StoredRange{} means that no other leaf is known to share them.
 struct StoredRange {
   static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
 
   std::uint64_t device = 0;  ///< device of the file, or kThisProcess
   std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
-  std::uint64_t part = 0;    ///< distinguishes overlapping parts of the file or object
-  std::uint64_t offset_bytes = 0;
+  /// Distinguishes bytes for which the other members are equal: records of an archive, or casts of
+  /// the same bytes to two dtypes.
+  std::uint64_t part = 0;
+  std::uint64_t offset_bytes = 0;  ///< in the file or object; for a tensor in memory, its address
   std::uint64_t size_bytes = 0;
   std::vector<StoredRange> pieces{};  ///< the pieces of an assembled leaf
 
@@ -50,20 +52,20 @@ class LeafSource {
  public:
   virtual ~LeafSource() = default;
 
-  /// The bytes of the contiguous tensor of `leaf`, mapped (or read, if small) in the mode of the
-  /// open call. The source caches the bytes: two calls return the same bytes, and leaves over the
-  /// same range of one file share one Buffer. Checks the file's size first.
+  /// The bytes of the contiguous tensor of `leaf`: mapped in the mode of the open call, or copied
+  /// into memory if they are small, unaligned, compressed or computed. The source of an opened file
+  /// checks the file's size first and caches the bytes: two calls return the same bytes, and leaves
+  /// over the same range of one file share one Buffer.
   virtual Buffer map(const Leaf& leaf) = 0;
 
-  /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor with pread.
+  /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
+  /// In mode copy_on_write, folders and .npy files return the mapped bytes once map() was called,
+  /// including what the program wrote; other files return what they store.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its
   /// components. Throws Error(invalid_argument) for other leaves.
   virtual Tensor nested_sizes(const Leaf& leaf);
-
-  /// Prefetches the bytes. A hint.
-  virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
 
   /// Like map(), for a leaf that is part of a torch storage: the whole storage, and the offset of
   /// the leaf in it.
@@ -73,20 +75,23 @@ class LeafSource {
   };
   virtual Part map_storage(const Leaf& leaf) { return {map(leaf), 0}; }
 
-  /// True if all leaves are in one mapping. Then mapping them from several threads is not faster.
+  /// True if all leaves of the source that can be mapped are in one mapping. Then mapping them from
+  /// several threads is not faster.
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Implements stored_range() (core/tensor/leaf_bytes.hpp) for a leaf that has elements.
+  /// Implements stored_range() (core/tensor/leaf_bytes.hpp) for a leaf of this source that has
+  /// elements and is not nested.
   virtual StoredRange identity(const Leaf& leaf);
 
-  /// The file that stores the leaf's bytes, and in a file of several tensors the part `tensor "w"`.
+  /// For messages: the file that stores the leaf's bytes, and in a file of several tensors the
+  /// part, such as `tensor "w"`. Without a path if the source has no file.
   virtual base::Where where(const Leaf& leaf) const = 0;
 
-  /// The leaves that `leaf` is assembled from; empty if its bytes are stored as one range.
+  /// The leaves from which `leaf` is assembled or computed; empty if it is stored as one range.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
-  /// Makes writes through shared mappings durable (fdatasync); does nothing in other modes. The
-  /// monitor may be null.
+  /// Makes writes through shared mappings durable (msync, fdatasync); does nothing in other modes.
+  /// The monitor may be null.
   virtual void flush(Monitor* /*monitor*/) {}
 };
 

@@ -24,7 +24,7 @@ std::optional<TensorDict::Item> item_of(const Node::Slot& slot) {
 }  // namespace
 
 std::size_t Node::find(std::string_view key) const {
-  // Below this size, linear search is faster than hashing, and most nodes are small.
+  // Up to this size, linear search is faster than hashing, and most nodes are small.
   constexpr std::size_t kFewEntries = 8;
   if (entries.size() <= kFewEntries) {
     for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -46,7 +46,7 @@ struct Node {
   std::string where;  ///< for messages: the path of the file or folder, and of the node in it
   std::vector<Entry> entries;
   mutable std::mutex mutex;    ///< guards replacing a LazyItem, and `index`
-  mutable KeyIndex index;      ///< built at the first lookup by key
+  mutable KeyIndex index;      ///< built at the first lookup by key in more than 8 entries
   std::shared_ptr<void> keep;  ///< keeps a lock or a source alive as long as the node
 
   /// The position of `key`, or npos.
@@ -55,7 +55,7 @@ struct Node {
   /// Like find(), but the stem of the file's name also finds the entry of a bare root.
   std::size_t find_or_stem(std::string_view key) const;
   /// The tensor at `position`, or null if the entry is of another kind or not loaded yet. The
-  /// pointer is valid until the entry is replaced.
+  /// pointer is valid until an entry is added or this one is replaced.
   const Leaf* leaf_at(std::size_t position) const;
   /// The entry as an Item. Loads a LazyItem.
   TensorDict::Item item(std::size_t position);

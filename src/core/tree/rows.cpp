@@ -96,10 +96,10 @@ Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor&
     const Value& item = list->items[static_cast<std::size_t>(rows.begin)];
     // If batch dimensions remain, the items of this row form a stack again.
     const bool is_stack = batch_dims > 1 && item.is<Value::List>();
-    return NonTensor{item, is_stack, 0};
+    return NonTensor{item, is_stack, 0, is_stack ? json.device : ""};
   }
   const auto first = list->items.begin();
-  return NonTensor{Value::List{{first + rows.begin, first + rows.end}}, true, 0};
+  return NonTensor{Value::List{{first + rows.begin, first + rows.end}}, true, 0, json.device};
 }
 
 Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node, Rows rows,

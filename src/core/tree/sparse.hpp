@@ -15,8 +15,8 @@ namespace tenfold {
 /// "sparse_coo"; empty for an unknown layout.
 ///
 /// Jagged nested tensors of torch have components too, and use the same kind of node, with the
-/// layout "jagged" and the components "values", "offsets" and optionally "lengths", which this
-/// function omits. Their dense_shape has -1 for the ragged dimension: [3, -1, 2] for values of
+/// layout "jagged" and the components "values", "offsets" and optionally "lengths". This function
+/// omits "lengths". Their dense_shape has -1 for the ragged dimension: [3, -1, 2] for values of
 /// shape [6, 2].
 std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept;
 
@@ -29,7 +29,8 @@ bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout
 void sort_sparse_parts(detail::Node& node);
 
 /// Checks torch's invariants of a sparse tensor, because programs use its indices without checks.
-/// Reads the indices. Throws Error(corrupt) with a message that starts with `where`.
+/// Reads the indices and maps the values. Throws Error(corrupt) with a message that starts with
+/// `where`, and what Leaf::tensor() throws.
 void check_sparse_indices(const TensorDict& node, const base::Where& where);
 
 }  // namespace tenfold

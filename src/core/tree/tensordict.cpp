@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
+#include "core/tree/typed_keys.hpp"
 
 namespace tenfold {
 namespace {
@@ -63,7 +64,8 @@ TensorDict::Item requested_item(Node& node, std::size_t position) {
   return item;
 }
 
-/// Follows `path` from `root`. Errors name the missing or wrong key and the node that lacks it.
+/// Follows `path` from `root`. Errors name the missing or wrong key and the node that it was looked
+/// up in.
 Found follow(const TensorDict& root, std::span<const std::string> path) {
   if (path.empty()) {
     throw base::invalid_argument(root.where()).problem("the path has no keys");
@@ -337,6 +339,7 @@ void TensorDict::set(std::string_view key, Item item) {
         key, static_cast<std::uint32_t>(size() - 1),
         [this](std::uint32_t i) -> std::string_view { return node_->entries[i].key; });
   }
+  if (node_->info.int_keys && !is_int_key(key)) fit_int_keys(node_->info, keys());
 }
 
 void TensorDict::for_each(

@@ -10,8 +10,8 @@
 namespace tenfold {
 namespace {
 
-/// The greatest numbers of entries per node, of lines, of nested nodes, and of bytes of a key or
-/// value that are written. The text is read by people, and a node may contain itself.
+/// Limits of the text: entries of a node, lines of entries, levels of nodes below the root, and
+/// bytes of a key or value. People read the text, and a node may contain itself.
 constexpr std::size_t kMaxEntries = 20;
 constexpr std::size_t kMaxLines = 200;
 constexpr std::size_t kMaxNodes = 16;

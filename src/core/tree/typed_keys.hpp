@@ -9,22 +9,27 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
 namespace tenfold {
 
-// Keys of a Python dict that are not strings. A tree identifies each of them by str(key). The
+// Keys of a Python dict that are not strings. A tree identifies each of them by its key_text(). The
 // original keys are stored in TypedKeys; if all keys of a dict are ints, one flag replaces them.
 
-/// True for None, bool, int, float, and tuples of these and of strings.
+/// True for None, bool, int, float, and (nested) tuples of these and of strings.
 bool is_typed_key(const Value& key) noexcept;
 
-/// True for NaN and tuples that contain NaN. In Python, no two such keys are equal.
+/// True for NaN and tuples that contain NaN. In Python, two such keys are equal only if they have
+/// the same NaN object.
 bool has_nan(const Value& key) noexcept;
 
 /// Python's str(): "None", "True", "1", "0.5", "(1, 'a')". Strings in a tuple are always in single
 /// quotes; only these and backslashes are escaped.
 std::string key_text(const Value& key);
+
+/// True if `text` is an integer in the form of Python's str(int).
+bool is_int_key(std::string_view text) noexcept;
 
 /// Parses an integer key.
 Value int_key(std::string_view digits);
@@ -32,16 +37,19 @@ Value int_key(std::string_view digits);
 /// The integer that equals a float in Python; empty for fractions, infinities and NaN.
 std::optional<Value> int_key(double number);
 
-/// The typed key whose key_text() is `text`; null if there is none, because the key is a string.
+/// The typed key whose key_text() is `text`; null if there is none.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
 /// True if every key is a typed key under its key_text(), the keys are sorted by distinct strings,
-/// and no two are equal in Python, where 1 == 1.0 == True. Two keys that differ only in NaNs count
-/// as equal.
+/// and no two are equal in Python, where 1 == 1.0 == True. NaN counts as equal to NaN.
 bool are_valid(const TypedKeys& keys);
 
 /// True if the string of every key is in `texts`.
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
+
+/// Replaces the flag `int_keys` by typed keys if not all `keys`, the keys of the node, are
+/// integers.
+void fit_int_keys(NodeInfo& info, std::span<const std::string> keys);
 
 /// Collects the types of the keys of one dict, in the order of its entries.
 class KeyTypes {
@@ -56,9 +64,9 @@ class KeyTypes {
   /// typed keys with equal strings are the same key, unless they contain NaN.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
-  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object. `text_at(i)` is the string
-  /// of entry i. Returns false, and sets nothing, if the typed keys are not valid, such as if two
-  /// keys are equal in Python.
+  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object, or none if all keys are
+  /// strings. `text_at(i)` is the string of entry i. Returns false, and sets nothing, if the typed
+  /// keys are not valid, such as if two keys are equal in Python.
   template <class Info, class TextAt>
   [[nodiscard]] bool finish(Info& info, const TextAt& text_at) && {
     if (kinds_.empty()) return true;

@@ -14,11 +14,11 @@
 namespace tenfold {
 
 /// Formats a value as JSON in one of Python's layouts. A tuple becomes an array, an extended scalar
-/// is written as documented at Value::Special. Throws Error(invalid_argument) if a string is not
-/// UTF-8.
+/// is written as documented at Value::Special. Throws Error(invalid_argument) if a string or key is
+/// not UTF-8; lone surrogates are allowed.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
-/// As from_json(), for a document that is a part of a file.
+/// As from_json(); `where` may name a part of a file.
 Value parse_value(std::string_view text, const base::Where& where);
 
 /// Writes a value as the next item of a document.

@@ -22,7 +22,8 @@ std::string member_path(const std::string& parent, std::string_view key) {
   return parent.empty() ? std::string(key) : parent + "." + std::string(key);
 }
 
-/// Returns the path of `value`, an object in memory, if it is `within` or one of its descendants.
+/// Returns the path of `value` if it is `within` or a descendant of `within`, compared by address.
+/// Otherwise returns nullopt. `path`: the path of `within`.
 std::optional<std::string> path_to(const Value& value, const Value& within,
                                    const std::string& path) {
   if (&value == &within) return path;

@@ -17,8 +17,8 @@ namespace tenfold {
 
 /// A value of a JSON document and its place in messages. A function that returns one type throws
 /// Error(corrupt) for a value of another: `<where>: member "parts[3].path": expected a string,
-/// found 4`. Refers to the document and to `where`. The path is searched for when a message needs
-/// it: a manifest has hundreds of thousands of members, whose paths nobody reads.
+/// found 4`. The document and `where` must outlive it. The path of a member is computed only for a
+/// message, because a manifest has hundreds of thousands of members.
 class ValueReader {
  public:
   ValueReader(const Value& document, const base::Where& where)
@@ -30,12 +30,13 @@ class ValueReader {
   const std::string& text() const { return as<std::string>("a string"); }
   const Value::Object& object() const { return as<Value::Object>("an object"); }
   bool flag() const { return as<bool>("true or false"); }
+  /// Throws Error(corrupt) for an integer below `least`, too.
   std::int64_t integer(std::int64_t least = 0) const;
   std::uint64_t count() const { return static_cast<std::uint64_t>(integer()); }
-  /// The integers, of 0 or more, of an array.
+  /// The items of an array of integers of 0 or more.
   Shape lengths() const;
   DType dtype() const;
-  /// Throws Error(unsupported) for an integer above `newest`.
+  /// Throws Error(unsupported) for an integer above `newest`, Error(corrupt) for one below 1.
   void require_version(std::int64_t newest) const;
 
   /// A member of an object. at() throws if there is none.

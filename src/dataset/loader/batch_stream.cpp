@@ -16,10 +16,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The number of rows that each stage prefetches in advance, if that is at least two batches.
-/// Enough to keep any disk busy.
+/// The number of rows, of all ranks together, that each stage prefetches in advance, but at least
+/// two batches. Enough to keep any disk busy.
 constexpr std::int64_t kPrefetchedRows = 1024;
-/// Every 16th batch is checked for major page faults.
+/// While prefetching is off, every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;
 
 double seconds_since(Clock::time_point begin) {

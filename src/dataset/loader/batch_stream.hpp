@@ -64,7 +64,8 @@ class BatchStream {
   /// The rows of this rank in that batch, numbered across all parts.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
-  /// Prefetches pages of `batch`, which is made next, and of some batches after it.
+  /// If pages are missing, prefetches those of `batch`, which this thread makes next, and of some
+  /// batches after it. Otherwise may take more samples of the page cache.
   void prefetch_ahead(std::int64_t batch, Lock& lock);
   void work();
   Batch take(std::int64_t batch, Lock& lock);
@@ -97,7 +98,7 @@ class BatchStream {
   std::vector<Slot> slots_;
   std::int64_t next_ = 0;     ///< next batch to return; changed by the consumer only
   std::int64_t claimed_ = 0;  ///< batches before this one are made or being made
-  /// In each stage, batches before this one were prefetched.
+  /// For each stage, the next batch to prefetch.
   std::array<std::int64_t, Residency::kMaxStages> prefetched_{};
   bool samples_more_ = true;  ///< more samples are possible, and no thread is sampling
   bool consumer_waits_ = false;

@@ -20,8 +20,8 @@ class SuppliedMemory {
   void supply(Buffer block);
   /// The smallest block of at least `size_bytes`, truncated to that size; empty if there is none.
   std::optional<Buffer> take(std::size_t size_bytes);
-  /// Sizes requested since the last call, whether or not there was a block. A caller that supplies
-  /// blocks of these sizes has enough for all requests after some batches.
+  /// The first 1,024 sizes requested since the last call, whether or not there was a block. A
+  /// caller that supplies blocks of these sizes has enough for all requests after some batches.
   std::vector<std::size_t> requested();
 
  private:
@@ -31,8 +31,8 @@ class SuppliedMemory {
 };
 
 /// Memory for batches. A block returns to the pool when the last tensor over it is destroyed, so
-/// that the batches of an epoch use a few blocks, whose pages exist already. A block is never used
-/// by two batches at a time.
+/// that the batches of an epoch use a few blocks, whose first page faults are over. A block is
+/// never used by two batches at a time.
 ///
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {

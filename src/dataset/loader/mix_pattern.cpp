@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <numeric>
-#include <string>
 
 #include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
 
 #include "base/fail.hpp"
 
@@ -65,23 +65,23 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
       throw base::invalid_argument()
           .part("mix: weights")
           .expected("finite numbers of 0 or more")
-          .found(std::to_string(weight));
+          .found(to_json(Value(weight)));
     }
     sum += weight;
   }
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw base::invalid_argument()
         .part("mix: weights")
-        .expected("a positive sum")
-        .found(std::to_string(sum));
+        .expected("a positive, finite sum")
+        .found(to_json(Value(sum)));
   }
   std::vector<double> shares;
   for (const double weight : weights) shares.push_back(weight / sum);
   const std::int64_t period = period_of(shares);
   const std::vector<std::int64_t> counts = counts_of(shares, period);
 
-  // Among the sources that may provide the k-th row without exceeding their share, choose the one
-  // with the earliest deadline (R. Tijdeman, "The chairman assignment problem", 1980).
+  // Among the sources that have provided less than their share of k + 1 rows, choose the one with
+  // the earliest deadline (R. Tijdeman, "The chairman assignment problem", 1980).
   std::vector<std::uint32_t> pattern;
   std::vector<std::int64_t> given(counts.size());
   for (std::int64_t k = 0; k < period; ++k) {

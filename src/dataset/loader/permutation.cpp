@@ -24,8 +24,8 @@ constexpr std::uint64_t kKeyStep = 0x9E3779B97F4A7C15;
 /// and encrypted again together, so that there are no unpredictable branches.
 constexpr std::size_t kBlock = 512;
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
-/// 2014).
+/// The output function of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom
+/// number generators", 2014).
 std::uint64_t mix(std::uint64_t value) {
   value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9;
   value = (value ^ (value >> 27U)) * 0x94D049BB133111EB;

@@ -13,8 +13,9 @@ using detail::PermutationNetwork;
 constexpr std::uint32_t kRoundFactor1 = 0x7FEB352D;
 constexpr std::uint32_t kRoundFactor2 = 0x846CA68B;
 
-/// Encrypts one value with the network. Always inline, because it is compiled for several
-/// instruction sets, and the linker would keep only one copy of a function that is not inlined.
+/// Encrypts one value with the network. Always inline, because files that are compiled for other
+/// instruction sets include it, and the linker keeps only one copy of a function that is not
+/// inlined.
 [[gnu::always_inline]] inline std::uint64_t encrypt(const PermutationNetwork& network,
                                                     std::uint64_t value) noexcept {
   // A 32-bit finaliser with a key before each product. The upper bits of a product depend on all
@@ -37,8 +38,8 @@ constexpr std::uint32_t kRoundFactor2 = 0x846CA68B;
   return made < 2 ? made ^ network.swap : made;
 }
 
-/// Encrypts each of `count` values, which are below 2^62; compiled for one instruction set. All
-/// kernels give the same result.
+/// Encrypts each of `count` values, which must be below 2^(low_bits + high_bits); compiled for one
+/// instruction set. All kernels give the same result.
 using PermutationKernel = void (*)(const PermutationNetwork& network, std::uint64_t* values,
                                    std::size_t count) noexcept;
 

@@ -17,17 +17,18 @@
 namespace tenfold {
 namespace {
 
-/// Rows that are sampled in each column at a time: before the first batch, which waits for this,
+/// Rows that are sampled in each tensor at a time: before the first batch, which waits for this,
 /// and again before later batches, until kRowsInAll rows are sampled. If one page in a hundred is
 /// missing, half of all runs sample such a page.
 constexpr std::int64_t kSampledRows = 4;
 constexpr std::int64_t kRowsInAll = 64;
-/// Data of fewer bytes is not prefetched, because reading it on demand takes less time.
+/// Tensors of fewer bytes are not prefetched, because reading them on demand takes less time.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
 constexpr std::size_t kMaxRanges = 1024;
-/// Prefetching pays off if at least one page in 256 is missing.
+/// Prefetching pays off if more than one page in 256 is missing.
 constexpr std::int64_t kPagesPerMissing = 256;
-/// Samples taken from each prefetched batch, and in total before each decision to stop.
+/// About how many rows of each batch to prefetch are sampled, and how many samples are taken before
+/// each decision whether to stop.
 constexpr std::size_t kSamplesPerBatch = 8;
 constexpr std::int64_t kSamples = 512;
 constexpr const char* kVariable = "TENFOLD_RESIDENCY";
@@ -42,7 +43,7 @@ std::optional<Residency::Strategy> Residency::strategy_from_environment() {
   if (name == "pread") return Strategy::pread;
   if (name == "none") return Strategy::none;
   throw base::invalid_argument()
-      .part("batch loader: ", kVariable)
+      .part(kVariable)
       .expected("willneed, pread or none")
       .found(base::quote(name));
 }
@@ -99,8 +100,7 @@ void Residency::stop_prefetching() {
 }
 
 void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
-  if (sources_.empty())
-    return;  // no column is large enough to be sampled, so the faults have another cause
+  if (sources_.empty()) return;  // nothing can be prefetched
   const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
   if (static_cast<std::int64_t>(num_pages) * kPagesPerMissing > num_places) start_prefetching();
 }

@@ -23,8 +23,8 @@ namespace tenfold {
 /// off, also the major page faults of some batches. So for cached data only the samples at each
 /// start take time.
 ///
-/// Uses madvise; on network file systems, threads of the library read the pages. The environment
-/// variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
+/// Uses madvise; on network and FUSE file systems, threads of the library read the pages. The
+/// environment variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
 ///
 /// The location of ragged rows is only known from their end offsets, so prefetching has stages. The
 /// first prefetches data at known locations, the second the elements between end offsets, the third
@@ -49,7 +49,7 @@ class Residency {
   /// Takes some more samples. Returns false, and takes none, if there are no more to take or
   /// is_needed().
   bool sample_more();
-  /// True if all pages of these rows are cached.
+  /// True if all pages of these rows that could be prefetched are cached.
   bool holds(std::span<const std::int64_t> rows) const;
   int num_stages() const noexcept { return num_stages_; }
   /// Prefetches what these rows (numbered across all parts) need in one of the stages.
@@ -57,8 +57,8 @@ class Residency {
   /// Samples a few of the rows that are about to be prefetched, and stops prefetching if nearly all
   /// pages of many samples are cached.
   void reconsider(std::span<const std::int64_t> rows, int stage);
-  /// Call for some batches while prefetching is off: reports the major page faults of a batch with
-  /// `num_rows` rows that was not prefetched.
+  /// Call for some batches while prefetching is off, with the major page faults of a batch of
+  /// `num_rows` rows that was not prefetched. Starts prefetching if these are many.
   void note_waits(std::uint64_t num_pages, std::int64_t num_rows);
   /// "resident" if prefetching was never needed, else "willneed", "pread" or "none".
   std::string_view strategy() const noexcept;
@@ -77,7 +77,7 @@ class Residency {
     std::int64_t first_row;
     std::int64_t num_rows;
     const os::Mapping* mapping;            ///< the mapping of the tensor; null if in memory
-    std::shared_ptr<const os::File> file;  ///< the file to read; null unless pread is used
+    std::shared_ptr<const os::File> file;  ///< the mapped file, for pread; may be null
   };
   struct Piece {
     std::uint64_t offset_bytes;
@@ -91,10 +91,10 @@ class Residency {
   void start_prefetching();
   void stop_prefetching();
   void choose_strategy();
-  /// The piece that row `local` of its part needs; empty for invalid end offsets, which gathering
-  /// reports.
+  /// The piece that row `local` of its part needs; empty for a row without elements, and for
+  /// invalid end offsets, which gathering reports.
   static Piece piece_of(const Source& source, std::int64_t local);
-  /// Calls use(source, piece) for each row in each source of that stage.
+  /// Calls use(source, piece) for each nonempty piece of these rows in each source of that stage.
   template <class Use>
   void for_each_piece(std::span<const std::int64_t> rows, int stage, const Use& use) const;
   void advise_kernel(std::span<const std::int64_t> rows, int stage) const;
@@ -113,7 +113,7 @@ class Residency {
   std::mutex mutex_;                          ///< locked while prefetching is started or stopped
   std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
   std::atomic<std::int64_t> num_samples_{0};  ///< samples of reconsider() since its last decision
-  std::atomic<std::int64_t> num_missing_{0};  ///< missing pages among these
+  std::atomic<std::int64_t> num_missing_{0};  ///< those of them with missing pages
 };
 
 }  // namespace tenfold

@@ -47,7 +47,7 @@ class RecentlyUsed {
  private:
   using Values = std::list<std::pair<std::size_t, T>>;
   std::size_t most_;
-  Values values_;  ///< the last used first
+  Values values_;  ///< most recently used first
   std::unordered_map<std::size_t, typename Values::iterator> places_;
 };
 
@@ -65,7 +65,8 @@ struct PartTree {
 class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {
  public:
   /// Reads the manifest, and checks the parts that are large or marked as open. Throws what
-  /// read_parts_manifest() and Schema::from_value() do, or Error(corrupt) for such a part.
+  /// read_parts_manifest() and Schema::from_value() throw, Error(corrupt) for a schema without
+  /// columns, and what open(number) throws for a part that is checked.
   static std::shared_ptr<PartsFolder> open(os::Directory folder, const Path& path);
   /// The folder of an unmodified tree that open_parts() returned; null for other trees.
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
@@ -83,11 +84,11 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 
   /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, is a circular
   /// buffer, or has other columns or another number of rows than the manifest; Error(io) (ESTALE)
-  /// if it is missing because the data set was replaced.
+  /// if it is missing because the data set was replaced; and what Dataset(path) throws.
   std::shared_ptr<const Table> open(std::size_t number) override;
-  /// The tree of a part, which has as many rows as in the manifest (more if the part is open).
+  /// The tree of a part, which has as many rows as in the manifest (or more if the part is open).
   std::shared_ptr<const PartTree> tree_of(std::size_t number) const;
-  /// Sets schema, order and parts of a state without parts. Omits parts without rows.
+  /// Sets schema, order, parts and all_open of a state without parts. Omits parts without rows.
   void add_to(DatasetState& state);
 
  private:

@@ -76,7 +76,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       return report;
     }
     // A problem of the last pass counts only if no other process has changed the manifest since: an
-    // append opens a part again before it adds rows.
+    // append marks a part as open in the manifest before it adds rows.
     std::string text = parts_manifest_text(folder->manifest());
     if (text == text_before) return report;
     text_before = std::move(text);

@@ -124,8 +124,8 @@ void PartsGrowth::start() {
   state_ = nullptr;
 }
 
-/// Opens the last part for appending. Returns false if there is none, or if it is large enough or
-/// cannot grow.
+/// Opens the last part for appending. Returns false if there is none, if it cannot grow, or if it
+/// is marked closed and large enough.
 bool PartsGrowth::continue_last() {
   if (manifest_.parts.empty()) return false;
   const formats::PartEntry& last = manifest_.parts.back();

@@ -29,7 +29,6 @@ class PartsGrowth final : public Growth {
   void refresh() override;
   std::int64_t capacity() override { return 0; }
   std::int64_t cursor() override { return size(); }
-  void will_write_in_place() override {}
 
  private:
   using Lock = std::lock_guard<std::mutex>;

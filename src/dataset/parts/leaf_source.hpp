@@ -22,15 +22,15 @@ namespace tenfold {
 /// Thread-safe.
 class PartsSource final : public LeafSource, public std::enable_shared_from_this<PartsSource> {
  public:
-  /// If there are columns with end offsets, opens every part to count its elements.
+  /// If there are columns with end offsets, opens every part that has rows to count its elements.
   explicit PartsSource(std::shared_ptr<PartsFolder> folder);
 
   const std::shared_ptr<PartsFolder>& folder() const noexcept { return folder_; }
   /// True if the entry at that position of a tree is the unmodified entry of tree().
   bool is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const;
-  /// True if `num_entries` and the metadata of the tree are those of tree().
+  /// True if `num_entries` and the batch size and schema of the tree are those of tree().
   bool is_all(std::size_t num_entries, const TensorDict& tree) const;
-  /// The tree of all leaves, which keep this object.
+  /// The tree of all leaves, which keep this object alive.
   TensorDict tree();
 
   Buffer map(const Leaf& leaf) override;

@@ -17,24 +17,26 @@ namespace tenfold {
 std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
 
 /// Acquires the lease for changing `%parts.json`. Throws Error(io) (EBUSY) naming the holder if
-/// another process has it.
+/// another writer has it.
 os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
 /// Completes a part whose writer did not close it, so that meta.json counts all of its rows. Throws
-/// Error(io) (EBUSY) if another process is appending.
+/// Error(io) (EBUSY) if another writer is appending.
 void seal_part(const Path& path);
 
 /// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
 /// rows and file sizes. Seals the part if its writer did not close it. Throws Error(corrupt) if a
 /// check fails, Error(file_not_found) if the part is missing, Error(invalid_argument) if it is not
-/// a data set in one folder, Error(io) (EBUSY) if another process is appending.
+/// a data set in one folder or is a circular buffer, Error(io) (EBUSY) if another writer is
+/// appending.
 detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
                                          const std::string& part_path, const Schema& schema);
 
-/// The schema of the part at `part_path`. Throws as entry_of_part().
+/// The schema of the part at `part_path`. Throws Error(file_not_found) and Error(invalid_argument)
+/// as entry_of_part(), and what Schema::of() throws.
 Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path);
 
-/// Replaces the manifest in one step. Throws Error(io) (EBUSY) if the lease was lost.
+/// Replaces the manifest atomically. Throws Error(io) (EBUSY) if the lease was lost.
 void publish_parts(const detail::formats::PartsManifest& manifest, const os::Lease& lease,
                    const Path& path, bool durable);
 

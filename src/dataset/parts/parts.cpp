@@ -32,7 +32,7 @@ std::string padded(std::int64_t number) {
   return std::string(text.size() < kNumberDigits ? kNumberDigits - text.size() : 0, '0') + text;
 }
 
-/// The numbers in the name of a part of ingest(): "part-00003-of-00016".
+/// The numbers in a name of the form of part_name(): 3 and 16 for "part-00003-of-00016".
 std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view name) {
   constexpr std::string_view kPrefix = "part-";
   constexpr std::string_view kMiddle = "-of-";
@@ -126,7 +126,7 @@ std::vector<std::string> remove_leftovers(os::Directory& folder,
 }
 
 /// Folders that the manifest does not name yet, sorted by name. `others`: prefixes of names to
-/// omit.
+/// omit. Throws Error(invalid_argument) for a link or special file.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
                                          const std::set<std::string>& known,
                                          const std::vector<std::string>& others) {
@@ -208,14 +208,15 @@ Dataset create_parts(const Path& path, const Schema& schema) {
   }
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
-  std::filesystem::create_directories(path);
+  os::Parent parent = os::open_parent(path, true);
+  if (!os::exists(path)) parent.directory.create_directory(parent.name);
   os::Directory folder = os::Directory::open(path);
   const os::Lease lease = lease_parts(folder, path);
   check_new_path(path / formats::kPartsName);
   formats::PartsManifest manifest;
   manifest.schema = Schema(std::move(columns)).to_value();
   publish_parts(manifest, lease, path, true);
-  os::open_parent(path, false).directory.sync();
+  parent.directory.sync();
   return Dataset(path, Mode::write_through);
 }
 

@@ -1,8 +1,8 @@
 // A folder that a trainer wrote, opened read-only as one tree: transformers' Trainer, accelerate,
-// DeepSpeed, torch_checkpointing. Each file or folder in it is an entry, in any format. The parts:
-//   folder    recognises these folders, and lists their entries and keys
-//   entry     an entry, read at its first access
-//   raw_file  the bytes of files in unknown formats
+// DeepSpeed, torch_checkpointing. Each file or folder in it is an entry, in any format, except
+// hidden files and shards that an index lists. The other files:
+//   folder  recognises these folders, and lists their entries and keys
+//   entry   an entry, read at its first access; the bytes of files in unknown formats
 
 #include <cstddef>
 #include <memory>

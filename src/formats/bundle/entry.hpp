@@ -23,12 +23,13 @@ struct Reading {
   std::string problem{};  ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// Determines how an entry can be read, by its content, and for JSON files and pickles by the
-/// suffix of its name. Throws Error(file_not_found) if the entry was removed.
+/// Determines how an entry can be read, by its content, and for JSON files and pickles also by the
+/// suffix of its name. Throws Error(file_not_found) if the entry was removed, and what
+/// Folder::path_of() throws.
 Reading reading_of(const Folder& folder, const std::string& name);
 
 /// Opens the folder as a tree. `level` is the number of bundles around it, up to the one that the
-/// user opened.
+/// user opened. Throws Error(unsupported) from level kMaxLevels on, and what list_entries() throws.
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
 /// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is not

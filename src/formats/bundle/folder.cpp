@@ -43,7 +43,7 @@ bool is_of_rank(std::string_view name) {
   return !rank.empty() && std::ranges::all_of(rank, base::is_digit);
 }
 
-/// True for names of files that only a trainer writes: accelerate's and DeepSpeed's.
+/// True for names of files that only accelerate or DeepSpeed writes.
 bool is_marker(std::string_view name) {
   if (has_ends(name, "random_states_", ".pkl")) return true;
   constexpr auto kDeepSpeedNames = std::to_array<std::string_view>(
@@ -52,7 +52,7 @@ bool is_marker(std::string_view name) {
                              [&](std::string_view start) { return has_ends(name, start, ".pt"); });
 }
 
-/// Length of the format's suffix at the end of a name.
+/// Length of the longest suffix of a format at the end of a name; 0 if there is none.
 std::size_t suffix_bytes(std::string_view name) {
   std::size_t most = 0;
   const auto count = [&](std::string_view suffix) {
@@ -83,7 +83,7 @@ std::unordered_set<std::string> shards_in(const os::Directory& folder,
   return shards;
 }
 
-/// Converts a file name to a key, which must be UTF-8: escapes the bytes of other names.
+/// Converts a file name to a key, which must be UTF-8: escapes names that are not.
 std::string key_text(std::string_view name) {
   if (base::is_utf8(name)) return std::string(name);
   const std::string quoted = base::quote(name, 4 * name.size());
@@ -101,7 +101,7 @@ Folder::Folder(const os::Path& path)
 os::Path Folder::path_of(const std::string& name) const {
   if (!entry_.is_current()) {
     throw Error::io(ESTALE, path_.string())
-        .problem("the folder was replaced")
+        .problem("the folder was replaced, moved or removed")
         .remedy("open it again");
   }
   return (absolute_of(path_) == absolute_ ? path_ : absolute_) / name;

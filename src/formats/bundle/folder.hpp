@@ -18,7 +18,7 @@ class Folder {
   const os::Directory& directory() const noexcept { return directory_; }
   /// Returns the path of an entry, for opening and for messages. It begins with the folder's path
   /// as the user gave it, or as an absolute path if the process has changed its working directory
-  /// since. Throws Error(io) (ESTALE) if another folder has replaced this one.
+  /// since. Throws Error(io) (ESTALE) if the path does not name this folder any more.
   os::Path path_of(const std::string& name) const;
 
  private:
@@ -37,10 +37,10 @@ struct Entry {
 /// True if the folder contains files that only trainers write.
 bool is_bundle(const os::Directory& folder);
 
-/// Lists the entries, sorted by name. The key is the name without the suffix of its format, or the
-/// whole name if the rest is not unique. Bytes that are not UTF-8 are escaped in the key. Skips
-/// hidden files, and shards listed by an index. Throws Error(unsupported) for more than
-/// kMaxEntries.
+/// Lists the entries, sorted by name. The key is the name without its suffix, if a format has that
+/// suffix and the rest is unique, else the whole name. Names that are not UTF-8 are escaped. Skips
+/// hidden files and folders, and shards listed by an index. Throws Error(unsupported) for more than
+/// kMaxEntries, including these.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 /// Maximum number of files and folders directly in a bundle.

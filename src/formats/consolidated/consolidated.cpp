@@ -1,6 +1,6 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
-// document with their locations, and the length of the document in 8 bytes. This file opens, writes
-// and verifies such files. The other parts:
+// document with their locations, and the length of the document in 8 bytes. This source file
+// opens, writes and verifies such files. The others:
 //   tree     parses the document to a tree of lazy leaves
 //   sidecar  additions of tenfold in a member that tensordict ignores
 
@@ -63,8 +63,8 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Include notes, order and shared storage. If false, write what tensordict's `consolidate`
-  /// writes, byte for byte (without checksums). The only difference is a gap before a tensor that
+  /// Include notes, order and shared storage. If false (and `checksums`, too), write what
+  /// tensordict's `consolidate` writes, byte for byte, except for a gap before a tensor that
   /// tensordict would place at an address where torch cannot view it.
   bool notes = true;
   bool checksums = true;
@@ -471,7 +471,8 @@ void refuse_described_values(const NodeInfo& root) {
 }
 
 /// Plans a file. Throws Error(unsupported), naming the key, for an entry that tensordict could not
-/// read back. Throws Error(invalid_argument) for a tree that nests too deep or contains itself.
+/// read back, or that needs notes if `options.notes` is false, and for a document that is too long.
+/// Throws Error(invalid_argument) for a tree that nests too deep or contains itself.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   Plan plan;
   Sidecar extra;
@@ -536,9 +537,6 @@ class ConsolidatedSource final : public Leaves {
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     file().read_at(range_of(leaf).begin + offset_bytes, into);
-  }
-  void will_need(const Leaf& leaf) override {
-    file().will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override {

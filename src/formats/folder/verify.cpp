@@ -1,6 +1,5 @@
 #include "formats/folder/verify.hpp"
 
-#include <cerrno>
 #include <cstdint>
 #include <utility>
 #include <variant>
@@ -40,8 +39,7 @@ class TreeVerifier {
 
  private:
   void add(const Error& error, const std::string& path) {
-    // A file that cannot be read is a problem of the tree. Only cancellation ends the call.
-    if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
+    if (!is_problem_of_files(error)) throw error;
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 
@@ -77,8 +75,9 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
   const os::Directory root = os::Directory::open(path);
-  // Changes when a writer begins to append, which creates %commit, and when it closes, which
-  // replaces the checksums. If it changed, the bytes read may belong to different versions.
+  // Changes when a writer begins to append, which creates %commit, when it flushes, which replaces
+  // the checksums, and when it closes, which removes %commit. If it changed, the bytes read may
+  // belong to different versions.
   struct Version {
     bool is_growing;
     std::uint64_t checksums_inode;

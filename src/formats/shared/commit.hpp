@@ -70,8 +70,10 @@ os::File create_like(os::Directory& folder, const std::string& name,
 
 /// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
-  unlocked,   ///< no: for formats that cannot be opened in "r+"
-  exclusive,  ///< yes, for the whole save; EBUSY if another handle has the file open in "r+"
+  unlocked,  ///< no: for formats that cannot be opened in "r+"
+  /// Yes, for the whole save, unless this user may not open it. Error(io) (EBUSY) if another handle
+  /// has the file open in "r+".
+  exclusive,
 };
 
 /// Atomically replaces one file: at every moment its path has the complete old or new content.

@@ -26,6 +26,7 @@ namespace {
 constexpr std::string_view kManifestFormat = "tenfold.distributed";
 constexpr std::int64_t kManifestVersion = 1;
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
+constexpr const char* kManifestNotes = "notes";
 constexpr std::string_view kManifestSum = "tenfold_xxh3";
 constexpr std::size_t kManifestSumDigits = 16;
 
@@ -100,7 +101,10 @@ class TreeReader {
  public:
   TreeReader(const Manifest& manifest, const std::string& where,
              const std::function<Leaf(std::size_t)>& leaf_of)
-      : manifest_(manifest), where_(where), leaf_of_(leaf_of) {}
+      : manifest_(manifest),
+        where_(where),
+        notes_where_(where, kManifestNotes),
+        leaf_of_(leaf_of) {}
 
   TensorDict node(const Value& value, const std::string& path, const std::string& where) {
     const auto* entries = value.get_if<Value::Object>();
@@ -113,7 +117,7 @@ class TreeReader {
       keys.push_back(key);
       node->entries.push_back({key, slot(item, note_path_child(path, key), where + "/" + key)});
     }
-    apply_node_note(manifest_.notes, path, keys, node->info);
+    apply_node_note(manifest_.notes, path, keys, node->info, notes_where_);
     return tensordict_of(std::move(node));
   }
 
@@ -139,12 +143,13 @@ class TreeReader {
     if (kind == "entries") return node(inner, path, where);
     if (kind != "value") fail(path, "a tensor, value or node");
     NonTensor plain{inner};
-    apply_value_note(manifest_.notes, path, plain.value);
+    apply_value_note(manifest_.notes, path, plain.value, notes_where_);
     return plain;
   }
 
   const Manifest& manifest_;
   const std::string& where_;
+  const base::Where notes_where_;
   const std::function<Leaf(std::size_t)>& leaf_of_;
   std::size_t depth_ = 0;
 };
@@ -165,13 +170,15 @@ bool is_manifest(std::string_view text) {
 }  // namespace
 
 bool has_manifest(const os::Directory& folder, std::string_view layout) {
+  const auto info = folder.entry_info(std::string(kManifestName));
+  if (!info || !info->is_regular) return false;
   const os::File file = os::File::try_open_read_at(folder, std::string(kManifestName));
   if (!file.valid()) return false;
   std::array<std::byte, 128> start{};
   const std::size_t size = file.read_some_at(0, start);
   const std::string_view text(reinterpret_cast<const char*>(start.data()), size);
-  return is_manifest(text) &&
-         text.find("\"layout\":" + base::quote(std::string(layout))) != std::string_view::npos;
+  return is_manifest(text) && (layout.empty() || text.find("\"layout\":" + base::quote(layout)) !=
+                                                     std::string_view::npos);
 }
 
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
@@ -206,7 +213,7 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
   json.key("tree");
   TreeWriter(json).node(tree);
   const Notes notes = collect_notes(tree, false);
-  if (!notes.empty()) json.member("notes", notes.to_json());
+  if (!notes.empty()) json.member(kManifestNotes, notes.to_json());
   const std::string tree_notes = tree_notes_of(tree);
   if (!tree_notes.empty()) json.member("tree_notes", tree_notes);
   json.member(kManifestSum, std::string(kManifestSumDigits, '0'));
@@ -235,8 +242,8 @@ std::optional<Manifest> read_manifest(const os::Directory& folder) {
     manifest.tensors.push_back(tensor_from(tensor, manifest.files.size()));
   }
   manifest.tree = reader.at("tree").value();
-  if (const auto notes = reader.find("notes")) {
-    manifest.notes = Notes::from_json(notes->text(), where + ": notes");
+  if (const auto notes = reader.find(kManifestNotes)) {
+    manifest.notes = Notes::from_json(notes->text(), {where, kManifestNotes});
   }
   if (const auto notes = reader.find("tree_notes")) manifest.tree_notes = notes->text();
   return manifest;

@@ -62,8 +62,9 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
                            bool has_checksums, const std::vector<ManifestTensor>& tensors,
                            const TensorDict& tree);
 
-/// True if the folder has a manifest of that layout. Reads only its first bytes.
-bool has_manifest(const os::Directory& folder, std::string_view layout);
+/// True if the folder has a manifest of that layout; empty: of any layout. Reads only its first
+/// bytes, so the rest may be damaged. False if `metadata.json` is not a regular file.
+bool has_manifest(const os::Directory& folder, std::string_view layout = {});
 
 /// Reads the manifest of a folder. Returns nullopt if the folder has no `metadata.json` that
 /// tenfold wrote. Throws Error(corrupt), and Error(unsupported) for a newer version.

@@ -1,7 +1,6 @@
 #include "formats/shared/folder_verify.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -58,7 +57,7 @@ class ChecksumVerifier {
   }
 
   void add(const Error& error, const std::string& path) {
-    if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
+    if (!is_problem_of_files(error)) throw error;
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 

@@ -349,6 +349,7 @@ std::optional<Problem> check_block(const BlockCheck& block, Scratch& scratch, Pr
                           .found(base::hex16(found))
                           .remedy("the file is damaged or was changed"));
   } catch (const Error& error) {
+    if (!is_problem_of_files(error)) throw;
     return problem_of(error, where);
   }
 }

@@ -94,6 +94,7 @@ std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 
 /// Checks blocks in parallel. Returns problems of those that differ or cannot be read, in order.
+/// Throws an error for which is_problem_of_files() is false.
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);
 

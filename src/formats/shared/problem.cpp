@@ -1,8 +1,25 @@
 #include "formats/shared/problem.hpp"
 
+#include <cerrno>
+
 #include "base/fail.hpp"
 
 namespace tenfold::detail::formats {
+
+bool is_problem_of_files(const Error& error) noexcept {
+  if (error.code() != ErrorCode::io) return true;
+  switch (error.system_errno()) {
+    case EIO:  // a block of the disk that cannot be read
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG:  // of a name in the metadata
+    case ESTALE:
+      return true;
+    default:
+      return false;
+  }
+}
 
 Problem problem_of(const Error& error, const base::Where& where) {
   return {.path = error.path().empty() ? where.path : error.path(),

@@ -7,6 +7,12 @@
 
 namespace tenfold::detail::formats {
 
+/// True if the error is a problem of the files, such as damage, a block of the disk that cannot be
+/// read (EIO) or a missing permission. False for other failed system calls: a process without
+/// descriptors (EMFILE) or memory must not conclude that the files are damaged or missing. Also
+/// false for ECANCELED.
+bool is_problem_of_files(const Error& error) noexcept;
+
 /// Converts an error to a problem of a report. `where` supplies a path or part that it lacks.
 Problem problem_of(const Error& error, const base::Where& where = {});
 

@@ -29,7 +29,8 @@ namespace tenfold::detail::formats {
 /// The location of NodeInfo::module_versions: in the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
-/// Returns the document, or "" if the nesting expresses everything.
+/// Returns the document, or "" if the nesting expresses everything. Throws like
+/// require_valid_keys().
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 

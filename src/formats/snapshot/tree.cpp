@@ -39,15 +39,16 @@ struct Context {
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
   /// The paths of these entries, with rank, by the path of the enclosing dict, without rank.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
-  /// True for a rank that did not save: its tree has the containers of rank 0, and the entries that
-  /// all ranks share.
+  /// True for a rank that did not save: its tree has the containers of rank 0. Access to an entry
+  /// that is neither replicated nor sharded throws Error(key_not_found).
   bool is_new = false;
 };
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
 /// Builds the tree below one entry for one rank; `path` without the rank, `key` for messages. A
-/// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed.
+/// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed, but
+/// Error(io) at once.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
@@ -122,7 +123,8 @@ class Builder {
     return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
   }
 
-  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others.
+  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others. Only
+  /// Error(io) is thrown at once.
   Converted convert(const std::string& path) {
     try {
       const Entry* entry = find(path);
@@ -214,7 +216,7 @@ class Builder {
       const bool is_quantized = name.find("torch.q") == 0;
       throw unsupported()
           .part("dtype")
-          .expected("one that is not quantized and that torch has a name for")
+          .expected("a supported dtype that is not quantized")
           .found(base::quote(name), (is_quantized ? "; dequantize it before it is saved" : ""));
     }
     return *dtype;
@@ -405,7 +407,7 @@ class Builder {
     children.emplace_back(std::move(key), std::move(converted));
   }
 
-  /// A container of JSON values only becomes one JSON value.
+  /// Returns one JSON value for a container that has only JSON values, else a node.
   Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });

@@ -49,7 +49,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
     if (column.path[0] == kDictKeyColumn) {
       throw refuse(path)
           .part("column ", base::quote(column.name()))
-          .expected("another name, as the keys are called so")
+          .expected("another name than that of the keys")
           .found("it among the values");
     }
     columns.push_back(column);
@@ -59,7 +59,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
     throw refuse(path)
         .part("schema")
         .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts")
-        .found(values.size(), " columns");
+        .found(shown_columns(values));
   }
   return Schema(std::move(columns));
 }
@@ -157,18 +157,13 @@ struct MappedDictBuilder::State {
       chunk.values = std::as_bytes(*ints);
       return chunk;
     }
-    if (keys == DictKeyType::int64) refuse_keys("text");
+    if (keys == DictKeyType::int64) refuse_keys("str or bytes");
     const auto& texts = std::get<1>(some.views());
+    const base::Where where(path);
     text.clear();
     ends.clear();
     for (const std::string_view one : texts) {
-      if (keys == DictKeyType::string && !base::is_utf8(one)) {
-        throw refuse(path)
-            .part("key ", shown_key(one))
-            .expected("text in UTF-8")
-            .found("other bytes")
-            .remedy("build a dictionary of bytes");
-      }
+      if (keys == DictKeyType::string) check_utf8(one, where);
       text += one;
       ends.push_back(static_cast<std::int64_t>(text.size()));
     }

@@ -260,6 +260,25 @@ TEST(Pickle, AnotherPickleMayFollow) {
   EXPECT_EQ(text_of(std::string_view(two).substr(5)), "2");
 }
 
+TEST(Pickle, AnIntegerThatIsNoLengthIsNamed) {
+  const auto found = [](const std::string& digits) -> std::string {
+    const std::string pickle = "L" + digits + "L\n.";
+    const PickleGraph graph = read_pickle(pickle, "x.pkl");
+    try {
+      return std::to_string(graph.natural(graph.root, [] { return Error(ErrorCode::corrupt); }));
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(found("9223372036854775807"), "9223372036854775807");
+  EXPECT_EQ(found("-1"), "expected an integer from 0, found -1");
+  EXPECT_EQ(found("9223372036854775808"),
+            "expected an integer from 0 to 9223372036854775807, found 9223372036854775808");
+  EXPECT_EQ(
+      found(std::string(100, '1')),
+      "expected an integer from 0 to 9223372036854775807, found " + std::string(40, '1') + "...");
+}
+
 TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 3}),
             "unsupported: too many values: expected at most 3, found more at byte 7");
@@ -269,6 +288,13 @@ TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint(")\x85\x85."s, {.max_depth = 3}), "");
   EXPECT_EQ(complaint("\x8a\x09"s + std::string(9, '\1') + ".", {.max_integer_bytes = 8}),
             "unsupported: an integer is too long: expected at most 8 bytes, found 9 at byte 0");
+  const std::string digits(17, '1');
+  for (const std::string& line : {"I" + digits + "\n.", "L" + digits + "L\n."}) {
+    EXPECT_EQ(
+        complaint(line, {.max_integer_bytes = 8}),
+        "unsupported: an integer is too long: expected at most 16 digits, found 17 at byte 0");
+    EXPECT_EQ(complaint(line), "");
+  }
 }
 
 }  // namespace

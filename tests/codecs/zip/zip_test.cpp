@@ -147,6 +147,70 @@ TEST(Zip, TheStartOfAnEntryIsReadWithoutTheRest) {
   EXPECT_GT(deflated, 0U);
 }
 
+/// A block of deflated data that contains `bytes` as they are; at most 65,535.
+std::string stored_block(std::string_view bytes, bool is_last = false) {
+  const auto byte = [](std::size_t value) { return static_cast<char>(value & 0xFF); };
+  const std::size_t size = bytes.size();
+  return std::string{byte(is_last ? 1 : 0), byte(size), byte(size >> 8U), byte(~size),
+                     byte(~size >> 8U)} +
+         std::string(bytes);
+}
+
+/// The entry "a" of an archive that consists of these deflated bytes.
+ZipEntry deflated_entry(const std::string& deflated, std::size_t size_bytes) {
+  ZipEntry entry;
+  entry.name = "a";
+  entry.method = ZipMethod::deflated;
+  entry.stored_bytes = deflated.size();
+  entry.size_bytes = size_bytes;
+  return entry;
+}
+
+template <class Work>
+std::string message_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Zip, ALargeEntryWithoutItsLastBlockIsTruncated) {
+  std::string deflated;
+  for (int i = 0; i < 1100; ++i) deflated += stored_block(std::string(62'000, 'x'));
+  const ZipEntry entry = deflated_entry(deflated, std::size_t{1100} * 62'000);
+  EXPECT_EQ(
+      message_of([&] { check_zip_entry(input_of(deflated), entry); }),
+      "x.zip: entry \"a\": its deflated data is truncated: expected a last block, found none");
+}
+
+TEST(Zip, TheStartOfADamagedEntryIsRefused) {
+  const auto start_of = [](const std::string& deflated, std::size_t declared, std::size_t wanted) {
+    return text_of(
+        read_zip_entry_start(input_of(deflated), deflated_entry(deflated, declared), wanted));
+  };
+  const std::string block = stored_block(std::string(200, 'x'), true);
+  EXPECT_EQ(start_of(block, 200, 100), std::string(100, 'x'));
+  EXPECT_EQ(start_of(block, 200, 300), std::string(200, 'x'));
+  EXPECT_EQ(message_of([&] { start_of(block, 100, 300); }),
+            "x.zip: entry \"a\": it inflates to another size than declared: expected 100 bytes, "
+            "found more");
+  EXPECT_EQ(message_of([&] { start_of(block, 300, 300); }),
+            "x.zip: entry \"a\": it inflates to another size than declared: expected 300 bytes, "
+            "found 200");
+  const std::string cut = stored_block(std::string(200, 'x'));
+  EXPECT_EQ(start_of(cut, 200, 199), std::string(199, 'x'));
+  EXPECT_EQ(
+      message_of([&] { start_of(cut, 200, 200); }),
+      "x.zip: entry \"a\": its deflated data is truncated: expected a last block, found none");
+  // Compressors write empty blocks when a program flushes them.
+  std::string flushed;
+  for (int i = 0; i < 100'000; ++i) flushed += stored_block("");
+  EXPECT_EQ(start_of(flushed + block, 200, 100), std::string(100, 'x'));
+}
+
 TEST(Zip, TheCommentIsReturned) {
   const std::string archive = read_file(kFolder / "ok-comment.zip");
   EXPECT_EQ(read_zip_directory(input_of(archive), {}).comment, "PK and more");

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <set>
 #include <string>
 
@@ -38,6 +39,10 @@ TEST(DType, HasAtMostOneCategory) {
   }
   EXPECT_EQ(of_none, (std::set<std::string>{"bool", "float4_e2m1fn_x2"}));
 }
+
+// With GNU extensions, __int128 is an integer as well.
+__extension__ using Int128 = __int128;
+static_assert(!Element<Int128> && !Element<char> && Element<long long> && Element<std::size_t>);
 
 TEST(DType, ItemsizesMatchTheCppTypes) {
   EXPECT_EQ(itemsize(dtype_of<bool>()), sizeof(bool));

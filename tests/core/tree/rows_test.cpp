@@ -173,6 +173,16 @@ TEST(Rows, AStackOfStacksGivesStacks) {
   EXPECT_EQ(std::get<NonTensor>(row.select_row(0).get("s")), (NonTensor{Value(3), false, 0}));
 }
 
+TEST(Rows, StacksOfValuesKeepTheirDevice) {
+  TensorDict td = batch({2, 2});
+  const Value items = list({list({1, 2}), list({3, 4})});
+  td.set("s", TensorDict::Item(NonTensor{items, true, 0, "cpu"}));
+  const TensorDict row = td.select_row(1);
+  EXPECT_EQ(std::get<NonTensor>(row.get("s")), (NonTensor{list({3, 4}), true, 0, "cpu"}));
+  EXPECT_EQ(std::get<NonTensor>(row.select_row(0).get("s")), (NonTensor{Value(3), false, 0}));
+  EXPECT_EQ(std::get<NonTensor>(td.narrow_rows(0, 2).get("s")), (NonTensor{items, true, 0, "cpu"}));
+}
+
 TEST(Rows, ANestedTensorGivesItsComponents) {
   const std::vector<std::int64_t> sizes = {2, 3, 0, 1, 1, 4};
   TensorDict td = batch({3});

@@ -228,6 +228,8 @@ TEST(Value, ConvertsToTheRequestedType) {
   EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }), "value: expected a str, found null");
   EXPECT_EQ(refusal_of([] { Value(3).as<Value::BigInt>(); }),
             "value: expected an int outside the range of int64, found int 3");
+  EXPECT_EQ(refusal_of([] { Value(5).as<Value::Special>(); }),
+            "value: expected an extended scalar, such as bytes, found int 5");
 }
 
 TEST(Value, PrintsAsJson) {

@@ -115,8 +115,7 @@ TEST_F(ResidencyTest, RefusesAnUnknownStrategy) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(error.what(),
-                 "batch loader: TENFOLD_RESIDENCY: expected willneed, pread or none, found "
-                 "\"magic\"");
+                 "TENFOLD_RESIDENCY: expected willneed, pread or none, found \"magic\"");
   }
 }
 

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +12,8 @@
 #include "dataset/parts/growth.hpp"
 #include "dataset/parts/parts_of.hpp"
 #include "formats/shared/parts_manifest.hpp"
+#include "os/fs/file.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -49,6 +54,25 @@ TEST_F(PartsGrowthTest, ANewDataSetHasNoRowsAndItsColumns) {
   expect_error(ErrorCode::io, "found a file or folder", [&] { make(); });
   expect_error(ErrorCode::invalid_argument, "at least one column",
                [&] { create_parts(folder_ / "none", Schema()); });
+}
+
+TEST_F(PartsGrowthTest, MissingFoldersAboveANewDataSetAreCreatedAndSynced) {
+  std::set<std::uint64_t> synced;
+  {
+    const WatchChanges watch([&](const os::Change& change) {
+      if (change.kind == os::Change::Kind::sync_directory) synced.insert(change.inode);
+    });
+    create_parts(folder_ / "a" / "b" / "ds", Schema::of(rows_of_all_kinds(0, 1)));
+  }
+  for (const Path& path : {folder_.path(), folder_ / "a", folder_ / "a" / "b"}) {
+    EXPECT_TRUE(synced.contains(os::file_info(path).inode)) << path;
+  }
+}
+
+TEST_F(PartsGrowthTest, ADataSetBelowAFileIsRefused) {
+  std::ofstream(folder_ / "file") << "text";
+  const Schema schema = Schema::of(rows_of_all_kinds(0, 1));
+  expect_error(ErrorCode::io, "file", [&] { create_parts(folder_ / "file" / "ds", schema); });
 }
 
 TEST_F(PartsGrowthTest, RowsGoToTheLastPartUntilItIsLargeEnough) {

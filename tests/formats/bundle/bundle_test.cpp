@@ -211,7 +211,8 @@ TEST_F(Bundle, ReportsThatItsFolderWasReplaced) {
   fs::copy(folder_ / "old", path_);
   const auto thrown = thrown_by([&] { tree.get("model"); });
   EXPECT_EQ(thrown.code, ErrorCode::io);
-  EXPECT_THAT(thrown.message, HasSubstr("the folder was replaced; open it again"));
+  EXPECT_THAT(thrown.message,
+              HasSubstr("the folder was replaced, moved or removed; open it again"));
 }
 
 TEST_F(Bundle, IsReadAfterTheProgramHasChangedItsWorkingDirectory) {

@@ -299,5 +299,18 @@ TEST(DcpMetadata, RoundTrips) {
   EXPECT_EQ(std::get<dcp::Item>(read.entries[1].what).begin, 64U);
 }
 
+TEST(DcpMetadata, TheLastOfSeveralEqualKeysCounts) {
+  dcp::Metadata metadata;
+  metadata.files = {"__0_0.distcp"};
+  metadata.entries = {{"x", {{"first", false}}, dcp::Item{0, 0, 800, 0}},
+                      {"x", {{"last", false}}, dcp::Item{0, 64, 800, 0}}};
+  const dcp::Metadata read = dcp::parse_metadata(dcp::write_metadata(metadata), "x");
+  ASSERT_THAT(read.entries, SizeIs(2));
+  for (const dcp::Entry& entry : read.entries) {
+    EXPECT_EQ(std::get<dcp::Item>(entry.what).begin, 64U);
+    EXPECT_EQ(entry.path, metadata.entries[1].path);
+  }
+}
+
 }  // namespace
 }  // namespace tenfold::test

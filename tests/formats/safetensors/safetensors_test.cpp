@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -280,6 +281,23 @@ TEST(Safetensors, SharedTensorsOfAFlatDictAreStoredOnceUnderTheFirstName) {
   EXPECT_EQ(header.entries.size(), 2U);
   ASSERT_NE(header.metadata_value("head"), nullptr);
   EXPECT_EQ(*header.metadata_value("head"), "embed");
+}
+
+TEST(Safetensors, MetadataOfTheUserIsKeptUnderTheNameOfATensor) {
+  const TemporaryFolder folder;
+  const Tensor shared = tensor_of<float>({1}, {1});
+  const std::map<std::string, std::string> metadata = {{"a", "hello"}, {"b", "a"}, {"m", "x"}};
+  for (const bool has_alias : {false, true}) {
+    TensorDict tree(kind(NodeKind::dict));
+    tree.set("a", shared);
+    tree.set("b", tensor_of<float>({2}, {1}));
+    if (has_alias) tree.set("tied", shared);
+    tree.info().metadata = metadata;
+    const TensorDict opened = reopened(tree, folder);
+    EXPECT_EQ(opened.info().metadata, metadata);
+    EXPECT_EQ(opened.keys(), tree.keys());
+    EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr) << "plain";
+  }
 }
 
 TEST(Safetensors, SharedTensorsOfATreeAreStoredOnce) {

@@ -214,6 +214,8 @@ def test_automatic_checkpoint_naming_respects_total_limit(tmp_path) -> None:
     training.counter.count = 0
     assert load_state(training.accelerator) == saved
     assert training.counter.count == 12
+    saved.rename(saved.with_name("_checkpoint_2.replaced"))  # by an interrupted replacement
+    assert load_state(training.accelerator) == saved
     training.accelerator.project_configuration.iteration = 2
     with pytest.raises(ValueError, match="checkpoint_2: it exists"):
         save_state(training.accelerator)
@@ -255,6 +257,25 @@ def test_folder_with_foreign_files_is_not_overwritten(tmp_path) -> None:
     (tmp_path / "state/notes.txt").write_text("a good one")
     save_state(training.accelerator, tmp_path / "state")
     assert (tmp_path / "state/notes.txt").read_text() == "a good one"
+
+
+def test_replaces_a_checkpoint_of_accelerate_that_has_more_files(tmp_path) -> None:
+    training = Training()
+    training.accelerator.register_for_checkpointing(Counter())
+    training.accelerator.save_state(tmp_path / "state")
+    assert "custom_checkpoint_1.pkl" in names(tmp_path / "state")
+    (tmp_path / "state/notes.txt").write_text("mine")
+    training = Training()
+    training.epoch()
+    save_state(training.accelerator, tmp_path / "state")
+    assert {Path(name).suffix for name in names(tmp_path / "state")} == {
+        ".safetensors",
+        ".json",
+        ".txt",
+    }
+    again = Training(seed=9)
+    load_state(again.accelerator, tmp_path / "state")
+    assert again.counter.count == 4
 
 
 def test_misuse_raises_clear_errors(tmp_path) -> None:
@@ -326,15 +347,107 @@ assert torch.equal(accelerator.unwrap_model(model).weight, weight)
 """
 
 
+FAILING_RANKS = """
+import os, sys, torch
+from accelerate import Accelerator
+from tenfold import UnsupportedError, _staging
+from tenfold.accelerate import load_state, save_state
+accelerator = Accelerator(cpu=True)
+rank = accelerator.process_index
+model = accelerator.prepare(torch.nn.Linear(2, 2))
+class Held:
+    value = 1
+    def state_dict(self): return {"value": self.value}
+    def load_state_dict(self, state): self.value = state["value"]
+held = Held()
+accelerator.register_for_checkpointing(held)
+save_state(accelerator, sys.argv[1])
+
+def fails(kind, text, failing, call, *arguments):
+    try:
+        call(accelerator, sys.argv[1])
+    except kind as error:
+        assert text in str(error), error
+        assert ("rank %d:" % failing in str(error)) == (rank != failing), error
+    else:
+        raise AssertionError("no error")
+
+held.value = print  # only rank 0 writes it
+fails(UnsupportedError, "expected", 0, save_state)
+held.value = 2
+def own(self): raise RuntimeError("no state today")
+if rank == 1:
+    Held.state_dict = own
+fails(RuntimeError, "no state today", 1, save_state)
+Held.state_dict = lambda self: {"value": self.value}
+rename = _staging._rename_over
+def full(folder, path): raise OSError(28, "No space left on device")
+_staging._rename_over = full
+fails(OSError, "No space left", 0, save_state)
+_staging._rename_over = rename
+assert rank or os.listdir(os.path.dirname(sys.argv[1])) == ["state"]
+load_state(accelerator, sys.argv[1])
+assert held.value == 1
+"""
+
+
+DAMAGED_NODE = """
+import shutil, sys, torch
+from pathlib import Path
+import tenfold.accelerate
+from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
+from tenfold.accelerate import load_state, save_state
+accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(save_on_each_node=True))
+rank = accelerator.process_index
+model = accelerator.prepare(torch.nn.Linear(2, 2))
+path = Path(sys.argv[1])
+save_state(accelerator, path)
+weight = next(model.parameters())
+torch.nn.init.zeros_(weight)
+# Two nodes: each process is the first one of its node, and has a folder of its own.
+type(accelerator).is_local_main_process = True
+folder = path.with_name("node%d" % rank)
+shutil.copytree(path, folder)
+if rank == 1:
+    file = folder / "random_states_0.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+check = tenfold.accelerate.check
+tenfold.accelerate.check = lambda path: check(folder)
+try:
+    load_state(accelerator, path)
+except tenfold.CorruptFileError as error:
+    assert "node1: random_states_0.safetensors: expected CRC-32" in str(error), error
+else:
+    raise AssertionError("no error")
+assert not weight.any()
+"""
+
+
 @pytest.mark.timeout(300)
-def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(RANKS)
+def test_a_damaged_file_on_one_node_raises_in_all_processes(tmp_path) -> None:
+    run_two(DAMAGED_NODE, tmp_path, tmp_path / "saved/state")
+
+
+def run_two(program: str, folder: Path, state: Path) -> None:
+    (folder / "program.py").write_text(program)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(program), str(tmp_path / "state")]
+    command += ["--nproc-per-node", "2", str(folder / "program.py"), str(state)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=140)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_save_that_fails_in_one_process_fails_in_all(tmp_path) -> None:
+    run_two(FAILING_RANKS, tmp_path, tmp_path / "saved/state")
+
+
+@pytest.mark.timeout(300)
+def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
+    run_two(RANKS, tmp_path, tmp_path / "state")
     assert names(tmp_path / "state") == [
         "model.safetensors",
         "optimizer.safetensors",

@@ -120,6 +120,25 @@ def test_column_nullable_in_one_part_is_nullable_in_all(tmp_path) -> None:
     assert missing == [90]
 
 
+def test_null_in_a_column_that_is_not_nullable_in_the_data_set_raises(tmp_path) -> None:
+    import pyarrow as pa
+
+    path = tmp_path / "out"
+    tenfold.ingest({"i": [1], "r": [{"y": 1.0}]}, path / "first")
+    tenfold.commit_parts(path)
+    sink = tenfold.ray.TenfoldDatasink(path)
+    sink.on_write_start()
+    tables = [pa.table({"i": [1], "r": [{"y": y}]}) for y in (2.0, None)]
+    written = [
+        sink.write([table], SimpleNamespace(task_idx=i, kwargs={}))
+        for i, table in enumerate(tables)
+    ]
+    with pytest.raises(ValueError, match=r'column "r\.y": expected .* float64 of the data set'):
+        sink.on_write_complete(SimpleNamespace(write_returns=written))
+    assert len(tenfold.commit_parts(path)) == 1
+    assert [name for name in os.listdir(path) if "ray-" in name] == []
+
+
 def test_failed_write_task_leaves_no_data(rows, tmp_path) -> None:
     def fail(batch):
         if 500 in batch["id"]:
@@ -153,6 +172,20 @@ def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None
     assert len(manifest["parts"]) == 1
 
 
+def test_parts_of_tasks_with_more_than_six_digits_are_committed_in_order(tmp_path) -> None:
+    import pyarrow as pa
+
+    sink = tenfold.ray.TenfoldDatasink(tmp_path / "out")
+    sink.on_write_start()
+    tasks = [1_000_001, 1_000_000, 999_999]
+    written = [
+        sink.write([pa.table({"i": [task]})], SimpleNamespace(task_idx=task, kwargs={}))
+        for task in tasks
+    ]
+    sink.on_write_complete(SimpleNamespace(write_returns=written))
+    assert tenfold.Dataset(tmp_path / "out")["i"].tolist() == sorted(tasks)
+
+
 def test_a_driver_that_is_killed_before_it_commits_leaves_nothing(
     rows, tmp_path, monkeypatch
 ) -> None:
@@ -177,6 +210,23 @@ def test_a_driver_that_is_killed_before_it_commits_leaves_nothing(
     ds = tenfold.ray.write(ray.data.from_arrow(block), path)
     assert len(ds) == 2 * block.num_rows
     assert len([p for p in os.listdir(path) if "ray-" in p]) == 2
+
+
+def test_next_commit_does_not_add_the_parts_of_a_failed_commit(rows, tmp_path) -> None:
+    path = tmp_path / "out"
+    path.mkdir()
+    block = next(iter(tenfold.ray.TenfoldDatasource(rows).get_read_tasks(4)[0]()))
+    sink = tenfold.ray.TenfoldDatasink(path)
+    sink.on_write_start()
+    written = sink.write([block], SimpleNamespace(task_idx=0, kwargs={}))
+    lease = tenfold._core.Lease.acquire(path, ".parts.tenfold-lease")  # of another writer
+    with pytest.raises(OSError, match="another writer") as raised:
+        sink.on_write_complete(SimpleNamespace(write_returns=[written]))
+    sink.on_write_failed(raised.value)  # Ray calls it after on_write_complete raised
+    lease.release()
+    tenfold.ingest({"id": np.arange(3)}, path / "next")
+    assert tenfold.commit_parts(path)["id"].tolist() == [0, 1, 2]
+    assert [name for name in os.listdir(path) if "ray-" in name] == []
 
 
 def test_existing_dataset_is_not_overwritten(rows, tmp_path) -> None:

@@ -224,11 +224,12 @@ def test_two_renames_replace_exchange_and_a_crash_between_them_is_repaired(
     monkeypatch.setattr(_staging, "_exchange", lambda folder, path: False)
     make(run, max_steps=4)[0].train()
     assert names(run) == ["checkpoint-12", "checkpoint-4", "checkpoint-8"]
-    (run / "checkpoint-8").rename(run / "_checkpoint-8.replaced")
-    trainer, losses = make(run)
-    _staging.check(run / "checkpoint-8")
-    trainer.train(resume_from_checkpoint=str(run / "checkpoint-8"))
-    assert min(losses) == 9
+    for argument in (str(run / "checkpoint-8"), True):
+        shutil.rmtree(run / "checkpoint-12")
+        (run / "checkpoint-8").rename(run / "_checkpoint-8.replaced")
+        trainer, losses = make(run)
+        trainer.train(resume_from_checkpoint=argument)
+        assert min(losses) == 9
 
 
 def test_staging_folders_of_dead_processes_only_are_removed(tmp_path) -> None:

@@ -99,6 +99,15 @@ def test_objects_without_state_dict_methods_are_refused_by_key(tmp_path):
     assert_steps_and_next_save(manager, [])
 
 
+def test_key_that_is_too_long_for_a_file_is_named_before_anything_is_written(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path, format="memmap")
+    wrong = {**state(), "model": {"k" * 300: torch.ones(2)}}
+    for call in (manager.estimate, lambda wrong: manager.save(1, wrong)):
+        with pytest.raises(ValueError, match=r'key "kkk.*at most 255 bytes, found 307'):
+            call(wrong)
+    assert_steps_and_next_save(manager, [])
+
+
 @pytest.mark.parametrize("place", ["run", "run/below"])
 def test_error_names_a_file_in_place_of_the_directory(tmp_path, place):
     manager = tenfold.CheckpointManager(tmp_path / place)

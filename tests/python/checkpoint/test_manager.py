@@ -288,6 +288,23 @@ def test_restore_without_objects_returns_the_state(tmp_path):
     assert list(manager.restore(keys=["epoch"]).state) == ["epoch"]
 
 
+def test_verify_reports_a_damaged_or_missing_document(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"w": torch.ones(2)})
+    document = manager.path(1) / "checkpoint.json"
+    document.write_text("{")
+    with pytest.warns(UserWarning, match="the step is left alone"):
+        (problem,) = manager.verify(1).problems
+    assert problem.path == str(document)
+    document.unlink()
+    with pytest.warns(UserWarning, match="it is left alone"):
+        (problem,) = manager.verify(1).problems
+    assert problem.path == str(document.parent)
+    assert "it has no checkpoint.json" in problem.what
+    with pytest.raises(KeyError, match="no such step"):
+        manager.verify(2)
+
+
 def test_damaged_step_is_skipped_with_a_warning(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     for step in (1, 2):
@@ -347,6 +364,9 @@ def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
         int(result)
     assert manager.all_steps() == []
     assert manager.latest_step() is None
+    assert manager.prune() == []
+    with pytest.raises(KeyError, match="no such step"):
+        manager.delete(1)
     assert not (tmp_path / "run").exists()
     with pytest.raises(KeyError, match="expected one of none"):
         manager.metadata(3)
@@ -446,19 +466,21 @@ def test_invalid_option_is_named_in_the_error(tmp_path):
         ({"verify": "no"}, "verify"),
         ({"on_error": "x"}, "on_error"),
         ({"every_seconds": 0}, "every_seconds"),
-        ({"share_unchanged": True, "format": "npz"}, "share_unchanged"),
     ]:
         with pytest.raises(ValueError, match=named):
             tenfold.CheckpointManager(tmp_path, **options)
 
 
-def test_unchanged_files_of_the_default_format_are_shared(tmp_path):
-    for number, format in enumerate([{}, {"other": "npz"}]):
-        folder = tmp_path / str(number)
-        with tenfold.CheckpointManager(folder, format=format, share_unchanged=True) as manager:
-            for step in (1, 2):
-                manager.save(step, {"model": {"w": torch.arange(3.0)}})
-        assert (folder / "step_00000002" / "model.safetensors").stat().st_nlink == 2
+@pytest.mark.parametrize(
+    ("format", "file"),
+    [({}, "model.safetensors"), ("tdz", "model.tdz"), ("pt", "model.pt"), ("npz", "model.npz")],
+)
+def test_unchanged_files_are_shared(tmp_path, format, file):
+    with tenfold.CheckpointManager(tmp_path, format=format, share_unchanged=True) as manager:
+        for step in (1, 2):
+            manager.save(step, {"model": {"w": torch.arange(3.0)}})
+    assert (tmp_path / "step_00000002" / file).stat().st_nlink == 2
+    assert manager.verify(2).ok
 
 
 def test_a_second_writer_gets_an_error_naming_the_first(tmp_path):

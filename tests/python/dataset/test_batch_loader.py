@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import pickle
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -338,6 +339,14 @@ def test_accumulate_counts_rows_independent_of_column_order(tmp_path: Path, pad:
         assert [[weight for _, weight in window] for window in windows] == [[0.5, 0.5], [1.0]]
 
 
+def test_complex_columns_are_padded(tmp_path: Path) -> None:
+    schema = {"z": {"dtype": "complex64", "ragged": True}}
+    tenfold.ingest([{"z": [1 + 2j]}, {"z": []}], tmp_path / "ds", schema=schema, progress=False)
+    batch = next(iter(BatchLoader(Dataset(tmp_path / "ds"), 2, pad=-3)))
+    assert batch["z"].tolist() == [[1 + 2j], [-3]]
+    assert batch["z.length"].tolist() == [1, 0]
+
+
 @pytest.fixture
 def texts() -> Dataset:
     """Rows of 2, 0, 3 and 1 tokens, with a second ragged column and a name each."""
@@ -446,6 +455,39 @@ def test_torch_data_loader_collates_ragged_mapped_rows(texts: Dataset) -> None:
     assert batch["twice"].tolist() == [0, 2, 4, 6]
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
+    tmp_path: Path, framework: Any
+) -> None:
+    rows = [{"tokens": [i, i + 1], "n": i} for i in range(4)]
+    columns = {"tokens": {"dtype": "int32", "ragged": True}, "n": "int64"}
+    tenfold.ingest(rows, tmp_path / "rows", schema=columns)
+    ds = Dataset(tmp_path / "rows", framework=framework)
+    by_rows = ds.map(dict)
+    seen: list[Any] = []
+    both = by_rows.map(lambda batch: seen.append(batch) or batch, batched=True)
+    list(both)
+    both.__getitems__([0, 1, 2, 3])
+    samples = by_rows.__getitems__([0, 1, 2, 3])
+    seen += [
+        both[:],
+        tenfold.collate(samples),
+        tenfold.collate(pickle.loads(pickle.dumps(samples))),
+    ]
+    kind = torch.Tensor if framework == "torch" else np.ndarray
+    for batch in seen:
+        assert isinstance(batch["n"], kind)
+        assert [row.tolist() for row in batch["tokens"]] == [row["tokens"] for row in rows]
+        assert batch["tokens"].is_nested if framework == "torch" else len(batch["tokens"]) == 4
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_functions_may_return_a_number_for_a_ragged_column(texts: Dataset, framework: Any) -> None:
+    summed = texts.map(lambda row: {"tokens": row["tokens"].sum()})
+    (batch,) = BatchLoader(summed, 4, framework=framework)
+    assert batch["tokens"].tolist() == [3, 0, 12, 6]
+
+
 def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
     batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
@@ -454,6 +496,32 @@ def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     assert batch["name"] == []
     assert batch["tokens"].offsets().tolist() == [0]
     assert texts.map(lambda row: (row["n"], row["name"]))[0:0][1] == []
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_ragged_columns_of_a_batch_without_rows_are_padded(
+    texts: Dataset, framework: Any, mapped: bool
+) -> None:
+    ds = texts.map(dict) if mapped else texts
+    for pad in (-1, {"tokens": -1, "marks": "offsets"}, "offsets"):
+        loader = BatchLoader(ds, 1, rank=0, world_size=2, pad=pad, framework=framework)
+        batch = next(iter(loader))
+        if pad != "offsets":
+            assert tuple(batch["tokens"].shape) == (0, 0)
+            assert str(batch["tokens"].dtype).endswith("int32")
+            assert batch["tokens.length"].tolist() == []
+        if pad != -1:
+            assert batch["marks"]["values"].tolist() == []
+            assert str(batch["marks"]["values"].dtype).endswith("int32")
+            assert batch["marks"]["offsets"].tolist() == [0]
+        assert batch["name"] == []
+
+
+def test_lists_of_ragged_numpy_rows_without_rows_pickle_as_lists(texts: Dataset) -> None:
+    batch = next(iter(BatchLoader(texts, 1, rank=0, world_size=2, framework="numpy")))
+    assert batch["tokens"] == []
+    assert type(pickle.loads(pickle.dumps(batch["tokens"]))) is list
 
 
 def test_map_may_return_tuples(texts: Dataset) -> None:

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,17 @@ def test_several_rows_equal_the_result_of_torch_indexing(
 def test_an_invalid_index_is_an_error(ds: Dataset, index: object, error: type) -> None:
     with pytest.raises(error):
         ds[index]
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize("values", [[[1], [1, 2]], ["a", "b"]], ids=["ragged", "strings"])
+def test_ragged_rows_and_strings_take_indices_of_one_dimension(
+    tmp_path: Path, values: list[Any], framework: Any
+) -> None:
+    tenfold.ingest({"x": values}, tmp_path / "d")
+    ds = Dataset(tmp_path / "d", framework=framework)
+    with pytest.raises(tenfold.UnsupportedError, match="indices of one dimension, found 2"):
+        ds[np.zeros((2, 2), np.int64)]
 
 
 def test_a_column_is_a_view_of_the_mapping(ds: Dataset, path: Path) -> None:
@@ -215,6 +227,33 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
 
     with pytest.raises(RuntimeError, match="mine"):
         ds.map(fail)[0]
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_mapped_lists_of_strings_stay_lists(tmp_path: Path, framework: Any) -> None:
+    columns = {
+        "tags": {"dtype": "string", "ragged": True},
+        "raw": {"dtype": "bytes", "ragged": True},
+    }
+    tags = [["a", "bb"], ["c"], [], ["d"], ["e"], []]
+    rows = [{"tags": row, "raw": [text.encode() for text in row]} for row in tags]
+    tenfold.ingest(rows, tmp_path / "rows", schema=columns)
+    ds = Dataset(tmp_path / "rows", framework=framework)
+    mapped = ds.map(dict)
+    for chosen in (slice(0, 6), slice(3, 5), slice(3, 4), slice(2, 3), slice(0, 0), [5, 2]):
+        assert mapped[chosen] == ds[chosen]
+        assert ds.map(lambda row: {"r": row})[chosen] == {"r": ds[chosen]}
+    assert mapped["tags"] == tags
+    (batch,) = tenfold.BatchLoader(mapped, 6, pad=0)
+    assert batch == ds[:]
+    assert tenfold.collate(mapped.__getitems__([3, 4])) == ds[3:5]
+
+
+def test_ragged_arrays_of_strings_are_not_padded(path: Path) -> None:
+    ds = Dataset(path, framework="numpy")
+    texts = ds.range(0, 2).map(lambda row: {"t": np.array(["a"] * (1 + int(row["id"])))})
+    (batch,) = tenfold.BatchLoader(texts, 2, pad=0)
+    assert [row.tolist() for row in batch["t"]] == [["a"], ["a", "a"]]
 
 
 def test_mapped_rows_with_different_keys_are_refused(ds: Dataset) -> None:

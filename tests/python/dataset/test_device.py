@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import weakref
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -252,6 +254,26 @@ def test_without_cuda_device_raises_and_pin_memory_warns(ds: Dataset) -> None:
     assert not next(iter(loader))["x"].is_pinned()
     with pytest.raises(ValueError, match="found 'nowhere'"):
         BatchLoader(ds, 4, device="nowhere")
+
+
+@pytest.mark.skipif(torch.xpu.is_available(), reason="there is an XPU device")
+def test_a_device_that_the_machine_lacks_is_refused_before_iteration(
+    ds: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(tenfold.UnsupportedError, match=r'found "xpu" and torch.xpu.is_available'):
+        BatchLoader(ds, 4, device="xpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(tenfold.UnsupportedError, match=r'"cuda:2" and torch.*device_count\(\) 2'):
+        BatchLoader(ds, 4, device="cuda:2")
+    BatchLoader(ds, 4, device="cuda:1")
+
+
+@pytest.mark.filterwarnings("ignore:batch loader. pin_memory")
+@pytest.mark.parametrize("pin", [True, np.True_])
+def test_pinned_batches_of_a_numpy_data_set_are_tensors(path: Path, pin: Any) -> None:
+    ds = Dataset(path, framework="numpy")
+    assert isinstance(next(iter(BatchLoader(ds, 4, pin_memory=pin)))["x"], torch.Tensor)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -489,6 +489,9 @@ def test_create_accepts_every_schema_form(tmp_path: Path) -> None:
     forms = [
         {"x": ("float32", (3,)), "n": "string"},
         OrderedDict(x=(torch.float32, [3]), n=str),
+        {"x": {"dtype": "float32", "shape": 3}, "n": "string"},
+        {"x": ("float32", np.int64(3)), "n": "string"},
+        {"x": {"dtype": "float32", "shape": [np.int64(3)]}, "n": "string"},
         {"x": (np.float32, (3,)), "n": {"dtype": "string"}},
         {"x": (np.dtype("float32"), (3,)), "n": tenfold.Column("string")},
         {"x": torch.zeros(3), "n": "string"},
@@ -531,7 +534,9 @@ def test_schema_accepts_every_dtype_spelling(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text"])
+@pytest.mark.parametrize(
+    "dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text", "\x02", "\n"]
+)
 @pytest.mark.parametrize("beside", ["int", torch.zeros(2)])
 def test_unknown_dtype_name_in_a_schema_raises(tmp_path: Path, dtype, beside) -> None:
     hint = ".*did you mean 'float32'" if dtype == "flaot32" else ""
@@ -562,6 +567,9 @@ def test_create_rejects_invalid_arguments(tmp_path: Path) -> None:
     for schema in ({}, {"x": None}, {"x": [[1], [2, 3]]}, 5):
         with pytest.raises(ValueError, match="schema"):
             tenfold.create(tmp_path / "a", schema)
+    for shape in ("3", None, -1, True, [1.5]):
+        with pytest.raises(ValueError, match='column "x": member "shape'):
+            tenfold.create(tmp_path / "a", {"x": {"dtype": "float32", "shape": shape}})
     assert not (tmp_path / "a").exists()
 
 

@@ -126,6 +126,16 @@ class Squares(torch.utils.data.Dataset):
         return {"x": index * index}
 
 
+class Endless(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int) -> dict[str, int]:
+        if index > 100:
+            raise RuntimeError("an endless loop")
+        return {"x": index}
+
+
 class Letters:
     def __getitem__(self, index: int) -> dict[str, str]:
         return {"x": "abc"[index]}
@@ -140,5 +150,6 @@ def test_torch_datasets_are_ingested(tmp_path: Path) -> None:
     assert tenfold.ingest(Squares(), tmp_path / "a")["x"].tolist() == [0, 1, 4, 9, 16]
     assert [row["x"] for row in tenfold.ingest(Letters(), tmp_path / "b")] == ["a", "b", "c"]
     assert tenfold.ingest(Counted(), tmp_path / "c")["x"].tolist() == [1, 2]
+    assert len(tenfold.ingest(Endless(), tmp_path / "none")) == 0
     subset = torch.utils.data.Subset(Squares(), [3, 1])
     assert tenfold.ingest(subset, tmp_path / "d")["x"].tolist() == [9, 1]

@@ -329,6 +329,16 @@ def test_parquet_files_of_a_glob_are_read_in_name_order(tmp_path):
     assert str(tenfold.infer_schema(files)) == "x: int64"
 
 
+def test_globs_of_parquet_files_do_not_follow_links_to_folders(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    pq.write_table(pa.table({"a": [1]}), logs / "p.parquet")
+    (logs / "loop").symlink_to(logs)
+    for pattern in ("**/*.parquet", "**/p.*"):
+        ds = tenfold.ingest(str(logs / pattern), tmp_path / "ds")
+        assert ds["a"].tolist() == [1]
+
+
 def test_files_with_different_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"y": [1]}), tmp_path / "b.parquet")

@@ -155,6 +155,18 @@ def test_ingests_compressed_files_lists_of_files_and_globs(tmp_path):
         tenfold.ingest(str(tmp_path / "*.jsonl"), tmp_path / "rows")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [("a.jsonl", "", []), ("a.json", "[]", []), ("a.csv", "", []), ("a.csv", "x,y\n", ["x", "y"])],
+)
+def test_file_without_records_becomes_a_data_set_without_rows(tmp_path, name, text, columns):
+    (tmp_path / name).write_text(text)
+    ds = tenfold.ingest(tmp_path / name, tmp_path / "rows")
+    assert len(ds) == 0
+    assert list(ds.schema) == columns
+    assert len(tenfold.Dataset(tmp_path / "rows")) == 0
+
+
 def test_folder_that_is_not_a_dataset_is_not_replaced(tmp_path):
     source = write_lines(tmp_path / "a.jsonl", [{"x": 1}])
     (tmp_path / "rows").mkdir()

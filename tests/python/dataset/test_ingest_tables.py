@@ -185,6 +185,38 @@ def test_arrays_are_cast_to_the_schema_or_the_bad_row_is_named(tmp_path):
         tenfold.ingest({"x": array}, tmp_path / "ds", schema=schema)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda array, folder: array,
+        lambda array, folder: torch.from_numpy(array),
+        lambda array, folder: {"value": array},
+        lambda array, folder: tenfold.TensorDict({"value": torch.from_numpy(array)}, [3]),
+        lambda array, folder: np.save(folder / "value.npy", array) or folder / "value.npy",
+        lambda array, folder: np.savez(folder / "a.npz", value=array) or folder / "a.npz",
+    ],
+    ids=["array", "tensor", "columns", "TensorDict", "npy", "npz"],
+)
+def test_rows_of_arrays_that_do_not_fit_the_schema_are_omitted(tmp_path, make):
+    source = make(np.array([[1, 2], [3, 300], [5, 6]]), tmp_path)
+    schema = {"value": ("uint8", 2)}
+    with pytest.warns(UserWarning, match="1 row"):
+        ds = tenfold.ingest(source, tmp_path / "ds", schema=schema, on_error="skip")
+    assert ds["value"].tolist() == [[1, 2], [5, 6]]
+    ds = tenfold.ingest(source, tmp_path / "ds", schema=schema, on_error="collect")
+    assert ds["value"].tolist() == [[1, 2], [5, 6]]
+    assert [(bad["row"], bad["column"]) for bad in ds.bad_rows] == [(1, "value")]
+
+
+def test_rows_of_several_npy_files_that_do_not_fit_the_schema_are_omitted(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1, 300]))
+    np.save(tmp_path / "b.npy", np.array([2, -1, 3]))
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    ds = tenfold.ingest(files, tmp_path / "ds", schema={"a": "uint8"}, on_error="collect")
+    assert ds["a"].tolist() == [1, 2, 3]
+    assert [bad["row"] for bad in ds.bad_rows] == [1, 3]
+
+
 def test_records_after_many_nulls_in_a_list_are_ingested(tmp_path):
     values = [None] * 70_000 + [{"x": 1}]
     ds = tenfold.ingest({"a": values, "b": np.arange(70_001)}, tmp_path / "ds")

@@ -223,6 +223,11 @@ def test_invalid_options_raise(ds: Dataset, options: dict, message: str) -> None
         IterableDataset(ds, **options)
 
 
+def test_a_transform_that_cannot_be_called_is_refused(ds: Dataset) -> None:
+    with pytest.raises(TypeError, match="iterable dataset: transform: expected a function"):
+        IterableDataset(ds, transform=5)  # type: ignore[arg-type]
+
+
 def test_invalid_states_raise(ds: Dataset) -> None:
     rows = IterableDataset(ds)
     with pytest.raises(ValueError, match="1000 rows"):
@@ -231,6 +236,19 @@ def test_invalid_states_raise(ds: Dataset) -> None:
         rows.load_state_dict({"seed": 0, "position": 1})
     with pytest.raises(ValueError, match="epoch"):
         rows.set_epoch(-1)
+
+
+def test_an_invalid_state_does_not_change_the_stream(path: Path) -> None:
+    rows = IterableDataset(path)
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 980})
+    for state in (
+        {"seed": 0, "epoch": 2**62 + 1, "position": 0},
+        {"seed": 2**64, "epoch": 0, "position": 0},
+        {"seed": 0, "epoch": 0, "position": ROWS + 1},
+    ):
+        with pytest.raises(ValueError, match=r"^iterable dataset: state: "):
+            rows.load_state_dict(state)
+    assert batch_ids(DataLoader(rows, batch_size=20, num_workers=1)) == [list(range(980, ROWS))]
 
 
 def test_schema_is_accepted_for_text_files_only(path: Path) -> None:

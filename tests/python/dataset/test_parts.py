@@ -193,6 +193,15 @@ def test_more_hosts_than_files_write_empty_parts(tmp_path, one) -> None:
     check(make(tmp_path, [13], 4), one)
 
 
+def test_globs_of_a_part_do_not_follow_links_to_folders(tmp_path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write_files(logs, [1, 2])
+    (logs / "loop").symlink_to(logs)
+    tenfold.ingest(f"{logs}/**/*.jsonl", tmp_path / "ds", part=(0, 1), schema=SCHEMA)
+    assert tenfold.commit_parts(tmp_path / "ds")["i"].tolist() == [0, 1, 2]
+
+
 def test_invalid_part_arguments_raise(tmp_path) -> None:
     file = write_files(tmp_path, [1])[0]
 

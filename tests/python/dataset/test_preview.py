@@ -30,6 +30,11 @@ def test_the_repr_shows_columns_types_and_the_first_rows(tmp_path: Path) -> None
     ]
 
 
+def test_one_omitted_row_or_column_is_singular() -> None:
+    ds = Dataset({f"{'column' * 8}_{i}": torch.ones(6) for i in range(2)})
+    assert repr(ds).splitlines()[-2:] == ["... and 1 more row", "... and 1 more column"]
+
+
 def test_nested_records_are_columns_of_dotted_names(tmp_path: Path) -> None:
     ds = tenfold.ingest([{"a": {"b": {"c": 1}}, "d": "x"}], tmp_path / "d")
     assert repr(ds).splitlines()[1:] == ["a.b.c  d", "int64  string", "1      'x'"]

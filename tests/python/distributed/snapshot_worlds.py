@@ -197,6 +197,12 @@ def check_reads_one_object_into_shards() -> None:
         error = failure_of(snapshot.read_object, "0/state/rows", other)
         assert isinstance(error, ValueError), error
         assert "(7, 5)" in str(error)
+        turns = StateDict(turns=torch.full((4,), 1j))
+        snapshot = Snapshot.take(path, {"state": turns}, replicated=["*"], durable=False)
+        real = spread(torch.zeros(4), mesh, [Shard(0)])
+        error = failure_of(snapshot.read_object, "0/state/turns", real)
+        assert isinstance(error, ValueError), error
+        assert "expected a complex tensor for complex64, found float32" in str(error)
 
     in_world(2, take)
 

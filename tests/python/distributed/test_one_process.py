@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import pickle
+import shutil
 from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
@@ -30,7 +32,7 @@ from tenfold.distributed._plans import (  # noqa: E402
     without_duplicates,
 )
 from tenfold.distributed._reader import _checks_of  # noqa: E402
-from tenfold.distributed._tree import StoredTensor  # noqa: E402
+from tenfold.distributed._tree import StoredTensor, nest  # noqa: E402
 
 
 def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: Any) -> None:
@@ -209,6 +211,26 @@ def test_objects_are_stored_as_the_bytes_of_torch_save(
     assert into["evil"].tolist() == found["evil"].tolist()
     assert into["nested"] == {"step": 3}
     assert not (tmp_path / "was_executed").exists()
+
+
+@pytest.mark.parametrize("name", ["m", "m.safetensors"])
+def test_objects_and_tuples_under_keys_of_any_type_are_loaded(name: str, tmp_path: Path) -> None:
+    saved = {"d": [{1: (torch.ones(2), 3), None: Namespace(x=1)}, torch.ones(1)], True: [()]}
+    distributed.save(saved, tmp_path / name, no_dist=True, allow_opaque=True)
+    found: dict[Any, Any] = {"d": [{1: None, None: None}, torch.zeros(1)], True: None}
+    distributed.load(found, tmp_path / name, no_dist=True)
+    assert found["d"][0][1][0].tolist() == [1, 1]
+    assert found["d"][0][1][1] == 3
+    assert found["d"][0][None].dtype == torch.uint8
+    assert found[True] == [()]
+
+
+@pytest.mark.parametrize("name", ["m.npy", "m.safetensors"])
+def test_a_single_tensor_replaces_what_is_no_tensor(name: str, tmp_path: Path) -> None:
+    tenfold.save(torch.arange(3, dtype=torch.uint8), tmp_path / name)
+    found: dict[str, Any] = {"value": None}
+    distributed.load(found, tmp_path / name, no_dist=True)
+    assert found["value"].tolist() == [0, 1, 2]
 
 
 def test_an_object_replaces_only_what_is_no_tensor(tmp_path: Path) -> None:
@@ -471,6 +493,39 @@ def test_planners_that_are_subclasses_of_ours_are_asked(tmp_path: Path) -> None:
     )
     save({"a": torch.ones(2), "b": torch.ones(3)}, tmp_path / "less", planner=Renaming())
     assert list(tenfold.load(tmp_path / "less")) == ["a"]
+
+
+class Caching(dcp.DefaultSavePlanner):
+    pass
+
+
+def test_plans_that_another_planner_caches_are_refused_by_its_name(tmp_path: Path) -> None:
+    planner = Caching(enable_plan_caching=True)
+    error = failure(save, {"a": torch.ones(2)}, tmp_path / "m", planner=planner)
+    assert "found Caching, whose cached plans" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_states_of_objects_are_requested_in_the_order_of_their_keys(tmp_path: Path) -> None:
+    requested = []
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def state_dict(self) -> dict[str, Any]:
+            requested.append(self.name)
+            return {"n": 1}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            requested.append(f"load {self.name}")
+
+    state = {name: Named(name) for name in ("b", "c", "a")}
+    distributed.save(state, tmp_path / "m", no_dist=True)
+    assert requested == ["a", "b", "c"]
+    assert list(tenfold.load(tmp_path / "m")) == ["b", "c", "a"]
+    distributed.load(state, tmp_path / "m", no_dist=True)
+    assert requested[3:] == ["a", "b", "c", "load a", "load b", "load c"]
 
 
 def test_states_of_objects_are_saved_and_loaded_by_our_calls(tmp_path: Path) -> None:
@@ -784,6 +839,18 @@ def test_an_existing_checkpoint_is_kept_if_overwrite_is_false(tmp_path: Path) ->
     assert tenfold.load(tmp_path / "m")["w"].tolist() == [1]
 
 
+def test_an_entry_that_cannot_be_read_raises_an_error_with_its_key(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint-2"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "data/bundle/trainer", folder)
+    (folder / "merges.txt").write_text("#version: 0.2\na b\n")
+    error = failure(distributed.load, {"merges.txt": None}, folder, no_dist=True)
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert 'key "merges.txt": not a known format' in str(error)
+    found = {"trainer_state": {"global_step": 0}}
+    distributed.load(found, folder, no_dist=True)
+    assert found["trainer_state"]["global_step"] == 2
+
+
 def test_a_missing_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         StorageReader(tmp_path / "none").read_metadata()
@@ -902,6 +969,36 @@ def test_a_shard_counts_with_its_own_bytes_not_with_those_of_the_tensor() -> Non
     assert [plan.names for plan in written] == [["shard"], ["shard", "x"]]
 
 
+def test_an_entry_that_differs_between_ranks_is_refused_with_the_difference() -> None:
+    def items(**fields: Any) -> Items:
+        kind = Kind(dcp.planner.WriteItemType.SHARD, torch.uint8, (4,), (0,), (2,))
+        made = Items()
+        made.add("x", made.number_of(kind._replace(**fields)))
+        return made
+
+    for fields, expected, found in (
+        ({"sizes": (3,)}, r"the box of shape \[2\] at \[0\]", r"the box of shape \[3\] at \[0\]"),
+        ({"is_opaque": True}, r"torch\.uint8 of", r"an object, stored as torch\.uint8 of"),
+    ):
+        with pytest.raises(ValueError, match=f"expected .*{expected}.* found .*{found}"):
+            without_duplicates([items(), items(**fields)], to_lowest_rank=True)
+
+
+def test_a_container_on_some_ranks_only_is_refused_with_its_path() -> None:
+    value, below = (("x", "a"), 1), (("x", "a", "b"), 2)
+    for leaves in ([value, below], [below, value]):
+        with pytest.raises(ValueError, match=r"^'x\.a': expected a container on all ranks"):
+            nest(leaves, {})
+
+
+class BytesPath(os.PathLike):  # type: ignore[type-arg]
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> bytes:
+        return os.fsencode(self.path)
+
+
 def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
     writer = StorageWriter()
     for name in ("a", "b"):
@@ -910,6 +1007,7 @@ def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
         )
         assert tenfold.load(tmp_path / name)["w"].tolist() == [1]
     assert StorageWriter.validate_checkpoint_id(tmp_path)
+    assert StorageWriter.validate_checkpoint_id(BytesPath(tmp_path))
     assert not StorageWriter.validate_checkpoint_id("s3://bucket/x")
     with pytest.raises(BaseException, match="expected a path, or a checkpoint_id"):
         dcp.save({"w": torch.ones(1)}, storage_writer=StorageWriter(), no_dist=True)

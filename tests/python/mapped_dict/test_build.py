@@ -169,11 +169,11 @@ def test_empty_mapped_dict_can_be_read_but_not_extended(tmp_path):
     assert "a" not in d
     _values, found = d.get_many(["a"])
     assert found.tolist() == [False]
-    with (
-        tenfold.MappedDict(tmp_path / "d", "r+") as writer,
-        pytest.raises(ValueError, match="built without items, so its type of values is unknown"),
-    ):
-        writer.extend({"a": torch.zeros(3)})
+    with tenfold.MappedDict(tmp_path / "d", "r+") as writer:
+        for items in ({"a": torch.zeros(3)}, {1: torch.zeros(3)}, {"a": {"x": 1}}):
+            with pytest.raises(ValueError, match="built without items, so the types of its keys"):
+                writer.extend(items)
+    assert len(d) == 0
 
 
 def test_reports_progress(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import MemoryMappedTensor, TensorDict
+from tenfold import MemoryMappedTensor, TensorDict, UnbatchedTensor
 from tenfold.tensordict._files import folder
 
 
@@ -63,6 +63,18 @@ def test_the_meta_device_opens_no_file(saved):
     assert td["a"].device == torch.device("meta")
     assert td["b", "c"].shape == (3, 2)
     assert td.device == torch.device("meta")
+
+
+def test_unbatched_tensors_are_moved_to_a_device(tmp_path):
+    td = TensorDict({"a": torch.arange(3.0)}, [3]).set("u", UnbatchedTensor(torch.arange(5)))
+    td.memmap(tmp_path / "p")
+    loaded = TensorDict.load_memmap(tmp_path / "p", device="meta")
+    assert isinstance(loaded.get("u"), UnbatchedTensor)
+    assert loaded["u"].device == torch.device("meta")
+    assert loaded["u"].shape == (5,)
+    found = tenfold.load(tmp_path / "p", map_location="meta")
+    assert isinstance(found.get("u"), UnbatchedTensor)
+    assert (found["a"].device.type, found["u"].device.type) == ("meta", "meta")
 
 
 def test_out_receives_the_loaded_entries(saved):

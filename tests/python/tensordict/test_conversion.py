@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 
-from tenfold import LazyStackedTensorDict, TensorDict
+from tenfold import LazyStackedTensorDict, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -13,6 +13,15 @@ def tree():
 def test_tolist_returns_a_list_of_dicts():
     assert tree().tolist(convert_tensors=True)[1] == {"a": 1, "b": {"c": [1, 1, 1]}, "s": "x"}
     assert tree().numpy()["b"]["c"].shape == (2, 3)
+
+
+def test_unbatched_tensors_are_converted_to_lists_and_refused_as_columns():
+    td = tree().set("u", UnbatchedTensor(torch.arange(3)))
+    assert td.to_dict(convert_tensors=True)["u"] == [0, 1, 2]
+    assert td.tolist(convert_tensors=True)[1]["u"] == [0, 1, 2]
+    with pytest.raises(ValueError, match=r'key "u": .* found an UnbatchedTensor; exclude it'):
+        td.to_struct_array()
+    assert td.exclude("u").to_struct_array().shape == (2,)
 
 
 def test_rows_of_to_dict_omit_none_on_request():
@@ -96,6 +105,12 @@ def test_pytree_round_trips():
     assert found[0] is pytree[0]
 
 
+@pytest.mark.parametrize("pytree", [{1: 2, "1": 3}, [{1: 2, "1": 3}], {"_pytree_type": 1}])
+def test_keys_of_a_pytree_that_would_replace_each_other_are_refused(pytree):
+    with pytest.raises(ValueError, match=r"from_pytree: .*expected .* found"):
+        TensorDict.from_pytree(pytree)
+
+
 def test_conversion_to_tensordict_shares_memory():
     tensordict = pytest.importorskip("tensordict")
     td = tree()
@@ -109,6 +124,28 @@ def test_conversion_to_tensordict_shares_memory():
         TensorDict({"x": torch.ones(1)}), TensorDict({"x": torch.ones(2)})
     )
     assert len(stack.to_tensordict().tensordicts) == 2
+
+
+def test_conversion_from_tensordict_keeps_the_tensors_on_every_device():
+    tensordict = pytest.importorskip("tensordict")
+    theirs = tensordict.TensorDict(
+        {"a": torch.empty(2, device="meta"), "s": "x", "v": tensordict.NonTensorStack("y", "z")},
+        [2],
+        names=["time"],
+    )
+    theirs["u"] = tensordict.UnbatchedTensor(torch.arange(5))
+    theirs["object"] = tensordict.NonTensorData(pytest)
+    theirs["stack"] = tensordict.LazyStackedTensorDict(
+        *[tensordict.TensorDict({"x": torch.ones(n)}) for n in (1, 2)]
+    )
+    for ours in (TensorDict.from_tensordict(theirs), TensorDict({"n": theirs}, [2])["n"]):
+        assert ours.batch_size == (2,)
+        assert ours.names == ["time"]
+        assert ours["a"] is theirs["a"]
+        assert (ours["s"], ours["v"], ours["object"]) == ("x", ["y", "z"], pytest)
+        assert ours["u"].tolist() == [0, 1, 2, 3, 4]
+        assert isinstance(ours["stack"], LazyStackedTensorDict)
+        assert ours["stack"][1]["x"] is theirs["stack"][1]["x"]
 
 
 def test_to_tensordict_without_the_package_names_it(monkeypatch):

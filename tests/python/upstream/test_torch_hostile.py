@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "key that is no text": (
         tensor(Stored("storage", Named("torch.FloatStorage"), 0, "cpu", 16)),
-        "storage key: expected text",
+        "storage key: expected a string",
     ),
     "no record": (
         tensor(Stored("storage", Named("torch.FloatStorage"), "7", "cpu", 16)),
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "parameter of a number": (
         utils("_rebuild_parameter", 5, True, NO_HOOKS),
-        "parameter: expected a tensor",
+        "tensor: expected a call",
     ),
     "parameter of another call": (
         utils("_rebuild_parameter", Call(Named("os.system"), "x"), True, NO_HOOKS),

@@ -27,15 +27,20 @@ _BUDGET_BYTES = 64 << 20
 def read_tensor(
     item: Any, path: str, dtype: str, shape: tuple[int, ...], obj_out: Any, budget: int | None
 ) -> Any:
-    if not arrays.is_array(obj_out):
+    if obj_out is None:
         made = empty(dtype, shape)
         fill([(item, made)])
         return made
+    if not arrays.is_array(obj_out):
+        raise TypeError(
+            f'obj_out: entry "{path}": expected a tensor or array, found {type(obj_out).__name__}'
+        )
     if tuple(obj_out.shape) != tuple(shape):
         raise ValueError(
             f'obj_out: entry "{path}": expected a tensor of shape {tuple(shape)}, found '
             f"{tuple(obj_out.shape)}"
         )
+    _require_complex("obj_out", path, dtype, obj_out)
     same_dtype = arrays.dtype_name(obj_out.dtype) == dtype
     direct = _is_direct(path, obj_out)
     if direct and same_dtype and _is_contiguous(obj_out):
@@ -46,6 +51,15 @@ def read_tensor(
         fill_within(item, obj_out, dtype, _BUDGET_BYTES if budget is None else budget)
     _note_writes([obj_out])
     return obj_out
+
+
+def _require_complex(what: str, path: str, dtype: str, tensor: Any) -> None:
+    """Raises ValueError if values of `dtype` would lose their imaginary part in `tensor`."""
+    found = arrays.dtype_name(tensor.dtype)
+    if dtype.startswith("complex") and not found.startswith("complex"):
+        raise ValueError(
+            f'{what}: entry "{path}": expected a complex tensor for {dtype}, found {found}'
+        )
 
 
 def _is_contiguous(tensor: Any) -> bool:
@@ -123,6 +137,7 @@ class StateReader:
                     f'entry "{path}": expected a sharded tensor of shape {tuple(shape)}, found '
                     f"{shards.shape}"
                 )
+            _require_complex("target", path, dtype, target)
             for part, offsets in zip(shards.parts, shards.offsets, strict=True):
                 if part.numel():
                     self._boxes.append((item, offsets, part.detach(), dtype))

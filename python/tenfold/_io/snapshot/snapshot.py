@@ -207,7 +207,8 @@ class Snapshot:
             TypeError, RuntimeError: As for `take`.
             KeyError: If the snapshot lacks one of the names, or an entry belongs to other ranks
                 only, because it is neither replicated nor sharded. Nothing has changed.
-            ValueError: If a DTensor or ShardedTensor has another shape than the saved tensor.
+            ValueError: If a DTensor or ShardedTensor has another shape than the saved tensor, or is
+                real while that one is complex.
             UnsupportedError: If an entry is not supported, such as an object of an unknown class,
                 or a tensor cannot be filled in place.
             CorruptFileError: If the bytes violate the format.
@@ -269,8 +270,9 @@ class Snapshot:
 
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
-            ValueError: If `obj_out` has another shape or is read-only. Without
-                `memory_budget_bytes` also if the entry is complex, and `obj_out` is real.
+            TypeError: If the entry is a tensor, and `obj_out` is not.
+            ValueError: If `obj_out` has another shape or is read-only, or if the entry is complex
+                and `obj_out` is real.
             UnsupportedError: If the entry is not supported, such as an object of an unknown class,
                 or `obj_out` cannot be filled in place.
             CorruptFileError: If the bytes violate the format.
@@ -292,10 +294,10 @@ class Snapshot:
         if not pieces:
             return self._rank_state(rank)
         _, node = self._rank_node(int(rank))
-        for piece in pieces[:-1]:
-            node = node.describe(key_of(node, piece))[1]
-            if not hasattr(node, "keys"):  # a JSON value: it contains no tensor
-                return within(node, pieces[pieces.index(piece) + 1 :])
+        for position, piece in enumerate(pieces[:-1], 1):
+            kind, node, *_ = node.describe(key_of(node, piece))
+            if kind == "value":  # JSON: it contains no tensor
+                return within(node, pieces[position:])
         key = key_of(node, pieces[-1])
         described = node.describe(key)
         if described[0] != "tensor":

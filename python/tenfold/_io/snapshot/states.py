@@ -125,13 +125,10 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 
 
 def _plain(state: Any) -> Any:
-    """The state with the entry "__device" of older versions of tensordict as a str."""
+    """The state, without metadata that JSON does not represent."""
     if type(state) not in (dict, OrderedDict):
         return state
-    made = type(state)(
-        (key, str(value) if key == "__device" and value is not None else _plain(value))
-        for key, value in state.items()
-    )
+    made = type(state)((key, _plain(value)) for key, value in state.items())
     if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
         # The versions of a module's layers, which load_state_dict() uses.
         made._metadata = state._metadata  # type: ignore[attr-defined]

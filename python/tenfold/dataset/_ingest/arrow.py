@@ -54,16 +54,7 @@ def files_of(source: str | os.PathLike[str]) -> list[str]:
     Raises:
         FileNotFoundError: If there is no such file.
     """
-    name = os.fspath(source)
-    if os.path.exists(name):
-        return [name]
-    import glob
-
-    files = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
-    if not files:
-        import errno
-
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    files: list[str] = _core.find_files([source])
     return files
 
 

@@ -87,9 +87,7 @@ def ingest(
             ``|`` or commas than separators is an error.
         on_error: Handling of rows that are malformed or do not fit: ``"raise"`` an error;
             ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. With the last
-            two, a Python row is bad if it conflicts with the types of the rows before it. If all
-            columns are tensors or arrays, or files of them, a value that does not fit always
-            raises.
+            two, a Python row is bad if it conflicts with the types of the rows before it.
         batch_rows: Greatest number of rows that each thread converts at a time. None: some MiB of
             rows.
         num_threads: Threads that parse text files; the number as for `tenfold.save`. With 1,

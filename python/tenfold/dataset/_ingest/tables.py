@@ -49,14 +49,14 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
     """Ingests rows one by one, from an iterable or a map-style data set of torch."""
     ingest = _rows_ingest(options)
     try:
-        total = len(rows)
+        total: int | None = len(rows)
     except TypeError:
-        total = 0
+        total = None
     # Iterate up to the length: torch's map-style data sets need not raise IndexError at their end.
-    if total and not hasattr(type(rows), "__iter__"):
+    if total is not None and not hasattr(type(rows), "__iter__"):
         ingest.add_rows((rows[i] for i in range(total)), total)
     else:
-        ingest.add_rows(rows, total)
+        ingest.add_rows(rows, total or 0)
     report: dict[str, Any] = ingest.finish()
     return report
 
@@ -126,11 +126,23 @@ def run_columns(
             keys: values[begin:end] if _is_array(values) else values
             for keys, values in flat.items()
         }
-        if not ingest.add_columns(piece, begin, end, count):
+        if not _add_columns(ingest, piece, begin, end, count, options):
             del ingest  # and its output
             return run_rows(_Rows(flat, count), options)
     report: dict[str, Any] = ingest.finish()
     return report
+
+
+def _add_columns(
+    ingest: Any, piece: dict[Any, Any], begin: int, end: int, total: int, options: IngestOptions
+) -> bool:
+    """False if all rows must be added one by one: for records, or to omit those that do not fit."""
+    try:
+        return bool(ingest.add_columns(piece, begin, end, total))
+    except ValueError:
+        if options.on_error == "raise":
+            raise
+        return False
 
 
 def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, Any]) -> None:
@@ -340,8 +352,11 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
         values = _column(array, name)
         for begin in range(0, len(values), step):
             end = min(begin + step, len(values))
-            piece = values[begin:end]
-            ingest.add_columns({(name,): piece}, 0, end - begin, total)
+            piece = {(name,): values[begin:end]}
+            if not _add_columns(ingest, piece, 0, end - begin, total, options):
+                del ingest  # and its output
+                rows = ({name: row} for part in parts for row in _column(part, name))
+                return run_rows(rows, options)
     report: dict[str, Any] = ingest.finish()
     return report
 

@@ -81,8 +81,12 @@ def _is_text(file: PathLike) -> bool:
     if _core.is_ingestible(name) or name.lower().endswith(_PACKED):
         return True
     # A glob such as "logs/a.*" does not determine the format, so check its matches.
-    is_pattern = glob.has_magic(name) and not os.path.exists(name)
-    return is_pattern and any(_is_text(match) for match in glob.glob(name, recursive=True))
+    if not glob.has_magic(name) or os.path.exists(name):
+        return False
+    try:
+        return any(_is_text(match) for match in _core.find_files([name]))
+    except FileNotFoundError:
+        return False
 
 
 class TextStream:

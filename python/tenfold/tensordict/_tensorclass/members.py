@@ -255,8 +255,8 @@ class ComparisonMethods:
         found = _operand(self, other)
         return True if found is NOTHING else delivered(self, self._tensordict != found)
 
-    def _compared(self: Any, op: Any, other: Any) -> Any:
-        return delivered(self, self._tensordict._compared(op, _operand(self, other)))
+    def _compared_with(self: Any, op: Any, other: Any) -> Any:
+        return delivered(self, self._tensordict._compared_with(op, _operand(self, other)))
 
     def __or__(self: Any, other: Any) -> Any:
         found = _operand(self, other)
