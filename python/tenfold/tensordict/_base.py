@@ -1959,7 +1959,7 @@ class TensorDictBase(TensorLike):
         Values that are not tensors are copied to each process.
 
         Raises:
-            RuntimeError: If this TensorDict is memory-mapped: processes share its files already.
+            RuntimeError: If `is_memmap` is true.
         """
         return _convert.share_memory_(self)
 
