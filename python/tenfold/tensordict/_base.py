@@ -1756,6 +1756,10 @@ class TensorDictBase(TensorLike):
             keep_vars: Keep the tensors attached to the autograd graph.
             flatten: If false, nodes become nested OrderedDicts, each with a ``_metadata``.
 
+        Raises:
+            KeyError: If two entries have the same dotted name, such as ``"a.b"`` and
+                ``("a", "b")``.
+
         Example:
             >>> [*td.state_dict()]
             ['a', 'b.c']
@@ -1783,6 +1787,7 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
                 or batch size does not fit.
+            KeyError: If two tensors have the same dotted name.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
@@ -1954,7 +1959,7 @@ class TensorDictBase(TensorLike):
         Values that are not tensors are copied to each process.
 
         Raises:
-            RuntimeError: If this TensorDict is memory-mapped: processes share its files already.
+            RuntimeError: If `is_memmap` is true.
         """
         return _convert.share_memory_(self)
 

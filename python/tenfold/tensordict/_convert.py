@@ -333,6 +333,9 @@ def add_state(
     td: Any, state: Any, metadata: Any, prefix: str, keep_vars: bool, flatten: bool
 ) -> None:
     metadata[prefix[:-1]] = {"batch_size": td.batch_size, "device": td.device}
+    if flatten and any("." in key for key in td._key_list()):
+        paths = [(key,) if isinstance(key, str) else key for key in td.keys(True)]
+        _unique((path, ".".join(path)) for path in paths)
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
@@ -365,7 +368,7 @@ def load_state_dict(
     metadata = _plain_metadata(_metadata_of(state_dict, ""))
     found = dict(_flat_state(state_dict, ""))
     sizes = _older_metadata(state_dict, "")
-    mine = {name: path for path, name in _state_names(td, "", ())}
+    mine = _unique(_state_names(td, "", ()))
     missing = sorted(name for name in mine if name not in found and name not in metadata)
     unexpected = sorted(name for name in found if name not in mine)
     if strict and (missing or (unexpected and mine)):
@@ -412,6 +415,18 @@ def _take_value(td: Any, path: tuple[str, ...], about: Any) -> None:
         td.set(path, NonTensorStack.from_list(data))
     else:
         td.set_non_tensor(path, data)
+
+
+def _unique(named: Any) -> dict[str, tuple[str, ...]]:
+    """Paths by name; raises KeyError if two entries have the same name."""
+    made: dict[str, tuple[str, ...]] = {}
+    for path, name in named:
+        if made.setdefault(name, path) != path:
+            raise KeyError(
+                f'state dict: name "{name}": expected one entry, found {made[name]} and {path}; '
+                "rename one of them"
+            )
+    return made
 
 
 def _node_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
@@ -537,7 +552,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
     # torch also creates trees whose leaves are not tensors, to describe an operation on each leaf.
-    shapes = _Shapes(tuple(getattr(value, "shape", ())) for value in values)
+    shapes = _Shapes(_shape_of(value, ()) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 
 
@@ -548,8 +563,16 @@ def _is_value(entry: Any) -> bool:
 def _unflatten(values: Any, context: Any) -> Any:
     keys, kept, batch_size, device, old = context
     items = dict(zip(keys, values, strict=True))
-    new = [tuple(getattr(value, "shape", shape)) for value, shape in zip(values, old, strict=True)]
+    new = [_shape_of(value, shape) for value, shape in zip(values, old, strict=True)]
     return dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+
+
+def _shape_of(value: Any, default: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape; `default` for a value without one."""
+    try:
+        return tuple(getattr(value, "shape", default))
+    except RuntimeError:  # a strided nested tensor knows its first length only
+        return (value.size(0),)
 
 
 def _batch_size_after(

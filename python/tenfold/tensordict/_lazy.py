@@ -1158,7 +1158,8 @@ class LazyStackedTensorDict(TensorDictBase):
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            return _pickle.opened_tree, (*opened.place(), disk.keys_above, opened.framework)
+            above = (disk.keys_above, opened.framework, bool(self._locked))
+            return _pickle.opened_tree, (*opened.place(), *above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict._files import consolidated
 

@@ -74,6 +74,22 @@ def test_storage_of_the_entry_file_is_used_without_a_copy(td, tmp_path):
         td.make_memmap_from_storage("memory", memory, (3,))
 
 
+@pytest.mark.parametrize(("robust_key", "file"), [(True, "a%20b.memmap"), (False, "a b.memmap")])
+def test_storage_must_be_of_the_file_that_robust_key_selects(td, tmp_path, robust_key, file):
+    def storage(file):
+        path = tmp_path / "p" / file
+        path.write_bytes(bytes(range(24)))
+        return torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)
+
+    options = {"dtype": torch.int32, "robust_key": robust_key}
+    with pytest.raises(RuntimeError, match="associated filename"):
+        td.make_memmap_from_storage("a b", storage("other.memmap"), (3, 2), **options)
+    made = td.make_memmap_from_storage("a b", storage(file), (3, 2), **options)
+    loaded = TensorDict.load_memmap(tmp_path / "p", robust_key=robust_key)
+    assert torch.equal(loaded["a b"], made)
+    assert [path.name for path in (tmp_path / "p").glob("a?*b.memmap")] == [file]
+
+
 def test_anonymous_trees_accept_new_tensors():
     td = TensorDict({"a": torch.zeros(3)}, [3]).memmap_()
     made = td.make_memmap(("x", "y"), (3, 2))

@@ -1,12 +1,14 @@
 """load_memmap and similar: shared or private mappings, parts of trees, targets of other trees."""
 
 import pickle
+import shutil
 
 import pytest
 import torch
 
 import tenfold
 from tenfold import MemoryMappedTensor, TensorDict, UnbatchedTensor
+from tenfold.tensordict._files import folder
 
 
 @pytest.fixture
@@ -159,3 +161,17 @@ def test_damaged_entry_does_not_affect_the_others(saved):
     assert td["b", "c"].sum() == 6
     with pytest.raises(tenfold.CorruptFileError, match=r'tensor "a": leaf file is missing'):
         td["a"]
+
+
+def test_entries_beside_a_damaged_one_are_mapped_at_once(saved):
+    (saved / "a.memmap").unlink()
+    td = TensorDict.load_memmap(saved)
+    shutil.rmtree(saved)
+    assert td["b", "c"].sum() == 6
+    assert td["s"] == "text"
+
+
+def test_values_do_not_count_as_mapped_tensors(saved):
+    tree = folder.open_folder(str(saved), "r")
+    assert folder.map_now(tree, budget=2) == 0
+    assert folder.held(tree["b"]).keys() == {"c"}

@@ -323,6 +323,9 @@ def test_a_value_that_is_not_json_is_named_with_its_type(tmp_path, value):
 def test_compression_needs_an_archive_and_archives_need_a_path(tmp_path):
     with pytest.raises(ValueError, match="compression"):
         make().memmap(tmp_path / "p", compression="deflate")
+    with pytest.raises(ValueError, match=r"options: expected none with a compression"):
+        make().save(tmp_path / "p.tdz", format="safetensors", compression="deflate")
+    assert not (tmp_path / "p.tdz").exists()
     with pytest.raises(ValueError, match="prefix"):
         make().memmap(archive=True)
 

@@ -68,6 +68,18 @@ def test_nested_state_dict_equals_that_of_tensordict_and_round_trips():
     assert other.load_state_dict(nested)["n", "s"] == "x"
 
 
+@pytest.mark.parametrize("keys", [["a.b", ("a", "b")], [("a", "b.c"), ("a", "b", "c")]])
+def test_entries_with_the_same_dotted_name_are_an_error_of_state_dict(keys):
+    td = TensorDict({}, [2])
+    for key in keys:
+        td[key] = torch.ones(2)
+    for call in (td.state_dict, lambda: td.load_state_dict(td.state_dict(flatten=False))):
+        with pytest.raises(KeyError, match="expected one entry, found"):
+            call()
+    td.pop(keys[1])
+    assert td.state_dict().keys() == {".".join(keys[0]) if isinstance(keys[0], tuple) else "a.b"}
+
+
 def test_state_with_keys_that_begin_with_underscores_round_trips():
     td = TensorDict({"__x": torch.ones(2), "b": {"__batch_size": torch.ones(2)}}, [2])
     other = td.clone().zero_()

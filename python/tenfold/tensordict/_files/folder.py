@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Number of tensors and values after which `map_now` stops. Other tensors are mapped on access,
-#: because Linux by default limits a process to some 65,000 mappings.
+#: Number of tensors after which `map_now` stops. Other tensors are mapped on access, because Linux
+#: by default limits a process to some 65,000 mappings.
 MAX_MAPPED_LEAVES = 4096
 
 
@@ -167,10 +168,10 @@ def adopt(
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
-    """Maps tensors node by node, until `budget` tensors and values are loaded.
+    """Maps tensors node by node, until `budget` tensors are mapped.
 
-    Mapped tensors remain usable if the folder is replaced or removed, as a temporary one is. A node
-    with an entry that cannot be read is skipped; that entry raises an error on access.
+    Mapped tensors remain usable if the folder is replaced or removed, as a temporary one is. An
+    entry that cannot be read is skipped; it raises an error on access.
 
     Returns:
         The unused budget; 0 or less if all of it was used.
@@ -182,9 +183,14 @@ def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
         try:
             node._entries()
         except (CorruptFileError, UnsupportedError, OSError):
-            return budget
+            for key in node._key_list()[:budget]:
+                with contextlib.suppress(CorruptFileError, UnsupportedError, OSError):
+                    node._entry(key)
     for entry in held(node).values():
-        budget = budget - 1 if node_of(entry) is None else map_now(entry, budget)
+        if node_of(entry) is not None:
+            budget = map_now(entry, budget)
+        elif not getattr(entry, "_is_non_tensor", False):
+            budget -= 1
     return budget
 
 
@@ -194,7 +200,8 @@ def reopened(
     marked: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
-    framework: Name | None = None,
+    framework: Name | None,
+    locked: bool,
 ) -> Any:
     """Opens a pickled tree; raises OSError if the path has another one now."""
     found = identity_of(path)
@@ -208,9 +215,12 @@ def reopened(
         node = node_of(made)
         made = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)
     map_now(made)
+    made = node_of(made)  # a pickled tensorclass consists of its class and this node
     if marked:
         lock(made)
-    return node_of(made)  # a pickled tensorclass consists of its class and this node
+    elif locked:
+        locking.lock(made, None)
+    return made
 
 
 def check_pickle(allow_pickle: Any) -> None:

@@ -62,7 +62,8 @@ def make_from_storage(
         made = mapped.from_storage(storage, shape=shape, dtype=dtype)
         node._items[name] = made
         return made
-    path = os.path.join(folder, _core.encode_key(name) + ".memmap")
+    stem = name if robust_key is False else _core.encode_key(name)
+    path = os.path.join(folder, f"{stem}.memmap")
     known = getattr(storage, "filename", None)
     if known is None:
         raise RuntimeError(

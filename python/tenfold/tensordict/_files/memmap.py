@@ -71,7 +71,7 @@ def save(
     if as_archive:
         options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
-        if level > 0 and set(options) != {"format"}:
+        if level > 0 and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with a compression, found {options}")
     _note_share_non_tensor(share_non_tensor)
 
@@ -199,6 +199,7 @@ def reduced(td: Any) -> Any:
         opened.identity,
         disk.keys_above,
         opened.framework,
+        bool(td._locked),
     )
 
 
