@@ -75,7 +75,8 @@ class TENFOLD_API Schema {
   /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor that is
   /// not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is neither a
   /// TensorDict nor a dict, its batch_size is [], its tensors have no common first dimension, or
-  /// one is nested. Throws Error(corrupt) if the notes and the tensors contradict each other.
+  /// one is nested, jagged or sparse. Throws Error(corrupt) if the notes and the tensors contradict
+  /// each other.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.

@@ -97,6 +97,16 @@ void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& pat
         columns.push_back(std::move(column));
       }
     } else if (const auto* child = std::get_if<TensorDict>(&item)) {
+      if (child->kind() == NodeKind::sparse) {
+        const std::string& layout = child->info().layout;
+        throw base::invalid_argument(subject)
+            .part("entry ", base::quote(dotted(path)))
+            .problem("a sparse or jagged tensor is not a column")
+            .expected("a dense tensor")
+            .found("one of layout ", base::quote(layout))
+            .remedy(layout == "jagged" ? "ingest it as a ragged column"
+                                       : "to_dense() makes a dense one");
+      }
       columns_of(*child, subject, path, columns);
     }
     path.pop_back();

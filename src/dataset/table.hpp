@@ -28,8 +28,8 @@ void check_table(const TensorDict& tree, const Schema& schema);
 
 /// Location of one column in (mapped) memory.
 struct StoredColumn {
-  Tensor values;     ///< rows [N, *shape], or elements of ragged rows [M, *shape]; each row (or
-                     ///< element) is contiguous
+  Tensor values;     ///< rows [N, *shape], each of them contiguous; or the elements of ragged rows,
+                     ///< contiguous [M, *shape]
   Tensor ends;       ///< int64 [N] or empty
   Tensor item_ends;  ///< int64 [number of items] or empty
   Tensor valid;      ///< bool [N] or empty

@@ -135,6 +135,28 @@ TEST(Schema, NamesTheFileOfANestedTensor) {
               HasSubstr((folder / "td").string() + ": " + message));
 }
 
+TEST(Schema, RefusesSparseAndJaggedTensors) {
+  const auto message_for = [](const char* layout) {
+    NodeInfo info;
+    info.kind = NodeKind::sparse;
+    info.layout = layout;
+    info.dense_shape = {2, 2};
+    TensorDict sparse(info);
+    // As many elements as rows.
+    sparse.set("indices", Tensor::zeros(DType::int64, {2, 2}));
+    sparse.set("values", Tensor::zeros(DType::float32, {2}));
+    TensorDict tree = test::numbers(2);
+    tree.set("s", sparse);
+    return message_of([&] { Schema::of(tree); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(
+      message_for("sparse_coo"),
+      HasSubstr("data set: entry \"s\": a sparse or jagged tensor is not a column: expected "
+                "a dense tensor, found one of layout \"sparse_coo\"; to_dense() makes"));
+  EXPECT_THAT(message_for("jagged"),
+              HasSubstr("found one of layout \"jagged\"; ingest it as a ragged column"));
+}
+
 TEST(Schema, RefusesLeavesThatContradictTheDocument) {
   const auto spoil = [](const char* key, TensorDict::Item item) {
     TensorDict tree = test::ragged();

@@ -57,7 +57,7 @@ void check_paths(const std::vector<PartEntry>& parts, const std::string& where) 
     throw base::corrupt(where)
         .part("part ", base::quote(part.path))
         .expected("each part once")
-        .found("it twice");
+        .found("it more than once");
   }
   const std::vector<std::string>* before = nullptr;
   std::string_view path_before;

@@ -285,7 +285,7 @@ def test_create_parts_makes_an_empty_dataset(tmp_path) -> None:
         ('"num_rows": 5', '"num_rows": 4', "rows: expected 4"),
         ('"num_rows": 5', '"num_rows": 9223372036854775807', "63|expected 9223372036854775807"),
         ('"num_rows": 5', '"num_rows": -1', "0 or more"),
-        ("part-00001-of", "part-00000-of", "found it twice"),
+        ("part-00001-of", "part-00000-of", "found it more than once"),
         ("part-00001-of", "gone-00001-of", "missing"),
         ('"dtype": "int64"', '"dtype": "int32"', "column 0"),
         ('"schema"', '"shema"', "schema"),
