@@ -190,6 +190,27 @@ TEST(SnapshotRanks, AnotherRankSeesOnlyReplicatedEntriesOfASnapshotOfOneRank) {
   EXPECT_EQ(open_snapshot(folder / "s", 0).at("b").numel(), 3);
 }
 
+TEST(SnapshotRanks, ReplicatedItemsOfAListMayPrecedeOnesOfEachRank) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    TensorDict list = node_of(NodeKind::list);
+    list.set("0", counting({3}));
+    list.set("1", counting({2}, static_cast<float>(10 * i)));
+    ranks[static_cast<std::size_t>(i)].state.set("list", list);
+  }
+  Ranks(ranks, {.replicated = {"state/list/0"}}).save(folder / "s");
+  EXPECT_EQ(manifest_of(folder / "s").find("1/state/list/0"), nullptr);
+  const Warnings warnings;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const TensorDict list = open_snapshot(folder / "s", i)["state"]["list"];
+    EXPECT_EQ(bytes_of(list.at("0")), bytes_of(counting({3})));
+    EXPECT_EQ(bytes_of(list.at("1")), bytes_of(counting({2}, static_cast<float>(10 * i))));
+  }
+  open(folder / "s");
+  EXPECT_THAT(warnings.all(), IsEmpty());
+}
+
 TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndBalancedOverRanks) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(3);

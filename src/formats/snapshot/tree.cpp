@@ -592,9 +592,17 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
 std::vector<std::string> unreachable(const Manifest& manifest) {
   std::vector<std::string> lost;
   std::unordered_set<std::string> named;
+  std::unordered_set<std::string_view> sharded;  // without rank
   for (const auto& [path, entry] : manifest.entries) {
     for (const Key& key : entry.keys) named.insert(path + "/" + escape(key.text));
+    if (is_sharded(entry.type)) sharded.insert(logical(path));
   }
+  // As find_entry(): replicated entries are those of rank 0 only.
+  const auto is_found = [&](const std::string& path) {
+    if (manifest.find(path) != nullptr || sharded.contains(logical(path))) return true;
+    const Entry* first = manifest.find("0/" + std::string(logical(path)));
+    return first != nullptr && first->tensor.replicated;
+  };
   for (const auto& [path, entry] : manifest.entries) {
     const std::size_t last = path.rfind('/');
     if (last != std::string::npos && last == path.find('/')) continue;  // an element of app_state
@@ -607,7 +615,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
                              number.find_first_not_of("0123456789") == std::string::npos;
       const std::string before =
           path.substr(0, last + 1) + std::to_string(is_number ? std::stoll(number) - 1 : -2);
-      if (number == "0" || manifest.find(before) != nullptr) continue;
+      if (number == "0" || is_found(before)) continue;
     }
     lost.push_back(path);
   }
