@@ -211,6 +211,22 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert made.x.any()
 
 
+def test_to_tensordict_copies_unbatched_tensors_and_arrays(tmp_path):
+    made = sample()
+    made.info = tenfold.UnbatchedTensor(torch.zeros(5))
+    found = made.to_tensordict()
+    assert type(found.get("info")) is tenfold.UnbatchedTensor
+    made.info.fill_(1)
+    assert found["info"].tolist() == [0] * 5
+    made.save(tmp_path / "saved")
+    tenfold.set_framework("numpy")
+    try:
+        found = tenfold.open(tmp_path / "saved").to_tensordict()
+    finally:
+        tenfold.set_framework(None)
+    assert found["x"].tolist() == made.x.tolist()
+
+
 def test_from_tensordict_refuses_other_values():
     with pytest.raises(RuntimeError, match="from_tensordict: expected a TensorDict, found a dict"):
         Sample.from_tensordict({"x": 1})

@@ -31,7 +31,7 @@ CASTS = frozenset(
 def clone(td: Like, recurse: bool = True, **kwargs: Any) -> Like:
     if recurse:
         if not kwargs:
-            return td._valued(_cloned)
+            return td._valued(cloned)
         return td._valued(lambda tensor: tensor.clone(**kwargs))
     items = {}
     for key, entry in td._entries().items():
@@ -154,7 +154,7 @@ def zero_grad(td: Like, set_to_none: bool = True) -> Like:
     return td
 
 
-def _cloned(tensor: Any) -> Any:
+def cloned(tensor: Any) -> Any:
     return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
