@@ -83,13 +83,13 @@ TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   EXPECT_TRUE(fs::exists(path_ / "mine"));
 }
 
-TEST_F(Memmap, RefusesToWriteInPlaceIntoADataSetThatGrows) {
+TEST_F(Memmap, RefusesToWriteInPlaceIfTheRowsAreCountedInACommitFile) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";
   TensorDict other;
   other.set("z", TensorDict());
   EXPECT_EQ(thrown_by([&] { write_memmap(other, path_, {.in_place = true}); }).code,
-            ErrorCode::unsupported);
+            ErrorCode::corrupt);
   EXPECT_FALSE(fs::exists(path_ / "z"));
 }
 
