@@ -341,7 +341,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
     throw pickle_.corrupt()
         .part("storage")
         .problem("the file lacks it")
-        .expected("a record \"data/", *key, "\"")
+        .expected("the storage ", base::quote(*key))
         .found("none");
   }
   result.number = *found;

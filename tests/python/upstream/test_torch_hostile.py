@@ -127,7 +127,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "no record": (
         tensor(Stored("storage", Named("torch.FloatStorage"), "7", "cpu", 16)),
-        'the file lacks it: expected a record "data/7"',
+        'the file lacks it: expected the storage "7"',
     ),
     "wrong size": (
         tensor(Stored("storage", Named("torch.FloatStorage"), "0", "cpu", 15)),
