@@ -222,6 +222,14 @@ CASES: dict[str, tuple[Any, str]] = {
         sparse("torch.sparse_coo", 5, tensor(FLOATS), (2,)),
         "sparse tensor: indices: expected a tensor, found another value",
     ),
+    "CSR with is_coalesced": (
+        sparse("torch.sparse_csr", tensor(LONGS), tensor(LONGS), tensor(FLOATS), (2, 2), True),
+        "sparse tensor: expected a layout of torch and its parts",
+    ),
+    "is_coalesced of text": (
+        sparse("torch.sparse_coo", tensor(LONGS), tensor(FLOATS), (2,), "yes"),
+        "sparse tensor: is_coalesced: expected a bool or None",
+    ),
     "jagged without parts": (
         typed(
             Named("torch.nested._internal.nested_tensor._rebuild_njt"),
