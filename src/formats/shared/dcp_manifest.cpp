@@ -265,9 +265,19 @@ void verify_manifest(const os::Directory& folder, VerifyReport& report) {
   ++report.num_checksums;
   const std::string end = "\"}";
   const std::size_t at = text.size() - end.size() - kManifestSumDigits;
-  const std::string expected = text.ends_with(end) ? text.substr(at, kManifestSumDigits) : "";
-  const std::string found = expected.empty() ? "" : base::hex16(hash_with_blank_digits(text, at));
-  if (found == expected && !found.empty()) return;
+  const std::string expected = text.substr(at, kManifestSumDigits);
+  if (!text.ends_with(end) || !parse_hex16(expected)) {
+    report.problems.push_back(
+        problem_of(base::corrupt(where)
+                       .part("document")
+                       .problem("it has no checksum")
+                       .expected("16 hexadecimal digits and ", base::quote(end), " at its end")
+                       .found(base::quote(text.substr(at)))
+                       .remedy("the file is damaged or was changed")));
+    return;
+  }
+  const std::string found = base::hex16(hash_with_blank_digits(text, at));
+  if (found == expected) return;
   report.problems.push_back(
       problem_of(base::corrupt(where)
                      .part("document")

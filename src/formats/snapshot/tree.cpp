@@ -270,7 +270,8 @@ class Builder {
       if (ranges[i].second.first >= ranges[i - 1].second.second) continue;
       throw corrupt()
           .problem("two pieces share bytes of ", base::quote(ranges[i].first))
-          .expected("separate bytes for each");
+          .expected("separate bytes for each")
+          .found("overlapping ones");
     }
   }
 
@@ -294,7 +295,10 @@ class Builder {
         for (std::size_t d = 0; d < shape.size(); ++d) {
           constexpr std::int64_t kMost = std::int64_t{1} << 62;
           if (piece.offsets[d] > kMost || piece.sizes[d] > kMost) {
-            throw corrupt().problem("the offset or size of a shard is too large");
+            throw corrupt()
+                .problem("the offset or size of a shard is too large")
+                .expected("at most ", kMost)
+                .found("offset ", piece.offsets[d], " and size ", piece.sizes[d]);
           }
           shape[d] = std::max(shape[d], piece.offsets[d] + piece.sizes[d]);
         }

@@ -341,7 +341,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
     throw pickle_.corrupt()
         .part("storage")
         .problem("the file lacks it")
-        .expected("a record \"data/", *key, "\"")
+        .expected("the storage ", base::quote(*key))
         .found("none");
   }
   result.number = *found;
@@ -484,7 +484,7 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   const auto names = sparse_parts(layout);
   const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
   if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
-      parts.size() > names.size() + 2) {
+      parts.size() > names.size() + (layout == "sparse_coo" ? 2 : 1)) {
     throw pickle_.unsupported()
         .part("sparse tensor")
         .expected("a layout of torch and its parts")
@@ -504,7 +504,15 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   node.info().layout = layout;
   node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
   if (parts.size() == names.size() + 2) {
-    node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
+    const std::uint32_t flag = parts[names.size() + 1];
+    const PickleNode coalesced = pickle_.at(flag);
+    if (coalesced.kind != PickleKind::boolean && coalesced.kind != PickleKind::none) {
+      throw pickle_.corrupt()
+          .part("sparse tensor: is_coalesced")
+          .expected("a bool or None")
+          .found(pickle_.describe(flag));
+    }
+    node.info().is_coalesced = coalesced.integer != 0;
   }
   return made;
 }
