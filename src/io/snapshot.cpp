@@ -42,8 +42,7 @@ TensorDict open_snapshot(const Path& path, std::int64_t rank) {
   NodeInfo empty;
   empty.kind = NodeKind::dict;
   TensorDict of_rank = tree.contains(key) ? tree[key] : TensorDict(std::move(empty));
-  // They belong to all ranks.
-  of_rank.info().schema = tree.info().schema;
+  // It belongs to all ranks.
   of_rank.info().metadata = tree.info().metadata;
   return of_rank;
 }

@@ -167,11 +167,11 @@ TEST_F(Memmap, KeepsUnencodedKeysThatAreNamesOfTenfold) {
   TensorDict tree;
   tree.info().batch_size = {4};
   tree.set("%clash-0", counting({4}));
-  tree.set("unbatched", unbatched);
   for (const std::string key :
        {"%values", "%notes.json", "%checksums", "%commit", "%parts.json", "%clash-1"}) {
     tree.set(key, sample());
   }
+  tree.set("unbatched", unbatched);
   write_memmap(tree, path_, {.robust_names = false});
   EXPECT_EQ(test::difference(tree, open(path_)), "");
 }

@@ -473,20 +473,15 @@ TEST(SnapshotRanks, NodesOfAllRanksKeepTheirKinds) {
   }
 }
 
-TEST(SnapshotRanks, MetadataAndSchemaOfAllRanksAreKept) {
+TEST(SnapshotRanks, MetadataOfAllRanksIsKept) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks = two_ranks();
-  const Value schema = Value::Object{{{"columns", Value(1)}}};
-  for (OfRank& rank : ranks) {
-    rank.metadata["author"] = "me";
-    rank.schema = schema;
-  }
+  for (OfRank& rank : ranks) rank.metadata["author"] = "me";
   ranks[1].metadata["host"] = "second";
   const Warnings warnings;
   Ranks(ranks, kReplicated).save(folder / "s");
   const auto expect_kept = [&](const TensorDict& tree) {
     EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "me"), Pair("host", "second")));
-    EXPECT_EQ(tree.info().schema, schema);
   };
   expect_kept(open(folder / "s"));
   for (const std::int64_t rank : {0, 1, 2}) expect_kept(open_snapshot(folder / "s", rank));
@@ -499,17 +494,15 @@ TEST(SnapshotRanks, MetadataThatDiffersIsThatOfTheFirstRankWithAWarning) {
   for (OfRank& rank : ranks) rank.state.set("x", counting({2}));
   ranks[0].metadata = {{"author", "first"}, {"run", "7"}};
   ranks[1].metadata = {{"author", "second"}, {"run", "7"}};
-  ranks[0].schema = Value::Object{{{"columns", Value(1)}}};
-  ranks[1].schema = Value::Object{{{"others", Value(2)}}};
+  ranks[1].schema = Value::Object{{{"columns", Value(1)}}};
   const Warnings warnings;
   Ranks(ranks).save(folder / "s");
-  EXPECT_THAT(
-      warnings.all(),
-      UnorderedElementsAre(AllOf(HasSubstr("receipt of rank 1"), HasSubstr("metadata \"author\"")),
-                           AllOf(HasSubstr("receipt of rank 1"), HasSubstr("schema"))));
+  EXPECT_THAT(warnings.all(), UnorderedElementsAre(AllOf(HasSubstr("receipt of rank 1"),
+                                                         HasSubstr("metadata \"author\"")),
+                                                   HasSubstr("root: schema: ignored")));
   const TensorDict tree = open(folder / "s");
   EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "first"), Pair("run", "7")));
-  EXPECT_EQ(tree.info().schema, ranks[0].schema);
+  EXPECT_FALSE(tree.info().schema);
 }
 
 TEST(SnapshotRanks, ShardedTensorsOfOtherRanksFollowOwnOnes) {

@@ -135,7 +135,7 @@ class Merger {
   }
 
   /// Adds the notes of one rank. Paths in the notes begin with the rank, so they are unique. The
-  /// schema and the metadata belong to the tree of all ranks: the first rank that has them decides.
+  /// metadata belongs to the tree of all ranks: the first rank that has a key decides.
   void add_notes(Value notes, const std::string& where) {
     auto* document = std::get_if<Value::Object>(&notes.data());
     if (document == nullptr) return;
@@ -144,8 +144,6 @@ class Merger {
           std::ranges::find(notes_.members, name, &std::pair<std::string, Value>::first);
       if (known == notes_.members.end()) {
         notes_.members.emplace_back(name, std::move(part));
-      } else if (name == "schema") {
-        if (part != known->second) warn_of_other(where, "schema");
       } else if (auto* object = std::get_if<Value::Object>(&part.data())) {
         auto& members = std::get<Value::Object>(known->second.data()).members;
         if (name == "metadata") {
