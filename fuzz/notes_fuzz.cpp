@@ -28,12 +28,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& [path, note] : notes.values) {
     Value value = from_json(R"([{"betas": [0.9, [1]], "0": {"1": []}}, [], {}])", "value");
     const Value before = value;
-    if (!apply_value_note(notes, path, value) && value != before) std::abort();
+    if (!apply_value_note(notes, path, value, "input") && value != before) std::abort();
   }
   const std::array<std::string, 2> keys = {"0", "1"};
   for (const auto& [path, note] : notes.nodes) {
     NodeInfo info;
-    apply_node_note(notes, path, keys, info);
+    apply_node_note(notes, path, keys, info, "input");
     if (info.kind != note.kind && info.kind != NodeKind::tensordict) std::abort();
   }
   return 0;

@@ -103,8 +103,8 @@ class TENFOLD_API BatchLoader {
   /// unused blocks, the oldest are released. May be called while batches are made. Has no effect
   /// without `use_supplied_memory`.
   void supply(Buffer memory);
-  /// Sizes of the blocks requested since the last call: what supply() should provide. Empty without
-  /// `use_supplied_memory`.
+  /// Sizes of the first 1,024 blocks requested since the last call: what supply() should provide.
+  /// Empty without `use_supplied_memory`.
   std::vector<std::size_t> requested_sizes();
 
   /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.

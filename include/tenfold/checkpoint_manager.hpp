@@ -224,7 +224,7 @@ class TENFOLD_API CheckpointManager {
   /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
   /// Error(unsupported) if the requested step, or every step, is of a newer version. Throws
   /// Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips nothing,
-  /// if a system call fails for lack of descriptors or memory, or because of the disk.
+  /// if a system call fails for lack of descriptors or memory.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;

@@ -20,8 +20,11 @@ using Path = std::filesystem::path;
 
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
-  read,           ///< "r": a private mapping; tensors can be written, files never change
-  copy_on_write,  ///< "c": the same as read, for programs that write into their private copy
+  read,  ///< "r": a private mapping; tensors can be written, files never change
+  /// "c": the same as read, for programs that write into their private copy. save() and
+  /// Leaf::read() of a folder or a .npy file then return it; of other files, the stored bytes: to
+  /// save what was written, set the tensors in a tree.
+  copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
 

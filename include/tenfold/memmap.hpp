@@ -33,8 +33,8 @@ struct MemmapOptions {
 /// not durable unless `durable` is set, and notes only for what its files cannot express. An
 /// existing folder is replaced atomically, unless `in_place` or `already_mapped` is set. Shared
 /// storage is not kept. Before anything is written, throws Error(unsupported) if a folder cannot
-/// hold the tree, and Error(invalid_argument) if the old folder is to be replaced and has entries
-/// that no metadata names.
+/// hold the tree, or with `in_place` if it is a data set that grows, and Error(invalid_argument) if
+/// the old folder is to be replaced and has entries that no metadata names.
 ///
 ///     tenfold::TensorDict buffer = tenfold::memmap(tree, "buffer");
 ///     buffer.at("x").mutable_data<float>()[0] = 1;       // written to the file
@@ -42,7 +42,8 @@ struct MemmapOptions {
 TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path,
                               const MemmapOptions& options = {});
 
-/// Opens a folder without locking it: if the folder is replaced, the handle keeps the old files.
+/// Opens a folder without locking it. If the folder is replaced, mapped tensors keep the old files;
+/// entries that were not read yet throw Error(io) (ESTALE).
 /// Mode::write_through removes the checksums of the tensors, as in open().
 TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
 
@@ -76,16 +77,20 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
-/// Error(invalid_argument) for another folder, Error(unsupported) for a value with an extended
-/// scalar (Value::Special).
+/// Error(invalid_argument) for another folder. The tree's notes are not rewritten: throws
+/// Error(unsupported) for a value with an extended scalar (Value::Special), and for one with other
+/// types of keys, or other tuples, than the old one if these are in the notes.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's last.
 /// So concurrent readers see complete rows only, but a child node may already have more rows than
-/// the root, also after a crash: the next call overwrites those. Removes the folder's checksums. Throws Error(invalid_argument) before
-/// anything is written if the rows do not fit, or if a node is a stack or a tensor is nested;
-/// Error(io) (EBUSY) while another call appends.
+/// the root, also after a crash: the next call overwrites those. Removes the folder's checksums.
+/// Throws before anything is written: Error(invalid_argument) if the rows do not fit, the saved
+/// tree has no batch size, a node is a stack or a tensor is nested; Error(unsupported) if the
+/// folder has a `%commit`, or an entry "shape", "device" or "_type", whose length is not in
+/// meta.json; Error(corrupt) for a damaged tree; Error(io): EBUSY while another call appends,
+/// EACCES if a file has hard links outside of the tree.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

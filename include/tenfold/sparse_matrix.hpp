@@ -49,8 +49,9 @@ struct SparseRows {
   /// dense: [num_rows, num_cols]. csr, coo: [nnz], sorted by row and column. padded: [count,
   /// longest], the entries of each of `count` requested rows or columns, followed by zeros.
   Tensor values;
-  /// csr: columns [nnz]. coo: int64 [2, nnz], rows and columns. padded: [count, longest], the
-  /// columns (of requested columns: the rows) of the entries, followed by zeros.
+  /// csr: columns [nnz], of the matrix's index dtype, or int64 for more than 2^31 - 1 entries. coo:
+  /// int64 [2, nnz], rows and columns. padded: [count, longest], the columns (of requested columns:
+  /// the rows) of the entries, followed by zeros.
   Tensor indices;
   Tensor crow_indices;  ///< csr: [num_rows + 1], of the dtype of `indices`
   Tensor lengths;       ///< padded: int64 [count], the number of entries of each row or column

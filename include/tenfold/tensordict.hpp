@@ -255,7 +255,8 @@ class TENFOLD_API TensorDict {
     return value(name).template as<T>("key \"" + std::string(name) + "\"");
   }
 
-  /// Adds an entry, or replaces it in place. The key may have dots.
+  /// Adds an entry, or replaces it in place. The key may have dots. In a dict whose keys are all
+  /// int, a new key in the form of an integer is an int, too.
   void set(std::string_view key, Item item);
   /// Adds or replaces a tensor.
   void set(std::string_view key, Tensor tensor) { set(key, Item(Leaf(std::move(tensor)))); }

@@ -48,7 +48,7 @@ bool is_int(nb::handle object) {
   return PyLong_Check(object.ptr()) != 0 && PyBool_Check(object.ptr()) == 0;
 }
 
-/// Formats an object for messages, in at most one line.
+/// Formats an object for messages, in at most 80 characters.
 std::string shown(nb::handle object) {
   return utf8(nb::module_::import_("tenfold.mappers._mapper").attr("shown")(object));
 }

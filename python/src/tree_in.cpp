@@ -337,7 +337,8 @@ TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys
   std::size_t position = 0;
   for (const nb::handle key : keys) add(children, utf8(key), objects[position++]);
   put_all(made, children);
-  // Some entries may have been removed since `info` was read.
+  // Entries may have been added or removed since `info` was read.
+  fit_int_keys(made.info(), made.keys());
   std::erase_if(made.info().typed_keys,
                 [&](const auto& typed) { return !has_key(made, typed.first); });
   return made;

@@ -47,16 +47,17 @@ def opened_tree(
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
     framework: Any = None,
+    locked: bool = False,
 ) -> Any:
-    """The node at `keys` of a file or folder, with tensors of `framework`.
+    """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
     Raises:
         OSError: ESTALE, if the path has another file or folder than `identity` (device and inode of
-            the file, or of the folder's meta.json).
+            its meta.json if it has one, else of itself).
     """
     from tenfold.tensordict._dense import reopen
 
-    return reopen(path, mode, format, keeps_parts, identity, keys, framework)
+    return reopen(path, mode, format, keeps_parts, identity, keys, framework, locked)
 
 
 def memmap_tree(
@@ -66,11 +67,12 @@ def memmap_tree(
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
     framework: Any = None,
+    locked: bool = False,
 ) -> Any:
     """As `opened_tree`, for the result of `memmap` or `load_memmap`; `marked` sets `is_memmap`."""
     from tenfold.tensordict._files.folder import reopened
 
-    return reopened(path, mode, marked, identity, keys, framework)
+    return reopened(path, mode, marked, identity, keys, framework, locked)
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

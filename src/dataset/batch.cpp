@@ -5,6 +5,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/compatible_columns.hpp"
 
 namespace tenfold {
 
@@ -20,11 +21,14 @@ const BatchColumn& Batch::column(std::string_view name) const& {
 
 std::string_view Batch::text(std::string_view name, std::int64_t row) const& {
   const BatchColumn& found = column(name);
-  if (!found.column.is_text() || found.column.ragged || row < 0 || row >= num_rows_) {
-    throw base::invalid_argument()
-        .part("batch: column ", base::quote(name))
-        .expected("a column of strings or bytes, and a row in [0, ", num_rows_, ")")
-        .found(found.column.dtype_name(), " and row ", row);
+  const auto fail = [&] {
+    return base::invalid_argument().part("batch: column ", base::quote(name));
+  };
+  if (!found.column.is_text() || found.column.ragged) {
+    throw fail().expected("one string, or bytes, for each row").found(describe(found.column));
+  }
+  if (row < 0 || row >= num_rows_) {
+    throw fail().expected("a row in [0, ", num_rows_, ")").found(row);
   }
   const auto* offsets = found.offsets.data<std::int64_t>() + row;
   const auto* bytes = reinterpret_cast<const char*>(found.values.raw_data());

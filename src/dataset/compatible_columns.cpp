@@ -14,6 +14,7 @@ std::string describe(const Column& column) {
   if (!column.is_text()) text += " " + base::list_text(column.shape);
   if (column.ragged) text += ", ragged";
   if (column.nullable) text += ", nullable";
+  if (!column.unit.empty()) text += ", unit " + base::quote(column.unit);
   return text;
 }
 

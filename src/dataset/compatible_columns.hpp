@@ -9,7 +9,7 @@ namespace tenfold {
 /// True if rows of both columns can be concatenated. The columns may have different leaf paths.
 bool are_compatible(const Column& a, const Column& b);
 
-/// "float32 [3], nullable"; for messages.
+/// For messages: "int64 [3], ragged, nullable", and the unit if there is one.
 std::string describe(const Column& column);
 
 }  // namespace tenfold

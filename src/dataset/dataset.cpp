@@ -282,12 +282,14 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
 
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
-  if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
+  const std::vector<Column>& columns = selected.schema().columns();
+  if (columns.size() != 1 || columns[0].has_ends()) {
     throw fail_dataset()
         .part("column ", base::quote(name))
         .problem("its rows are strings, bytes or ragged, or it is a record of several columns")
         .expected("one column of fixed rows")
-        .found(describe(selected.schema().columns()[0]))
+        .found(columns.size() == 1 ? describe(columns[0])
+                                   : std::to_string(columns.size()) + " columns")
         .remedy("read it by rows()");
   }
   const DatasetState& state = *selected.state_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
 #include "base/fail.hpp"
@@ -100,9 +101,9 @@ class Gatherer {
     const std::string& where = state_.parts[table].table->where();
     throw base::corrupt(where.empty() ? base::Where("", "data set") : where)
         .part("column ", base::quote(column.name()), ": ", part)
+        .problem("the data set is damaged")
         .expected("nondecreasing end offsets from 0 to ", limit)
-        .found(begin, " before ", end)
-        .remedy("the data set is damaged");
+        .found(begin, " before ", end);
   }
 
   /// Range `index` of a column's end offsets.
@@ -238,26 +239,26 @@ class Gatherer {
   }
 
   /// The padding value as one element of the column's dtype. An integer or bool dtype must
-  /// represent it exactly; a complex dtype is not supported.
+  /// represent it exactly; other dtypes round it as torch does.
   static std::vector<std::byte> filler_of(const Column& column, const PadValue& pad) {
     std::vector<std::byte> filler(itemsize(column.dtype));
     const bool held = std::visit(
         [&](auto value) {
           const DType from = dtype_of<decltype(value)>();
-          if (!can_cast(from, column.dtype) || !can_cast(column.dtype, from)) return false;
+          if (!can_cast(from, column.dtype)) return false;
           cast_elements(from, reinterpret_cast<const std::byte*>(&value), column.dtype,
                         filler.data(), 1);
+          if (is_floating_point(column.dtype) || is_complex(column.dtype)) return true;
           decltype(value) back{};
           cast_elements(column.dtype, filler.data(), from, reinterpret_cast<std::byte*>(&back), 1);
-          // A float is rounded as in torch; an integer must be exact.
-          return is_floating_point(column.dtype) || back == value;
+          return back == value;
         },
         pad);
     if (held) return filler;
     throw base::invalid_argument()
         .part("pad: column ", base::quote(column.name()))
         .expected("a value that ", column.dtype_name(), " can represent")
-        .found(std::visit([](auto value) { return std::to_string(value); }, pad));
+        .found(std::visit([](auto value) { return to_json(Value(value)); }, pad));
   }
 
   static void fill(std::span<std::byte> into, std::span<const std::byte> filler) {

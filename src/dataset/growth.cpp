@@ -99,9 +99,9 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   const base::Where where(path.string(), "column " + base::quote(column.name()) + ": ends");
   if (before < 0 || last < before || last > limit) {
     throw base::corrupt(where)
+        .problem("the data set is damaged")
         .expected("nondecreasing end offsets from 0 to ", limit)
-        .found(before, " before ", last)
-        .remedy("the data set is damaged");
+        .found(before, " before ", last);
   }
   if (is_exact && last != limit) {
     throw base::corrupt(where)

@@ -56,8 +56,8 @@ struct VerifyRequest {
   }
 };
 
-/// Whether a format can store a single value, as a bare root (NodeInfo::is_bare). all: it stores
-/// nothing else.
+/// Whether a format can store a bare root (NodeInfo::is_bare), a single tensor or value. some: bare
+/// roots and other trees; all: only bare roots.
 enum class BareRoots : std::uint8_t { none, some, all };
 
 /// A format: its properties and functions. io/registry.cpp lists all formats.
@@ -71,8 +71,8 @@ struct Format {
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// True if the path has this format. Checks the content with few reads; for an index of files of
-  /// torch.save, only the name.
+  /// True if the path has this format. Checks the content, in a folder the names of files; for an
+  /// index of files of torch.save, only the suffix.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
   /// Null, like write_tree, for a format that can only be read.

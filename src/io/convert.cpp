@@ -66,10 +66,6 @@ class CastSource : public LeafSource {
 
   Tensor nested_sizes(const Leaf&) override { return inner_.sizes(); }
 
-  void will_need(const Leaf&) override {
-    if (source_of(inner_) != nullptr) source_of(inner_)->will_need(inner_);
-  }
-
   StoredRange identity(const Leaf&) override {
     StoredRange inner = stored_range(inner_);
     if (inner == StoredRange{}) return {};

@@ -73,8 +73,8 @@ Tensor copy_on_heap(const Leaf& leaf) {
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 
-/// True if one mapping contains all tensors. Then mapping them on several threads is not faster.
-/// Adds the size of the tensors to `total_bytes`.
+/// True if each source maps all of its tensors at once. Then mapping them on several threads is not
+/// faster. Adds the size of the tensors to `total_bytes`.
 bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   for (const Node::Entry& entry : node_of(tree)->entries) {
     if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
+#include "core/tree/typed_keys.hpp"
 #include "io/tree.hpp"
 
 namespace tenfold {
@@ -82,7 +83,11 @@ struct Renamer {
   /// The NodeInfo of a new node: that of the source's node at `path`; if there is none, of the kind
   /// of the root.
   NodeInfo info_for(const KeyPath& path) const {
-    if (const auto known = infos.find(path); known != infos.end()) return known->second;
+    if (const auto known = infos.find(path); known != infos.end()) {
+      NodeInfo info = known->second;
+      info.int_keys = false;  // fix_kinds() sets it, when all keys are known
+      return info;
+    }
     const NodeInfo& top = root.info();
     NodeInfo info;
     info.kind = top.kind == NodeKind::ordered_dict || top.kind == NodeKind::tensordict
@@ -113,11 +118,11 @@ struct Renamer {
   }
 
   void collect_infos(const TensorDict& node, KeyPath& path) {
+    infos.emplace(path, node.info());
     node.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const auto* child = std::get_if<TensorDict>(&item);
       if (child == nullptr) return;
       path.push_back(key);
-      infos.emplace(path, child->info());
       collect_infos(*child, path);
       path.pop_back();
     });
@@ -135,14 +140,23 @@ struct Renamer {
       path.pop_back();
     });
   }
-};
 
-void fix_kinds(TensorDict node) {
-  node.for_each([](const std::string&, const TensorDict::Item& item) {
-    if (const auto* child = std::get_if<TensorDict>(&item)) fix_kinds(*child);
-  });
-  fix_kind(node);
-}
+  /// Fixes the kinds of `node`, which is the node at `path`, and of the nodes below it.
+  void fix_kinds(TensorDict node, KeyPath& path) const {
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      const auto* child = std::get_if<TensorDict>(&item);
+      if (child == nullptr) return;
+      path.push_back(key);
+      fix_kinds(*child, path);
+      path.pop_back();
+    });
+    if (const auto known = infos.find(path); known != infos.end() && known->second.int_keys) {
+      node.info().int_keys = true;
+      fit_int_keys(node.info(), node.keys());
+    }
+    fix_kind(node);
+  }
+};
 
 }  // namespace
 
@@ -201,9 +215,10 @@ TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {
   if (!rename) return tree;
   Renamer renamer{rename, is_flat(tree), {}, {}, {}, {}, empty_like(tree)};
   KeyPath path;
+  renamer.root.info().int_keys = false;  // fix_kinds() sets it
   renamer.collect_infos(tree, path);
   renamer.walk(tree, path);
-  fix_kinds(renamer.root);
+  renamer.fix_kinds(renamer.root, path);
   renamer.root.info().is_bare = is_bare(renamer.root);
   return renamer.root;
 }

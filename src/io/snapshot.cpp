@@ -39,10 +39,12 @@ TensorDict open_snapshot(const Path& path, std::int64_t rank) {
   TensorDict tree = formats::snapshot::tree_of(std::move(manifest), root, path.string(), is_new);
   if (world_size == 1) return tree;
   const std::string key = std::to_string(is_new ? 0 : rank);
-  if (tree.contains(key)) return tree[key];
   NodeInfo empty;
   empty.kind = NodeKind::dict;
-  return TensorDict(std::move(empty));
+  TensorDict of_rank = tree.contains(key) ? tree[key] : TensorDict(std::move(empty));
+  // It belongs to all ranks.
+  of_rank.info().metadata = tree.info().metadata;
+  return of_rank;
 }
 
 std::string snapshot_metadata(const Path& path) {

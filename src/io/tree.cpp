@@ -8,6 +8,7 @@
 
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
+#include "core/tree/typed_keys.hpp"
 
 namespace tenfold {
 
@@ -41,6 +42,7 @@ void fix_kind(TensorDict& node) {
     NodeInfo info;
     info.kind = NodeKind::dict;
     info.int_keys = true;
+    fit_int_keys(info, node.keys());
     node.info() = info;
     return;
   }

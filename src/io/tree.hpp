@@ -12,8 +12,8 @@ namespace tenfold {
 TensorDict empty_like(const TensorDict& node);
 
 /// Repairs the kind of a node that lost entries. A list, tuple or lazy stack whose keys are no
-/// longer "0" to "n - 1" becomes a dict with int keys, an incomplete sparse tensor a dict. Other
-/// nodes keep their kind. Removes typed keys without an entry.
+/// longer "0" to "n - 1" becomes a dict whose integer keys are int, an incomplete sparse tensor a
+/// dict. Other nodes keep their kind. Removes typed keys without an entry.
 void fix_kind(TensorDict& node);
 
 /// The same tree with each tensor replaced by `change(tensor)`.

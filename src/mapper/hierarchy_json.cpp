@@ -266,6 +266,8 @@ std::optional<std::string> hierarchy_json_text(const Path& path) {
   const std::size_t mark = start.starts_with("\xEF\xBB\xBF") ? 3 : 0;
   const std::size_t begin = start.find_first_not_of(" \t\r\n", mark);
   if (begin == std::string::npos || start[begin] != '{') return std::nullopt;
+  // The length of a safetensors header, such as 31,520, may have the bytes of " {"; zeros follow.
+  if (start.find('\0') != std::string::npos) return std::nullopt;
   return file.read_all(std::numeric_limits<std::uint64_t>::max()).substr(mark);
 }
 

@@ -195,7 +195,7 @@ struct SavedHierarchy final : SavedMapper {
         throw base::invalid_argument(head.where)
             .part("states ", shown_state(states[owners[0]->places[0]]), " and ",
                   shown_state(states[owners[i]->places[0]]))
-            .problem("the values of a batch have one shape")
+            .problem("their values differ in shape")
             .expected(base::list_text(row))
             .found(base::list_text(found));
       }

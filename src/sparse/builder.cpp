@@ -506,7 +506,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
             .part("coordinate (", row, ", ", column, ")")
             .expected("one entry")
             .found("two")
-            .remedy("the option sum_duplicates adds them");
+            .remedy("sum the duplicates, or remove one of them");
       }
       if (!can_add(state.dtype)) {
         throw base::unsupported()

@@ -688,9 +688,9 @@ TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsDamaged) {
     CheckpointManager writer(folder.path(), {.formats = {{"optimizer", "memmap"}}});
     save_steps(writer, {6, 7});
   }
-  constexpr int kMostFiles = 32;
+  constexpr int kMaxFiles = 32;
   int num_failed = 0;
-  for (int num_files = 0; num_files < kMostFiles; ++num_files) {
+  for (int num_files = 0; num_files < kMaxFiles; ++num_files) {
     CheckpointManager manager(folder.path());
     const auto expect_right_or_error = [&](const std::function<bool()>& is_right) {
       const FileLimit limit(static_cast<rlim_t>(num_files));
@@ -705,7 +705,7 @@ TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsDamaged) {
     expect_right_or_error([&] { return manager.restore().info.step == 7; });
   }
   EXPECT_GT(num_failed, 0);
-  EXPECT_LT(num_failed, kMostFiles);
+  EXPECT_LT(num_failed, kMaxFiles);
 }
 
 TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
@@ -111,6 +113,23 @@ TEST(Dataset, ReadsRaggedRows) {
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
 }
 
+TEST(Dataset, SaysWhyARowHasNoText) {
+  const Batch batch = Dataset(test::ragged()).rows(0, 4);
+  const auto message = [&](const char* column, std::int64_t row) -> std::string {
+    try {
+      static_cast<void>(batch.text(column, row));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      message("tags", 0),
+      "batch: column \"tags\": expected one string, or bytes, for each row, found string, ragged");
+  EXPECT_EQ(message("name", 4), "batch: column \"name\": expected a row in [0, 4), found 4");
+}
+
 TEST(Dataset, ReadsRaggedRowsOfStridedTensors) {
   const TensorDict tree = test::ragged();
   TensorDict strided(tree.info());
@@ -213,6 +232,29 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   EXPECT_THAT(values_of(tokens.lengths), ElementsAre(2, 0, 3, 1));
   options.pad["tokens"] = std::int64_t{1} << 40;
   EXPECT_THROW(ds.rows(0, 4, options), Error) << "int32 does not hold it";
+  options.pad["tokens"] = 1e-9;
+  try {
+    static_cast<void>(ds.rows(0, 4, options));
+    FAIL() << "int32 does not hold it";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "pad: column \"tokens\": expected a value that int32 can represent, found 1e-09");
+  }
+}
+
+TEST(Dataset, PadsComplexNumbers) {
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"z": {"dtype": "complex64", "ragged": true}}})", "test");
+  TensorDict tree(info);
+  const std::complex<float> one(1, 2);
+  tree.set("z", TensorDict::Item(test::unbatched(Tensor::from(std::span(&one, 1)))));
+  tree.set("z.end", test::ints({1, 1}));
+  BatchOptions options;
+  options.pad_all = std::int64_t{-3};
+  const Batch batch = Dataset(tree).rows(0, 2, options);
+  const auto padded = batch.at("z").span<std::complex<float>>();
+  EXPECT_THAT(std::vector(padded.begin(), padded.end()), ElementsAre(one, std::complex<float>(-3)));
 }
 
 TEST(Dataset, RefusesInvalidEndOffsets) {
@@ -333,6 +375,28 @@ TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
   }
 }
 
+/// One row of an int64 column "t" of that unit.
+Dataset times_in(const std::string& unit) {
+  NodeInfo info;
+  info.batch_size = {1};
+  info.schema = from_json(R"({"columns": {"t": {"dtype": "int64", "unit": ")" + unit + "\"}}}", "");
+  TensorDict tree(info);
+  tree.set("t", test::ints({0}));
+  return Dataset(tree);
+}
+
+TEST(Dataset, NamesTheUnitsOfColumnsThatCannotBeJoined) {
+  const std::array<Dataset, 2> parts = {times_in("us"), times_in("ms")};
+  try {
+    Dataset::concat(parts);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("expected int64 [], unit \"us\" in every data set, "
+                                   "found int64 [], unit \"ms\""));
+  }
+}
+
 TEST(Dataset, InterleavesSourcesUntilOneIsExhausted) {
   const std::array<Dataset, 2> sources = {Dataset(test::numbers(100)),
                                           Dataset(test::numbers(3, 100))};
@@ -414,6 +478,19 @@ TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   EXPECT_EQ(mixed.size(), 30);
   for (const std::int64_t id : ids_of(mixed.range(0, 30))) {
     EXPECT_TRUE(id < 50 || id >= 1000);
+  }
+}
+
+TEST(Dataset, ARecordHasNoSingleTensor) {
+  const Dataset ds =
+      Dataset(test::numbers(3)).rename({{"id", {"r", "id"}}, {"flag", {"r", "flag"}}});
+  EXPECT_EQ(ds.column("r.id").numel(), 3);
+  try {
+    static_cast<void>(ds.column("r"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.expected(), "one column of fixed rows");
+    EXPECT_EQ(error.found(), "2 columns");
   }
 }
 

@@ -12,6 +12,7 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold {
 namespace {
@@ -157,6 +158,33 @@ TEST(RenameLeaves, KeepsKindsOfNodes) {
   EXPECT_EQ(renamed["model"].kind(), NodeKind::ordered_dict);
   EXPECT_TRUE(renamed["optimizer"]["state"].info().int_keys);
   EXPECT_EQ(renamed.value("epoch"), Value(3));
+}
+
+TEST(RenameLeaves, KeepsTheTypesOfTheOtherKeys) {
+  TensorDict list = node_of(NodeKind::list);
+  TensorDict by_number = node_of(NodeKind::dict, true);
+  for (const char* key : {"0", "1"}) {
+    list.set(key, counting({2}));
+    by_number.set(key, counting({2}));
+  }
+  TensorDict tree = node_of(NodeKind::dict);
+  tree.set("list", list);
+  tree.set("by_number", by_number);
+  const test::TemporaryFolder folder;
+  save(tree, folder / "a");
+  ConvertOptions options;
+  options.rename = [](const std::string& name) {
+    return name.ends_with(".0") ? name.substr(0, name.size() - 1) + "first" : name;
+  };
+  convert(folder / "a", folder / "b", options);
+  const test::Warnings warnings;
+  const TensorDict renamed = load(folder / "b");
+  for (const char* key : {"list", "by_number"}) {
+    EXPECT_EQ(renamed[key].kind(), NodeKind::dict) << key;
+    EXPECT_THAT(renamed[key].keys(), ElementsAre("first", "1")) << key;
+    EXPECT_EQ(renamed[key].info().typed_keys, (TypedKeys{{"1", 1}})) << key;
+  }
+  EXPECT_TRUE(warnings.all().empty());
 }
 
 TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <ostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "io/registry.hpp"
 #include "io/sample_trees.hpp"
@@ -225,6 +227,48 @@ TEST(MemmapLike, CreatesZerosOfTheSameTypes) {
   EXPECT_EQ(bytes_of(zeros.at("x")), std::string(48, '\0'));
   zeros.at("x").mutable_data<float>()[11] = 1;
   EXPECT_EQ(load(folder / "buffer").at("x").data<float>()[11], 1);
+}
+
+TEST(Save, RefusesKeyTypesThatNoReaderAccepts) {
+  const std::vector<std::pair<NodeInfo, std::string>> cases = {
+      {{.kind = NodeKind::list, .int_keys = true},
+       "int_keys: expected a node of kind \"dict\" or \"ordered_dict\", found \"list\""},
+      {{.kind = NodeKind::tensordict, .typed_keys = {{"0", 0}}},
+       "typed_keys: expected a node of kind \"dict\" or \"ordered_dict\", found \"tensordict\""},
+      {{.kind = NodeKind::dict, .int_keys = true, .typed_keys = {{"0", 0}}},
+       "typed_keys: expected none, as int_keys is true, found 1"},
+      {{.kind = NodeKind::dict, .typed_keys = {{"0", 7}}},
+       "typed_keys: expected distinct keys of types other than str"}};
+  const test::TemporaryFolder folder;
+  for (const auto& [info, message] : cases) {
+    TensorDict node(info);
+    node.set("0", counting({2}));
+    TensorDict above = node_of(NodeKind::dict);
+    above.set("b", node);
+    TensorDict tree = node_of(NodeKind::dict);
+    tree.set("a", above);
+    for (const char* name : {"tree", "tree.safetensors", "tree.pt"}) {
+      const auto thrown = thrown_by([&] { save(tree, folder / name); });
+      EXPECT_EQ(thrown.code, ErrorCode::invalid_argument) << name;
+      EXPECT_THAT(thrown.message, HasSubstr("key \"a.b\": " + message)) << name;
+      EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
+    }
+  }
+}
+
+TEST(Save, RefusesKeyTypesOfAValueThatNoReaderAccepts) {
+  Value::Object dict;
+  dict.members = {{"0", 1}};
+  dict.typed_keys = {{"0", 7}};
+  TensorDict tree = node_of(NodeKind::dict);
+  tree.set("x", counting({2}));
+  tree.set("v", Value(Value::List{{Value(dict)}}));
+  const test::TemporaryFolder folder;
+  for (const char* name : {"tree", "tree.safetensors", "tree.pt"}) {
+    const auto thrown = thrown_by([&] { save(tree, folder / name); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument) << name;
+    EXPECT_THAT(thrown.message, HasSubstr("key \"v\": typed_keys: expected distinct")) << name;
+  }
 }
 
 TEST(Load, RefusesCopiesInModeWriteThrough) {

@@ -83,6 +83,16 @@ TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   EXPECT_TRUE(fs::exists(path_ / "mine"));
 }
 
+TEST_F(Memmap, RefusesToWriteInPlaceIfTheRowsAreCountedInACommitFile) {
+  write_memmap(sample(), path_);
+  std::ofstream(path_ / "%commit") << "any";
+  TensorDict other;
+  other.set("z", TensorDict());
+  EXPECT_EQ(thrown_by([&] { write_memmap(other, path_, {.in_place = true}); }).code,
+            ErrorCode::corrupt);
+  EXPECT_FALSE(fs::exists(path_ / "z"));
+}
+
 TEST_F(Memmap, NeverShrinksAFileInPlace) {
   TensorDict large;
   large.set("x", counting({100}));
@@ -138,6 +148,34 @@ TEST_F(Memmap, KeepsKeysThatNeedNotesButNotSharedStorage) {
   EXPECT_NE(inode_of(path_ / "shape.memmap"), inode_of(path_ / "x.memmap"));
 }
 
+TEST_F(Memmap, KeepsUnencodedKeysThatAreTheEncodedNamesOfOthers) {
+  TensorDict nodes;
+  nodes.set("c d", TensorDict());
+  nodes.set("c%20d", sample());
+  TensorDict tree;
+  tree.set("a%20b", counting({3}));
+  tree.set("a b", counting({3}, 50));
+  tree.set("n", nodes);
+  write_memmap(tree, path_, {.robust_names = false});
+  EXPECT_TRUE(fs::exists(path_ / "a b.memmap"));
+  EXPECT_EQ(test::difference(tree, open(path_)), "");
+}
+
+TEST_F(Memmap, KeepsUnencodedKeysThatAreNamesOfTenfold) {
+  Leaf unbatched(counting({3}));
+  unbatched.mark_unbatched();
+  TensorDict tree;
+  tree.info().batch_size = {4};
+  tree.set("%clash-0", counting({4}));
+  for (const std::string key :
+       {"%values", "%notes.json", "%checksums", "%commit", "%parts.json", "%clash-1"}) {
+    tree.set(key, sample());
+  }
+  tree.set("unbatched", unbatched);
+  write_memmap(tree, path_, {.robust_names = false});
+  EXPECT_EQ(test::difference(tree, open(path_)), "");
+}
+
 TEST_F(Memmap, OpensWithoutALockSoThatTheFolderMayBeReplaced) {
   write_memmap(sample(), path_);
   const Tensor mapped = open_memmap(path_).at("a");
@@ -191,12 +229,58 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
 }
 
+TEST_F(Memmap, RefusesToAddAnEntryWhoseFileIsThatOfAnotherKey) {
+  TensorDict tree;
+  tree.set("x%20y", counting({4}));
+  write_memmap(tree, path_, {.robust_names = false});
+  NewLeaf leaf;
+  leaf.key = "x y";
+  leaf.shape = {4};
+  leaf.existing_ok = true;
+  for (const bool robust : {true, false}) {
+    leaf.robust_names = robust;
+    EXPECT_EQ(thrown_by([&] { add_memmap_leaf(path_, leaf); }).code, ErrorCode::invalid_argument);
+  }
+  EXPECT_EQ(thrown_by([&] { add_memmap_node(path_, "%values", {}, false); }).code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(test::difference(tree, open(path_)), "");
+  write_memmap(tree, path_);
+  EXPECT_EQ(add_memmap_leaf(path_, leaf), path_ / "x y.memmap");
+}
+
 TEST_F(Memmap, ReplacesAValue) {
   write_memmap(sample(), path_);
   write_memmap_value(path_ / "s", {Value("other")});
   EXPECT_EQ(open(path_).value("s"), Value("other"));
   EXPECT_EQ(thrown_by([&] { write_memmap_value(path_, {Value(1)}); }).code,
             ErrorCode::invalid_argument);
+}
+
+TEST_F(Memmap, RefusesAValueThatNeedsOtherNotes) {
+  Value::Object numbered;
+  numbered.int_keys = true;
+  numbered.members.emplace_back("1", Value("a"));
+  Value::Tuple pair;
+  pair.items = {Value(1), Value(2)};
+  TensorDict below;
+  below.set("pair", NonTensor{Value(pair)});
+  TensorDict tree;
+  tree.set("below", below);
+  tree.set("plain", NonTensor{Value("text")});
+  tree.set("numbered", NonTensor{Value(numbered)});
+  save(tree, path_);
+  const auto refused = [&](const Path& entry, const Value& value) {
+    return thrown_by([&] { write_memmap_value(path_ / entry, {value}); }).code;
+  };
+  EXPECT_EQ(refused("plain", Value(numbered)), ErrorCode::unsupported);
+  EXPECT_EQ(refused("below/pair", Value(Value::List{pair.items})), ErrorCode::unsupported);
+  Value::Object texts;
+  texts.members.emplace_back("2", Value("b"));
+  EXPECT_EQ(refused("numbered", Value(texts)), ErrorCode::unsupported);
+  EXPECT_EQ(test::difference(tree, open(path_)), "");
+  pair.items = {Value(3), Value(4)};
+  write_memmap_value(path_ / "below/pair", {Value(pair)});
+  EXPECT_EQ(open(path_).value({"below", "pair"}), Value(pair));
 }
 
 TEST_F(Memmap, AppendsRowsToEveryTensor) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "io/sample_trees.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -31,15 +34,20 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
 using testing::UnorderedElementsAre;
 
 /// The state of one rank.
 struct OfRank {
   TensorDict state = node_of(NodeKind::dict);
   std::vector<SnapshotShards> shards{};
+  std::map<std::string, std::string> metadata{};
+  std::optional<Value> schema{};
 
   TensorDict root() const {
     TensorDict root = node_of(NodeKind::dict);
+    root.info().metadata = metadata;
+    root.info().schema = schema;
     root.set("state", state);
     return root;
   }
@@ -180,6 +188,27 @@ TEST(SnapshotRanks, AnotherRankSeesOnlyReplicatedEntriesOfASnapshotOfOneRank) {
   EXPECT_THAT(error_of([&] { open_snapshot(folder / "s", 1).at("b"); }, ErrorCode::key_not_found),
               HasSubstr("rank 0 alone"));
   EXPECT_EQ(open_snapshot(folder / "s", 0).at("b").numel(), 3);
+}
+
+TEST(SnapshotRanks, ReplicatedItemsOfAListMayPrecedeOnesOfEachRank) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    TensorDict list = node_of(NodeKind::list);
+    list.set("0", counting({3}));
+    list.set("1", counting({2}, static_cast<float>(10 * i)));
+    ranks[static_cast<std::size_t>(i)].state.set("list", list);
+  }
+  Ranks(ranks, {.replicated = {"state/list/0"}}).save(folder / "s");
+  EXPECT_EQ(manifest_of(folder / "s").find("1/state/list/0"), nullptr);
+  const Warnings warnings;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const TensorDict list = open_snapshot(folder / "s", i)["state"]["list"];
+    EXPECT_EQ(bytes_of(list.at("0")), bytes_of(counting({3})));
+    EXPECT_EQ(bytes_of(list.at("1")), bytes_of(counting({2}, static_cast<float>(10 * i))));
+  }
+  open(folder / "s");
+  EXPECT_THAT(warnings.all(), IsEmpty());
 }
 
 TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndBalancedOverRanks) {
@@ -442,6 +471,38 @@ TEST(SnapshotRanks, NodesOfAllRanksKeepTheirKinds) {
     EXPECT_EQ(rows.kind(), NodeKind::tensordict);
     EXPECT_THAT(rows.batch_size(), ElementsAre(2 + i));
   }
+}
+
+TEST(SnapshotRanks, MetadataOfAllRanksIsKept) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks = two_ranks();
+  for (OfRank& rank : ranks) rank.metadata["author"] = "me";
+  ranks[1].metadata["host"] = "second";
+  const Warnings warnings;
+  Ranks(ranks, kReplicated).save(folder / "s");
+  const auto expect_kept = [&](const TensorDict& tree) {
+    EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "me"), Pair("host", "second")));
+  };
+  expect_kept(open(folder / "s"));
+  for (const std::int64_t rank : {0, 1, 2}) expect_kept(open_snapshot(folder / "s", rank));
+  EXPECT_THAT(warnings.all(), IsEmpty());
+}
+
+TEST(SnapshotRanks, MetadataThatDiffersIsThatOfTheFirstRankWithAWarning) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (OfRank& rank : ranks) rank.state.set("x", counting({2}));
+  ranks[0].metadata = {{"author", "first"}, {"run", "7"}};
+  ranks[1].metadata = {{"author", "second"}, {"run", "7"}};
+  ranks[1].schema = Value::Object{{{"columns", Value(1)}}};
+  const Warnings warnings;
+  Ranks(ranks).save(folder / "s");
+  EXPECT_THAT(warnings.all(), UnorderedElementsAre(AllOf(HasSubstr("receipt of rank 1"),
+                                                         HasSubstr("metadata \"author\"")),
+                                                   HasSubstr("root: schema: ignored")));
+  const TensorDict tree = open(folder / "s");
+  EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "first"), Pair("run", "7")));
+  EXPECT_FALSE(tree.info().schema);
 }
 
 TEST(SnapshotRanks, ShardedTensorsOfOtherRanksFollowOwnOnes) {

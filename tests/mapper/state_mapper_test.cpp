@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -140,6 +142,22 @@ TEST(StateMapper, ReturnsTheFactoryAndParametersOfAModule) {
       HasSubstr("a module"));
   message_of([&] { levels.mapper("rest"); }, ErrorCode::key_not_found);
   message_of([&] { levels.factory(); }, ErrorCode::unsupported);
+}
+
+TEST(StateMapper, OpensASafetensorsFileWhoseHeaderLengthLooksLikeJson) {
+  const test::TemporaryFolder folder;
+  const std::string saved = text_of(kData / "module.safetensors");
+  constexpr std::size_t kLength = sizeof(std::uint64_t);
+  std::uint64_t size = 0;
+  std::memcpy(&size, saved.data(), kLength);
+  constexpr std::uint64_t kPadded = 0x7B20;  // its bytes begin with " {"
+  ASSERT_LT(size, kPadded);
+  std::string padded(kLength, '\0');
+  std::memcpy(padded.data(), &kPadded, kLength);
+  padded += saved.substr(kLength, size) + std::string(kPadded - size, ' ');
+  padded += saved.substr(kLength + size);
+  std::ofstream(folder / "m.safetensors", std::ios::binary) << padded;
+  EXPECT_EQ(StateMapper::open(folder / "m.safetensors").factory(), "golden.linear");
 }
 
 TEST(StateMapper, NamesAnUnknownStateAndTheNearestLevel) {

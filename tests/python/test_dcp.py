@@ -133,6 +133,27 @@ def test_damaged_objects_are_named_by_key(tmp_path):
         tenfold.load(path, keys=["text"])
 
 
+def test_verify_compares_every_chunk_with_the_metadata(tmp_path):
+    import pickle
+
+    from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
+
+    path = saved({"w": torch.zeros(2, 4), "other": torch.ones(4, 2)}, tmp_path / "ckpt")
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    places = {index.fqn: info for index, info in metadata.storage_data.items()}
+    entry = metadata.state_dict_metadata["w"]
+    entry.size = torch.Size([4, 4])
+    entry.chunks.append(ChunkStorageMetadata(torch.Size([2, 0]), torch.Size([2, 4])))
+    metadata.storage_data[MetadataIndex("w", torch.Size([2, 0]))] = places["other"]
+    (path / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(tenfold.CorruptFileError, match=r"expected float32 \[2, 4\], found"):
+        tenfold.load(path, keys=["w"])
+    (problem,) = tenfold.verify(path).problems
+    assert 'key "w"' in problem.part
+    assert problem.expected == "float32 [2, 4]"
+    assert problem.found == "float32 [4, 2]"
+
+
 def test_metadata_is_not_executed(tmp_path, monkeypatch):
     import os
     import pickle

@@ -117,8 +117,10 @@ def test_sparse_rows_in_numpy_are_scipy_matrices(saved: Path) -> None:
     assert matrix.dtype == np.float32
     assert type(matrix.sum(0)) is np.ndarray
     assert matrix.to_torch().layout == torch.sparse_csr
-    in_memory = pickle.loads(pickle.dumps(matrix.T))
-    assert type(in_memory.sum(0)) is np.ndarray
+    for converted in (matrix.T, matrix.to_layout("csc"), matrix.to_layout("coo")):
+        in_memory = pickle.loads(pickle.dumps(converted))
+        assert type(in_memory.sum(0)) is np.ndarray
+        assert converted.dtype == np.float32
 
 
 def test_unknown_and_conflicting_frameworks_raise(saved: Path, run_python: Any) -> None:
@@ -158,6 +160,25 @@ def test_device_is_an_alias_of_map_location(saved: Path) -> None:
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
     tenfold.set_framework("numpy")
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
+
+
+def test_the_kind_of_a_device_is_known_without_torch() -> None:
+    for framework in ("torch", "numpy"):
+        tenfold.set_framework(framework)  # type: ignore[arg-type]
+        for device in ("cpu", "cuda:1", "meta"):
+            td = tenfold.TensorDict({}, device=device)
+            assert [td.is_cpu, td.is_cuda, td.is_meta] == [
+                device == "cpu", device == "cuda:1", device == "meta"
+            ]  # fmt: skip
+        assert not tenfold.TensorDict({}).is_cpu
+
+
+def test_arrays_are_counted_as_tensors_are() -> None:
+    tenfold.set_framework("numpy")
+    w = np.zeros(5)
+    td = tenfold.TensorDict({"w": w, "head": w[:1], "n": {"x": np.zeros(2)}})
+    assert [td.bytes(), td.bytes(count_duplicates=False)] == [64, 56]
+    assert [td.param_count(), td.param_count(count_duplicates=False)] == [8, 7]
 
 
 DECIDES = """

@@ -91,6 +91,17 @@ def test_map_location_moves_every_tensor(saved):
     assert found["step"] == 7
 
 
+def test_map_location_moves_unbatched_tensors(target):
+    td = tenfold.TensorDict({"n": {"x": torch.ones(2)}}, [2])
+    td["text"] = tenfold.UnbatchedTensor(torch.arange(5))
+    td["n", "text"] = tenfold.UnbatchedTensor(torch.arange(7))
+    tenfold.save(td, target)
+    found = tenfold.load(target, map_location="meta")
+    assert found["text"].is_meta
+    assert found["n", "text"].is_meta
+    assert found["n", "text"].shape == (7,)
+
+
 def test_map_location_cpu_copies_nothing(saved):
     assert_same(tenfold.load(saved, map_location="cpu"), TREE)
 

@@ -60,6 +60,24 @@ def test_metadata_set_in_python_is_saved(tmp_path):
         assert tenfold.open(tmp_path / name).metadata == {"note": "hello"}
 
 
+@pytest.mark.parametrize("name", ["folder", "m.safetensors", "m.safetensors.index.json"])
+def test_metadata_is_kept_under_the_name_of_a_tensor(tmp_path, name):
+    metadata = {"a": "hello", "b": "a", "m": "file"}
+    tenfold.save({"a": torch.ones(2), "b": torch.zeros(2)}, tmp_path / "plain.safetensors")
+    td = tenfold.open(tmp_path / "plain.safetensors")
+    td.metadata = metadata
+    tenfold.save(td, tmp_path / name)
+    opened = tenfold.open(tmp_path / name)
+    assert opened.metadata == metadata
+    assert list(opened.keys()) == ["a", "b"]
+
+
+def test_metadata_of_a_bare_tensor_is_kept_under_the_name_of_its_file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    reference.save_file({"value": torch.ones(3)}, path, metadata={"value": "x", "model": "y"})
+    assert tenfold.open(path).metadata == {"value": "x", "model": "y"}
+
+
 def test_metadata_that_would_be_read_as_an_alias_is_refused(tmp_path):
     path = written(tmp_path, {"format": "pt"})
     td = tenfold.open(path)

@@ -500,6 +500,16 @@ OTHERS: dict[str, Case] = {
         ValueError,
         "source: expected a dict or a TensorDict, found list",
     ),
+    "a number of new entries": (
+        lambda: TensorDict({}).update_(3),
+        TypeError,
+        "input_dict_or_td: expected a dict or a TensorDict, found int",
+    ),
+    "a number of new rows": (
+        lambda: TensorDict({}).update_at_(3, 0),  # type: ignore[arg-type]
+        TypeError,
+        "input_dict_or_td: expected a dict or a TensorDict, found int",
+    ),
     "tensorclass of an object": (
         lambda: tenfold.tensorclass(3),  # type: ignore[call-overload]
         TypeError,

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 
@@ -261,6 +263,15 @@ def test_repr_matches_tensordict(target):
     assert repr(opened) == theirs
     opened.to_dict()
     assert repr(opened) == theirs
+
+
+def test_a_warning_of_a_note_that_does_not_fit_names_the_file(tmp_path):
+    path = tenfold.save({"d": {"a": torch.zeros(1)}}, tmp_path / "saved")
+    notes = path / "%notes.json"
+    notes.write_text(notes.read_text().replace('"d": {"kind": "dict"', '"d": {"kind": "list"'))
+    message = re.escape(f'{notes}: node "d": kind "list" is ignored: expected keys')
+    with pytest.warns(UserWarning, match=message):
+        tenfold.load(path)
 
 
 def test_repr_reads_no_tensor(saved):

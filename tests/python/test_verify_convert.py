@@ -103,6 +103,17 @@ def test_convert_renames_keys(saved, rename):
     assert torch.equal(found["numbers"], TREE["ids"])
 
 
+def test_convert_keeps_the_types_of_other_keys_in_a_renamed_dict_or_list(tmp_path):
+    tree = {"state": {1: torch.ones(1), 2: torch.ones(1)}, "layers": [torch.ones(1)] * 2}
+    tenfold.save(tree, tmp_path / "a")
+    rename = {"state.1": "state.first", "layers.0": "layers.first"}
+    for name in ("b", "b.safetensors", "b.pt"):
+        tenfold.convert(tmp_path / "a", tmp_path / name, rename=rename)
+        renamed = tenfold.load(tmp_path / name)
+        assert list(renamed["state"]) == ["first", 2]
+        assert list(renamed["layers"]) == ["first", 1]
+
+
 def test_convert_writes_the_requested_format(saved, tmp_path):
     tenfold.convert(saved, tmp_path / "plain", format="safetensors")
     assert tenfold.probe(tmp_path / "plain") == "safetensors"

@@ -192,3 +192,27 @@ with pytest.raises(tenfold.UnsupportedError, match="expected torch"):
     tenfold.BatchLoader(ds, 2, device="cpu")
 """
     )
+
+
+def test_default_row_of_a_mapper_holds_its_numbers(without_torch):
+    without_torch(
+        """
+def mapped(dtype, default):
+    matrix = tenfold.SparseMatrix.from_coo([0], [1], np.ones(1, dtype), (1, 3))
+    return tenfold.SparseStateMapper(["a"], matrix, default)("b")
+
+row = np.array([0.5, 1.0, 2.0])
+for dtype, default, expected in ((np.float64, [0.1, 1, 2], [0.1, 1, 2]), (np.float32, row, row),
+                                 (np.int64, 7, [7] * 3), (np.int64, 2.0, [2] * 3),
+                                 (np.float32, np.inf, [np.inf] * 3), (np.complex64, 1j, [1j] * 3)):
+    made = mapped(dtype, default)
+    assert made.dtype == dtype and made.tolist() == list(expected)
+for dtype, default in ((np.int64, 0.5), (np.int64, np.nan), (np.float32, 1e300), (np.float32, 1j),
+                       (np.int64, 2.0**63), (np.int8, [0, 1, 128])):
+    with pytest.raises(ValueError, match="default: expected numbers that .* holds"):
+        mapped(dtype, default)
+for default in ("x", 2**70, {}, [[1], [2, 3]], np.array(["a"])):
+    with pytest.raises(TypeError, match="default: expected numbers"):
+        mapped(np.float64, default)
+"""
+    )

@@ -268,7 +268,7 @@ TEST(SparseBuilder, DuplicatesAreSummedOrRefused) {
   SparseBuilder strict(2, 2, DType::float32, {.sum_duplicates = false});
   strict.add(longs({1, 0, 1}), longs({0, 0, 0}), floats({1, 2, 3}));
   EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { strict.finish(); }),
-              HasSubstr("coordinate (1, 0): expected one entry, found two"));
+              HasSubstr("coordinate (1, 0): expected one entry, found two; sum the duplicates"));
 }
 
 }  // namespace

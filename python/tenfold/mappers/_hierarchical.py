@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
@@ -21,7 +22,7 @@ from tenfold.mappers._mapper import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -58,7 +59,8 @@ class HierarchicalStateMapper(StateMapper):
 
     For a state without a value, the default of the deepest level on its path that has a default is
     returned. If a value is a mapper, it gets the rest of the path, unconverted: one component as it
-    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``.
+    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``. It
+    is one state, also if it is a list or a tensor.
 
     Args:
         hierarchy: Nested dicts. Later changes of the dicts have no effect; tensors may share memory
@@ -145,15 +147,22 @@ class HierarchicalStateMapper(StateMapper):
         if table == NONE:
             raise self._unknown(state)
         if table == MAPPER:
-            return self._query(row, self._rest(state, row))
+            # The mapper would take a list, or a tensor of integers, for a batch of states.
+            return self._query(row, [self._rest(state, row)])[0]
         if table == TEXT:
             return self._native.value(table, row)
         return _rows.take(self._tables[table], [row])[0]
 
-    def _query(self, number: int, rest: Any) -> Any:
-        """The value or values that a mapper inside the hierarchy returns for `rest`."""
+    def _query(self, number: int, rests: list[Any]) -> Any:
+        """The values that a mapper inside the hierarchy returns for `rests`."""
+        with self._below(number):
+            return self._mappers[number](rests)
+
+    @contextlib.contextmanager
+    def _below(self, number: int) -> Iterator[None]:
+        """Adds the path of a mapper to the error for an unknown state."""
         try:
-            return self._mappers[number](rest)
+            yield
         except KeyNotFoundError as error:
             raise KeyNotFoundError(
                 f'{self._where()}: below "{self._native.mapper_paths[number]}": {error.args[0]}'
@@ -171,8 +180,8 @@ class HierarchicalStateMapper(StateMapper):
             for position in positions:
                 asked.setdefault(rows[position], []).append(position)
             for number, places in asked.items():
-                rest = [self._rest(states[place], number) for place in places]
-                parts.append((places, self._query(number, rest)))
+                rests = [self._rest(states[place], number) for place in places]
+                parts.append((places, self._query(number, rests)))
         if len(parts) == 1:
             return parts[0][1]
         if not all(arrays.is_array(part) for _, part in parts):
@@ -220,8 +229,15 @@ class HierarchicalStateMapper(StateMapper):
     def key(self, state: Any) -> Hashable:
         if type(state) is str:
             return state
-        parts = (str(part) if isinstance(part, int) else part for part in _parts(state))
-        return super().key(tuple(parts))
+        # Components are compared as the mapper below compares them: 1 and "1" may be two states
+        # there, and two tensors one state.
+        table, row = self._native.find_one(state)
+        if table == NONE:
+            raise self._unknown(state)
+        if table == MAPPER:
+            with self._below(row):
+                return table, row, self._mappers[row].key(self._rest(state, row))
+        return table, row
 
     def stamp(self) -> Any:
         return tuple(mapper.stamp() for mapper in self._mappers)

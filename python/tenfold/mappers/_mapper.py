@@ -384,13 +384,12 @@ class StateMapper:
 
 
 def integers(states: Any) -> list[int] | None:
-    """The numbers of a 1-d tensor or array of integers; None for anything else.
-
-    A 1-d torch tensor of bools counts as one of integers; its numbers are bools.
-    """
+    """The numbers of a 1-d tensor or array of integers, not bools; None for anything else."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(states, torch.Tensor):
-        whole = not (states.is_floating_point() or states.is_complex())
+        whole = not (
+            states.is_floating_point() or states.is_complex() or states.dtype == torch.bool
+        )
     elif numpy is not None and isinstance(states, numpy.ndarray):
         whole = states.dtype.kind in "iu"
     else:

@@ -148,15 +148,16 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """A row of that dtype: `value`, or filled with it if it is a single number."""
     torch = arrays.torch_or_none()
     if torch is None:
-        np = numpy_module()
-
-        row = np.asarray(value, arrays.numpy_dtype(arrays.dtype_name(dtype), "default"))
-        return np.full(shape, row) if row.ndim == 0 else row.copy()
+        row = _held_by_numpy(value, arrays.dtype_name(dtype))
+        return numpy_module().full(shape, row, row.dtype) if row.ndim == 0 else row
     if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        # torch converts Python floats to its default dtype, usually float32.
-        given = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+        given = torch.as_tensor(value)
+        # torch rounds Python floats to its default dtype, usually float32.
+        if not arrays.is_array(value) and (given.is_floating_point() or given.is_complex()):
+            wide = torch.complex128 if given.is_complex() else torch.float64
+            given = torch.as_tensor(value, dtype=wide)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"default: expected numbers: {error}") from None
     given = given.detach().cpu()
@@ -184,7 +185,34 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
     else:
         lost = lost | (before != after)
     if lost.any():
-        raise ValueError(
-            f"default: expected numbers that {arrays.dtype_name(dtype)} holds, found others"
-        )
+        raise _not_held(arrays.dtype_name(dtype))
     return row
+
+
+def _held_by_numpy(value: Any, dtype: str) -> Any:
+    """A new array of that dtype; raises like `row_like`."""
+    np = numpy_module()
+    try:
+        given = np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"default: expected numbers: {error}") from None
+    if arrays.dtype_name(given.dtype) not in arrays.DTYPES:
+        raise TypeError(f"default: expected numbers, found {given.dtype}")
+    is_complex = dtype.startswith("complex")
+    lost = False if is_complex else given.imag != 0
+    given = given if is_complex else given.real
+    wide = np.complex128 if is_complex else np.float64
+    with np.errstate(over="ignore", invalid="ignore"):
+        row = given.astype(arrays.numpy_dtype(dtype, "default"))
+        before, after = given.astype(wide), row.astype(wide)
+    if is_complex or "float" in dtype:
+        lost = lost | (np.isfinite(before) & ~np.isfinite(after))
+    else:
+        lost = lost | (before != after)
+    if lost.any():
+        raise _not_held(dtype)
+    return row
+
+
+def _not_held(dtype: str) -> ValueError:
+    return ValueError(f"default: expected numbers that {dtype} holds, found others")

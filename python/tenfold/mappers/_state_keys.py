@@ -37,12 +37,19 @@ class StatesInMemory:
 
     @classmethod
     def of_dict(cls, rows: dict[Any, int]) -> StatesInMemory:
-        """Creates the map from a dict of states to rows; the rows are not checked.
+        """Creates the map from a dict of states to rows, which are not checked.
 
         Raises:
-            TypeError, ValueError: For an object that cannot be a state.
+            TypeError: For an object that cannot be a state.
+            ValueError: For NaN, and for two keys that are one state, such as equal tensors.
         """
-        return cls({_hashable(plain(state)): row for state, row in rows.items()})
+        made: dict[Any, int] = {}
+        for state, row in rows.items():
+            key = _hashable(plain(state))
+            if key in made:
+                raise _duplicate(state, made[key], row)
+            made[key] = _integer(row)
+        return cls(made)
 
     @classmethod
     def of_list(cls, states: Iterable[Any]) -> StatesInMemory:
@@ -57,10 +64,7 @@ class StatesInMemory:
             # Without plain(), a tensor would be hashed by its address.
             first = rows.setdefault(_hashable(plain(state)), row)
             if first != row:
-                raise ValueError(
-                    f"keys: state {shown(state)}: expected it once, found it in rows {first} and "
-                    f"{row}"
-                )
+                raise _duplicate(state, first, row)
         return cls(rows)
 
     def __len__(self) -> int:
@@ -94,6 +98,20 @@ class StatesInMemory:
         if rows == list(range(len(rows))):
             return kind, {"keys": node}
         return kind, {"keys": node, "rows": made(rows, int)}
+
+
+def _duplicate(state: Any, first: int, row: Any) -> ValueError:
+    return ValueError(
+        f"keys: state {shown(state)}: expected it once, found it in rows {first} and {row}"
+    )
+
+
+def _integer(row: Any) -> Any:
+    """An integer of numpy or torch as an int; other objects as they are."""
+    if not isinstance(row, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(row)
+    return row
 
 
 def _hashable(plain_state: Any) -> Any:

@@ -40,8 +40,7 @@ def save_file(
         >>> save_file({"embedding": torch.zeros(512, 1024)}, "model.safetensors")
     """
     _check(tensors)
-    tree = _core.tree(dict(tensors), str(filename))
-    _core.save_flat_safetensors(tree, metadata_of(metadata), filename)
+    _write(tensors, filename, metadata_of(metadata))
 
 
 @set_module("tenfold.safetensors")
@@ -150,12 +149,8 @@ def save_model(
             del tensors[name]
     if force_contiguous:
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(tensors, filename, pairs)
-    except ValueError as error:
-        if force_contiguous:
-            raise
-        raise ValueError(f"{error}; or use save_model(..., force_contiguous=True)") from None
+    _check(tensors, "call contiguous() first, or use save_model(..., force_contiguous=True)")
+    _write(tensors, filename, pairs)
 
 
 @set_module("tenfold.safetensors")
@@ -208,8 +203,13 @@ def load_model(
     return missing, unexpected
 
 
-def _check(tensors: Any) -> None:
-    """Raises the errors of safetensors before anything is written."""
+def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
+    """Raises the errors of safetensors before anything is written.
+
+    Args:
+        tensors: What `save_file` got.
+        remedy: What to do about a tensor that is not contiguous.
+    """
     torch = need_torch("tenfold.safetensors")
     if not isinstance(tensors, dict):
         raise ValueError(f"expected a dict of torch tensors, got {type(tensors).__name__}")
@@ -233,5 +233,10 @@ def _check(tensors: Any) -> None:
         if not tensor.is_contiguous():
             raise ValueError(
                 f"key {name!r}: expected a contiguous tensor, got strides {tensor.stride()}; "
-                "call contiguous() first"
+                f"{remedy}"
             )
+
+
+def _write(tensors: dict[str, Any], filename: PathLike, pairs: dict[str, str]) -> None:
+    tree = _core.tree(dict(tensors), str(filename))
+    _core.save_flat_safetensors(tree, pairs, filename)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import copy
+import itertools
 import operator
 from collections.abc import Mapping
 
@@ -25,6 +26,7 @@ LAYOUTS = ("csr", "csc", "coo")
 # Number of entries that are buffered before they are passed to the engine.
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
+_MISSING = object()
 
 
 def of_scipy(x: Any) -> Any:
@@ -101,12 +103,18 @@ def of_torch(tensor: Any) -> Any:
 
 
 def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
+    entries = _entries(rows, cols, values)
     index_dtype = _index_dtype(cols)
     builder = _core.SparseBuilder(
         *_lengths(shape), arrays.dtype_name(values.dtype), "coo", index_dtype, True, 1 << 62, None
     )
-    builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+    builder.add(entries)
     return builder.finish(None)
+
+
+def _entries(rows: Any, cols: Any, values: Any) -> Any:
+    """The arrays as the engine's builder takes them; raises UnsupportedError for other dtypes."""
+    return _core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT)
 
 
 def _index_dtype(indices: Any) -> str:
@@ -139,13 +147,14 @@ class _Coordinates:
 
     def add(self, rows: Any, cols: Any, values: Any) -> None:
         rows, cols, values = _indices(rows), _indices(cols), _array(values)
+        entries = _entries(rows, cols, values)
         if self._builder is None:
             layout, sums, memory_bytes, folder = self._arguments
             self._dtype = arrays.dtype_name(values.dtype)
             self._builder = _core.SparseBuilder(
                 *self._shape, self._dtype, layout, _index_dtype(cols), sums, memory_bytes, folder
             )
-        self._builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+        self._builder.add(entries)
 
     def finish(self, progress: Any) -> Any:
         if not self._dtype:  # nothing was added
@@ -200,7 +209,7 @@ class _Rows:
             self._flush()
 
     def _check(self, col: Any) -> None:
-        if isinstance(col, bool) or not hasattr(col, "__index__"):
+        if isinstance(col, bool) or not _is_int(col):
             raise TypeError(
                 f"{_WHAT}: row {self._num_rows}: column: expected an int, found {col!r}"
             )
@@ -224,7 +233,7 @@ class _Rows:
             )
         values = _typed(self._values, self._dtype, self._rows)
         rows, cols = (_typed(part, "int64", self._rows) for part in (self._rows, self._cols))
-        self._builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
+        self._builder.add(_entries(rows, cols, values))
         self._rows, self._cols, self._values = [], [], []
 
     def finish(self, progress: Any) -> Any:
@@ -305,7 +314,7 @@ def of_rows(
 def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]:
     whole = [_is_whole(part) for part in (rows, cols, values)]
     if not any(whole):
-        yield from zip(rows, cols, values, strict=True)
+        yield from _pieces(rows, cols, values)
         return
     if not all(whole):
         raise ValueError(
@@ -323,6 +332,17 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
     for begin in range(0, max(len(rows), 1), step):
         part = slice(begin, begin + step)
         yield rows[part], cols[part], values[part]
+
+
+def _pieces(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]:
+    for pieces in itertools.zip_longest(rows, cols, values, fillvalue=_MISSING):
+        for name, piece in zip(("rows", "columns", "values"), pieces, strict=True):
+            if piece is _MISSING:
+                raise ValueError(
+                    f"{_WHAT}: coordinates: expected as many pieces of rows as of columns and of "
+                    f"values, found fewer of {name}"
+                )
+        yield pieces
 
 
 def _is_whole(part: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tenfold._errors import CorruptFileError
 from tenfold._interop import arrays
 
 TYPE_CHECKING = False
@@ -10,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from tenfold._interop.frameworks import Name
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
 # Maximum number of elements of a block of products or summands: 64 MiB of float32.
@@ -29,10 +29,10 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
         )
     if dense.ndim == 1:
         return product(matrix, dense[:, None])[:, 0]
-    made = _kit(dense).zeros((matrix.shape[0], dense.shape[1]), _like(matrix, dense))
+    kit = _kit(dense)
+    made = kit.zeros((matrix.shape[0], dense.shape[1]), kit.promoted(matrix._dtype_name, dense))
     block = max(1, _BLOCK_ELEMENTS // max(1, dense.shape[1]))
-    for rows, cols, values in _entries(matrix, block):
-        kit = _kit(dense)
+    for rows, cols, values in _entries(matrix, kit.framework, block):
         rows, cols, values = kit.own(rows), kit.own(cols), kit.own(values)
         kit.add_at(made, rows, values[:, None] * dense[cols])
     return made
@@ -47,7 +47,7 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
     wide = _wide(matrix._dtype_name)
     length = 1 if axis is None else matrix.shape[1 - axis]
     sums = kit.zeros((length,), kit.dtype(wide))
-    for rows, cols, values in _entries(matrix, _BLOCK_ELEMENTS):
+    for rows, cols, values in _entries(matrix, kit.framework, _BLOCK_ELEMENTS):
         values = kit.cast(values, wide)
         if axis is None:
             sums[0] += values.sum()
@@ -57,11 +57,11 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
     return made[0] if axis is None else made
 
 
-def _entries(matrix: SparseMatrix, count: int) -> Iterator[tuple[Any, Any, Any]]:
+def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields checked rows, columns and values, of at most `count` entries at a time."""
-    parts = matrix._arrays()
+    # Offsets that are not in order would assign entries to wrong rows of the matrix.
+    parts = matrix._parts(framework)
     kit = _kit(parts[-1])
-    rows, cols = matrix.shape
     for begin in range(0, matrix.nnz, count):
         end = min(begin + count, matrix.nnz)
         values = parts[-1][begin:end]
@@ -71,18 +71,7 @@ def _entries(matrix: SparseMatrix, count: int) -> Iterator[tuple[Any, Any, Any]]
             minor = parts[1][begin:end]
             major = kit.major_of(parts[0], begin, end)
             row, col = (major, minor) if matrix.layout == "csr" else (minor, major)
-        for what, index, length in (("row", row, rows), ("column", col, cols)):
-            if not 0 <= int(index.min()) <= int(index.max()) < length:
-                raise CorruptFileError(
-                    f"{matrix._where}: {what} of an entry: expected 0 to {length - 1}, found "
-                    f"{int(index.min())} to {int(index.max())}"
-                )
         yield kit.index(row), kit.index(col), values
-
-
-def _like(matrix: SparseMatrix, dense: Any) -> Any:
-    """The dtype of a product."""
-    return _kit(dense).promoted(matrix._dtype_name, dense)
 
 
 def _result(dtype: str) -> str:
@@ -98,10 +87,13 @@ def _wide(dtype: str) -> str:
 
 
 class _Torch:
-    """The functions that products and sums need, with torch."""
+    """The functions that products and sums need, with torch, on the device of an operand."""
 
-    def __init__(self, torch: Any) -> None:
+    framework: Name = "torch"
+
+    def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
+        self._device = device
 
     def dtype(self, name: str) -> Any:
         return getattr(self._torch, name)
@@ -110,10 +102,10 @@ class _Torch:
         return self._torch.promote_types(getattr(self._torch, name), dense.dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        return self._torch.zeros(shape, dtype=dtype)
+        return self._torch.zeros(shape, dtype=dtype, device=self._device)
 
     def own(self, part: Any) -> Any:
-        return part if isinstance(part, self._torch.Tensor) else self._torch.from_numpy(part)
+        return part.to(self._device)
 
     def index(self, part: Any) -> Any:
         return part.long()
@@ -132,6 +124,8 @@ class _Torch:
 class _Numpy:
     """The same functions, with numpy."""
 
+    framework: Name = "numpy"
+
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
 
@@ -145,7 +139,7 @@ class _Numpy:
         return self._numpy.zeros(shape, dtype)
 
     def own(self, part: Any) -> Any:
-        return part if isinstance(part, self._numpy.ndarray) else part.numpy()
+        return part
 
     def index(self, part: Any) -> Any:
         return part.astype(self._numpy.int64)
@@ -165,4 +159,4 @@ def _kit(array: Any) -> _Torch | _Numpy:
     numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy(numpy)
-    return _Torch(arrays.need_torch("sparse matrix"))
+    return _Torch(arrays.need_torch("sparse matrix"), array.device)

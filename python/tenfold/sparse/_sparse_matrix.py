@@ -199,8 +199,8 @@ class SparseMatrix(Rows, Growing):
         Raises:
             ValueError: For lengths that differ, for coordinates of another dtype or outside the
                 shape, and with ``duplicates="error"`` for a coordinate that occurs twice.
-            UnsupportedError: If several entries of a coordinate have a dtype without addition, such
-                as float8.
+            UnsupportedError: For elements of a dtype that torch does not have, and if several
+                entries of a coordinate have a dtype without addition, such as float8.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown
@@ -351,13 +351,15 @@ class SparseMatrix(Rows, Growing):
 
     # --- conversions ---
 
-    def _arrays(self) -> tuple[Any, ...]:
-        with using(self._framework):
+    def _arrays(self, framework: Name | None = None) -> tuple[Any, ...]:
+        """The component tensors, as arrays of `framework` (None: the matrix's)."""
+        with using(framework or self._framework):
             return tuple(self._native.part(part) for part in _PARTS[self._layout])
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self, framework: Name | None = None) -> tuple[Any, ...]:
+        """The component tensors, after all offsets and indices were checked, once."""
         self._native.check()
-        return self._arrays()
+        return self._arrays(framework)
 
     def to_torch(self) -> Any:
         """Returns a torch sparse tensor of the same layout, over the same memory.
@@ -371,10 +373,7 @@ class SparseMatrix(Rows, Growing):
             ImportError: If torch is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
-        self._native.check()
-        with using("torch"):
-            parts = tuple(self._native.part(part) for part in _PARTS[self._layout])
-        return _outputs.torch_of(self._layout, parts, self._shape, coalesced)
+        return _outputs.torch_of(self._layout, self._parts("torch"), self._shape, coalesced)
 
     def to_scipy(self) -> Any:
         """Returns a scipy matrix of the same layout, over the same memory.
@@ -423,17 +422,22 @@ class SparseMatrix(Rows, Growing):
     def __matmul__(self, dense: Any) -> Any:
         """Multiplies by a dense matrix or vector, some entries at a time.
 
+        All indices are checked first, once.
+
         Args:
             dense: A torch tensor or numpy array ``[columns]`` or ``[columns, n]``.
 
         Returns:
-            An array of the library of `dense`, ``[rows]`` or ``[rows, n]``, of the promoted dtype.
-            The memory needed besides the result does not grow with the matrix.
+            An array of the library of `dense`, ``[rows]`` or ``[rows, n]``, of the promoted dtype,
+            on the device of `dense`. The memory needed besides the result does not grow with the
+            matrix.
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is not a dense array.
-            CorruptFileError: If an index is outside the matrix.
+            TypeError: If `dense` is not a dense array, or the two dtypes have no common one.
+            UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
+                not have.
+            CorruptFileError: If an end offset or index is invalid.
 
         Example:
             >>> scores = m @ torch.rand(m.shape[1], 8)
@@ -444,6 +448,7 @@ class SparseMatrix(Rows, Growing):
         """Returns sums of elements, in bounded memory.
 
         Floats are added in float64, complex numbers in complex128, integers and bools in int64.
+        All indices are checked first, once.
 
         Args:
             axis: 0 or -2: the sums of the columns, ``[columns]``. 1 or -1: the sums of the rows,
@@ -454,7 +459,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: For another axis.
-            CorruptFileError: If an index is outside the matrix.
+            CorruptFileError: If an end offset or index is invalid.
 
         Example:
             >>> ratings_per_user = m.sum(axis=1)
@@ -516,6 +521,7 @@ class SparseMatrix(Rows, Growing):
                 builder.add_matrix(self._native, callback)
             with Shown(progress) as callback:
                 made = self._of_native(builder.finish(callback))
+            made._framework = self._framework
         if path is None:
             return made
         made.save(path, progress=progress)

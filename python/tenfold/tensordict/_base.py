@@ -138,7 +138,8 @@ class TensorDictBase(TensorLike):
     def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
         """Returns ``td.get(key)[index]``, or `default` if the key does not exist.
 
-        If the result is a NonTensorData, its value is returned.
+        If the result is a NonTensorData, its value is returned. Of an UnbatchedTensor, the tensor
+        in it is indexed.
 
         Args:
             key: A str or a tuple of str.
@@ -253,13 +254,14 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            value: Any object.
+            value: Any object; a NonTensorStack has one for each row.
 
         Returns:
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked.
+            RuntimeError: If this TensorDict is locked; if the batch size of a NonTensorStack does
+                not begin with that of this TensorDict.
             KeyError: If a path leads through a tensor or a plain value.
 
         Example:
@@ -504,6 +506,8 @@ class TensorDictBase(TensorLike):
             key: A str or a tuple of str.
             value: A tensor or number that broadcasts to the rows.
             index: An index of the tensor, or of the batch dimensions of a node or a plain value.
+                For an UnbatchedTensor in a lazy stack: an index of the stack, whose indexed members
+                get `value` as the whole tensor.
             non_blocking: Accepted, but copies are synchronous.
 
         Returns:
@@ -685,6 +689,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the key does not exist.
+            RuntimeError: If the entry is a plain value.
 
         Example:
             >>> td.fill_("b", 7)["b", "c"]
@@ -935,9 +940,12 @@ class TensorDictBase(TensorLike):
 
         Args:
             recurse: Keep the nodes below, emptied too, and the plain values.
-            batch_size: Another batch size; the nodes below keep theirs.
-            device: Another device, or None; the nodes below keep theirs.
-            names: Other names of the dimensions, or None.
+            batch_size: Another batch size, with which those of the nodes below begin, too.
+            device: Another device, or None, also of the nodes below.
+            names: Other names of the dimensions, or None, also of the nodes below.
+
+        Raises:
+            ValueError: If the number of `names` is not the number of batch dimensions.
 
         Example:
             >>> td.empty().batch_size
@@ -1021,8 +1029,8 @@ class TensorDictBase(TensorLike):
                 returned only None. False: keep all nodes.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
-            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry.
-                Overrides `call_on_nested`.
+            is_leaf: Called with an entry's class; returns whether to call `fn` with the entry. If
+                not, a tensor is kept unchanged. Overrides `call_on_nested`.
             out: A TensorDict to write the results into.
 
         Returns:
@@ -1042,7 +1050,7 @@ class TensorDictBase(TensorLike):
         plan = apply.Plan(
             fn, others, False, False, default, filter_empty, inplace, call_on_nested, is_leaf
         )
-        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
 
     def named_apply(
         self, fn: Callable[..., Any], *others: Any, nested_keys: bool = False,
@@ -1083,7 +1091,7 @@ class TensorDictBase(TensorLike):
         plan = apply.Plan(
             fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
         )
-        return self._applied(plan, batch_size, device, names, propagate_lock, out)
+        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
 
     def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Self:
         """Replaces tensors by the results of a function: `apply` with ``inplace=True``.
@@ -1559,8 +1567,9 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, except for a read-only array and for fields whose
-        strides are not a multiple of their item size. A string field becomes a NonTensorStack.
+        The tensors share the array's memory, except for a read-only array and for fields of another
+        byte order, or whose strides are negative or not a multiple of their item size. A string
+        field becomes a NonTensorStack.
 
         Args:
             struct_array: The array; fields may be structured themselves.
@@ -1583,6 +1592,9 @@ class TensorDictBase(TensorLike):
 
     def to_struct_array(self) -> np.ndarray[Any, Any]:
         """Returns a NumPy structured array, of the batch size, with copies of the entries.
+
+        Raises:
+            ValueError: If an entry is an UnbatchedTensor.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
@@ -1665,6 +1677,10 @@ class TensorDictBase(TensorLike):
         Returns:
             A TensorDict; for other objects, `pytree`.
 
+        Raises:
+            ValueError: If two keys of a dict are equal as str, or one is "_pytree_type".
+            RuntimeError: If the shape of a tensor does not begin with `batch_size`.
+
         Example:
             >>> TensorDict.from_pytree([torch.zeros(3), {"a": torch.ones(3)}]).to_pytree()
             [tensor([0., 0., 0.]), {'a': tensor([1., 1., 1.])}]
@@ -1708,9 +1724,7 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_tensordict(cls, tensordict: Any) -> Any:
-        """Returns a TensorDict over the same memory as one of the tensordict package.
-
-        Tensors that are not on the CPU are copied to it.
+        """Returns a TensorDict of the same tensors as one of the tensordict package.
 
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
@@ -1740,7 +1754,11 @@ class TensorDictBase(TensorLike):
             destination: An OrderedDict to add the tensors to.
             prefix: Added in front of every name.
             keep_vars: Keep the tensors attached to the autograd graph.
-            flatten: If false, nodes become nested OrderedDicts.
+            flatten: If false, nodes become nested OrderedDicts, each with a ``_metadata``.
+
+        Raises:
+            KeyError: If two entries have the same dotted name, such as ``"a.b"`` and
+                ``("a", "b")``.
 
         Example:
             >>> [*td.state_dict()]
@@ -1769,6 +1787,7 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
                 or batch size does not fit.
+            KeyError: If two tensors have the same dotted name.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
@@ -1830,7 +1849,8 @@ class TensorDictBase(TensorLike):
             expand_identical: Expand tensors that all modules share instead of copying them.
 
         Returns:
-            A TensorDict, locked if `lock`, with a batch dimension of the number of modules.
+            A TensorDict, or with `lazy_stack` a LazyStackedTensorDict, with a batch dimension of
+            the number of modules; locked if `lock`.
 
         Raises:
             NotImplementedError: If `as_module`.
@@ -1939,7 +1959,7 @@ class TensorDictBase(TensorLike):
         Values that are not tensors are copied to each process.
 
         Raises:
-            RuntimeError: If this TensorDict is memory-mapped: processes share its files already.
+            RuntimeError: If `is_memmap` is true.
         """
         return _convert.share_memory_(self)
 
@@ -1967,8 +1987,9 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder. None: the folder from which the tree is mapped in mode "r+",
                 otherwise anonymous memory that processes share.
-            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
-                false, such a tensor is an error, which prevents copying a large file by accident.
+            copy_existing: Copy tensors that are mapped from files other than those to be written,
+                or from a part of one. If false, such a tensor is an error, which prevents copying a
+                large file by accident.
                 Anonymous memory always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
@@ -2127,8 +2148,9 @@ class TensorDictBase(TensorLike):
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
-            copy_existing: Copy tensors that are mapped from other files, or in mode "r" or "c". If
-                false, such a tensor is an error, unless `compression` is "deflate".
+            copy_existing: Copy tensors that are mapped from files other than those to be written,
+                or from a part of one. If false, such a tensor is an error. An archive always gets
+                copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
@@ -2318,8 +2340,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: If `is_memmap` is false, the tree is a lazy stack, the key or its file
-                exists, or `shape` does not begin with the batch size.
+            RuntimeError: If the tree is not the result of `memmap`, `memmap_` or `memmap_like` in a
+                folder or without a prefix; if it is a lazy stack; if the key or its file exists; if
+                `shape` does not begin with the batch size.
             KeyError: If a path leads through a tensor or a plain value.
             ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
                 or the name of its file is too long or belongs to another key.
@@ -2578,10 +2601,10 @@ class TensorDictBase(TensorLike):
     def _excluded(self, unwanted: Any, inplace: bool) -> Self:
         return _mapping.excluded(self, unwanted, inplace)
 
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
+    def _run(
+        self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
-        return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
+        return plan.run(self, others, above, batch_size, device, names)
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
         return entries

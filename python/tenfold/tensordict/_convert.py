@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
-from tenfold import _core
-from tenfold._interop import tensordict_package
+from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
-from tenfold.tensordict._entries import KINDS, LEAF, batch_size_of, class_kind, node_of, unwrapped
+from tenfold.tensordict._entries import (
+    KINDS,
+    LEAF,
+    batch_size_of,
+    class_kind,
+    foreign_entry,
+    node_of,
+    unwrapped,
+)
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
-from tenfold.tensordict._ops.mapping import node_for
+from tenfold.tensordict._ops.mapping import is_tensor_class, node_for
 from tenfold.tensordict._protocol import dense, stacked
 from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
 
@@ -67,8 +74,12 @@ def from_struct_array(
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist())
         else:
-            fits = all(stride % field.itemsize == 0 for stride in field.strides)
-            value = field if fits else field.copy()
+            # torch views no memory of another byte order, and no negative strides.
+            fits = all(stride >= 0 and stride % field.itemsize == 0 for stride in field.strides)
+            if not field.dtype.isnative:
+                value = field.astype(field.dtype.newbyteorder("="))
+            else:
+                value = field if fits else field.copy()
         made.set(name, value)
     return made
 
@@ -82,6 +93,11 @@ def to_struct_array(td: Any) -> np.ndarray[Any, Any]:
             columns[key] = node_of(entry).to_struct_array()
         elif class_kind(type(entry)) == LEAF:
             columns[key] = entry.detach().cpu().numpy()
+        elif type(entry) is UnbatchedTensor:
+            raise ValueError(
+                f'to_struct_array: key "{key}": expected a tensor with rows, found an '
+                "UnbatchedTensor; exclude it"
+            )
         else:
             columns[key] = numpy.array(entry.tolist())
     fields = [(key, column.dtype, column.shape[ndim:]) for key, column in columns.items()]
@@ -146,7 +162,7 @@ def to_dict(td: Any, retain_none: bool, convert_tensors: bool, tolist_first: boo
             )
         else:
             value = unwrapped(entry)
-            if convert_tensors and class_kind(type(entry)) == LEAF:
+            if convert_tensors and is_tensor_class(type(entry)):
                 value = value.tolist()
             elif value is None and not retain_none:
                 continue
@@ -295,7 +311,8 @@ def from_tensordict(tensordict: Any) -> Any:
             f"from_tensordict: expected an object of the tensordict package, found "
             f"{type(tensordict).__name__}"
         )
-    return dense()._from_native(_core.tree({"root": tensordict}), None)._entry("root")
+    batch_size = tuple(getattr(tensordict, "batch_size", ()))
+    return foreign_entry(tensordict, batch_size, getattr(tensordict, "device", None))
 
 
 def state_dict(
@@ -316,6 +333,9 @@ def add_state(
     td: Any, state: Any, metadata: Any, prefix: str, keep_vars: bool, flatten: bool
 ) -> None:
     metadata[prefix[:-1]] = {"batch_size": td.batch_size, "device": td.device}
+    if flatten and any("." in key for key in td._key_list()):
+        paths = [(key,) if isinstance(key, str) else key for key in td.keys(True)]
+        _unique((path, ".".join(path)) for path in paths)
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
@@ -323,7 +343,8 @@ def add_state(
                 entry._add_state(state, metadata, f"{prefix}{key}.", keep_vars, flatten)
                 continue
             below: Any = OrderedDict()
-            entry._add_state(below, metadata, f"{prefix}{key}.", keep_vars, flatten)
+            below._metadata = OrderedDict()
+            entry._add_state(below, below._metadata, "", keep_vars, flatten)
             state[prefix + key] = below
         elif getattr(entry, "_is_non_tensor", False):
             metadata[prefix + key] = {
@@ -344,14 +365,10 @@ def load_state_dict(
     assign: bool = False,
     from_flatten: bool | None = None,
 ) -> T:
-    metadata = _plain_metadata(getattr(state_dict, "_metadata", None) or {})
-    found = {
-        name: value
-        for name, value in _flat_state(state_dict, "")
-        if not name.rpartition(".")[2].startswith("__")
-    }
+    metadata = _plain_metadata(_metadata_of(state_dict, ""))
+    found = dict(_flat_state(state_dict, ""))
     sizes = _older_metadata(state_dict, "")
-    mine = {name: path for path, name in _state_names(td, "", ())}
+    mine = _unique(_state_names(td, "", ()))
     missing = sorted(name for name in mine if name not in found and name not in metadata)
     unexpected = sorted(name for name in found if name not in mine)
     if strict and (missing or (unexpected and mine)):
@@ -400,6 +417,18 @@ def _take_value(td: Any, path: tuple[str, ...], about: Any) -> None:
         td.set_non_tensor(path, data)
 
 
+def _unique(named: Any) -> dict[str, tuple[str, ...]]:
+    """Paths by name; raises KeyError if two entries have the same name."""
+    made: dict[str, tuple[str, ...]] = {}
+    for path, name in named:
+        if made.setdefault(name, path) != path:
+            raise KeyError(
+                f'state dict: name "{name}": expected one entry, found {made[name]} and {path}; '
+                "rename one of them"
+            )
+    return made
+
+
 def _node_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
     for key, entry in td._entries().items():
         node = node_of(entry)
@@ -415,6 +444,17 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield from _state_names(node, f"{prefix}{key}.", (*above, key))
         elif not getattr(entry, "_is_non_tensor", False):
             yield (*above, key), prefix + key
+
+
+def _metadata_of(state: Any, prefix: str) -> dict[str, Any]:
+    """The metadata of a state and of the states nested in it, by dotted names from the root."""
+    made = {}
+    for name, about in (getattr(state, "_metadata", None) or {}).items():
+        made[prefix + name if name else prefix[:-1]] = about
+    for key, value in state.items():
+        if isinstance(value, dict):
+            made.update(_metadata_of(value, f"{prefix}{key}."))
+    return made
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
@@ -441,18 +481,23 @@ def _flat_state(state: Any, prefix: str) -> Any:
     for key, value in state.items():
         if isinstance(value, dict):
             yield from _flat_state(value, f"{prefix}{key}.")
-        else:
+        elif not _is_older_metadata(key, value):
             yield prefix + key, value
+
+
+def _is_older_metadata(key: str, value: Any) -> bool:
+    """True for the entries by which tensordict up to 0.12 stored what ``_metadata`` has now."""
+    return key in ("__batch_size", "__device") and not arrays.is_array(value)
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
     """Batch sizes by name of node, which tensordict up to 0.12 stored as ``__batch_size``."""
     found = {}
     for key, value in state.items():
-        if key == "__batch_size":
-            found[prefix[:-1]] = value
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             found.update(_older_metadata(value, f"{prefix}{key}."))
+        elif key == "__batch_size" and _is_older_metadata(key, value):
+            found[prefix[:-1]] = value
     return found
 
 
@@ -461,9 +506,19 @@ def _from_pytree(pytree: Any, batch_size: tuple[int, ...]) -> Any:
     pairs = pytree.items() if is_dict else enumerate(pytree)
     made = dense()(batch_size=batch_size)
     for key, value in pairs:
+        name = str(key)
+        if made._has(name):
+            raise ValueError(
+                f'from_pytree: key {key!r}: expected different keys, found two that are "{name}" '
+                "as str"
+            )
+        if name == PYTREE_TYPE:
+            raise ValueError(
+                f'from_pytree: expected another key, found "{name}", that of the container type'
+            )
         if isinstance(value, (dict, list, tuple)):
             value = _from_pytree(value, batch_size)
-        made.set(str(key), value)
+        made.set(name, value)
     made.set_non_tensor(PYTREE_TYPE, type(pytree))
     return made
 
@@ -497,7 +552,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
     # torch also creates trees whose leaves are not tensors, to describe an operation on each leaf.
-    shapes = _Shapes(tuple(getattr(value, "shape", ())) for value in values)
+    shapes = _Shapes(_shape_of(value, ()) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 
 
@@ -508,8 +563,16 @@ def _is_value(entry: Any) -> bool:
 def _unflatten(values: Any, context: Any) -> Any:
     keys, kept, batch_size, device, old = context
     items = dict(zip(keys, values, strict=True))
-    new = [tuple(getattr(value, "shape", shape)) for value, shape in zip(values, old, strict=True)]
+    new = [_shape_of(value, shape) for value, shape in zip(values, old, strict=True)]
     return dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+
+
+def _shape_of(value: Any, default: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape; `default` for a value without one."""
+    try:
+        return tuple(getattr(value, "shape", default))
+    except RuntimeError:  # a strided nested tensor knows its first length only
+        return (value.size(0),)
 
 
 def _batch_size_after(

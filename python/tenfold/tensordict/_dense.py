@@ -447,14 +447,16 @@ class TensorDict(TensorDictBase):
         return self
 
     def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-        """Replaces every tensor, except in an UnbatchedTensor, by `replace(tensor)`."""
+        """Replaces every tensor here and below by `replace(tensor)`."""
         items = self._entries()
         for key, value in items.items():
-            node = node_of(value)
-            if node is not None:
-                node._replace_arrays(replace)
-            elif KINDS[type(value)] == LEAF:
+            kind = KINDS[type(value)]
+            if kind == LEAF:
                 items[key] = replace(value)
+            elif kind == VALUE:
+                items[key] = value._valued(replace)
+            else:
+                node_of(value)._replace_arrays(replace)
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
         kind = self._kind
@@ -508,7 +510,8 @@ class TensorDict(TensorDictBase):
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            return _pickle.opened_tree, (*opened.place(), disk.keys_above, opened.framework)
+            above = (disk.keys_above, opened.framework, bool(self._locked))
+            return _pickle.opened_tree, (*opened.place(), *above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict._files import consolidated
 
@@ -547,7 +550,8 @@ def reopen(
     keeps_parts: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
-    framework: Name | None = None,
+    framework: Name | None,
+    locked: bool,
 ) -> Any:
     """The node at `keys` of a pickled file or folder; raises OSError if that was replaced."""
     opened = Opened(path, mode, format, keeps_parts, framework)
@@ -558,7 +562,10 @@ def reopen(
         node = node_of(node)
         members = getattr(node, "tensordicts", None)
         node = node._entry(key) if members is None else members[int(key)]
-    return node_of(node)  # a pickled tensorclass consists of its class and this node
+    node = node_of(node)  # a pickled tensorclass consists of its class and this node
+    if locked:
+        lock(node, None)
+    return node
 
 
 register_classes(dense=TensorDict)

@@ -8,8 +8,9 @@ from typing import Any
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop import arrays
-from tenfold.tensordict._protocol import Primitives, dense
+from tenfold._interop import arrays, tensordict_package
+from tenfold.tensordict._node import NodeInfo, stack_with_class, with_class
+from tenfold.tensordict._protocol import Primitives, dense, stacked
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, ValueRows
 
 TYPE_CHECKING = False
@@ -229,6 +230,43 @@ def read_entry(value: Any, mark: Any, node: Any) -> Any:
     return NonTensorStack._stored(value, node._batch_size, node.device)
 
 
+def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
+    """The entry over the tensors of an object of the tensordict package; None for other objects.
+
+    `batch_size` and `device` are those of a value that is not a tensor.
+    """
+    found = tensordict_package.simplify(obj, "")
+    if found is None:
+        return None
+    kind, first, *more = found
+    if kind == "unbatched":
+        return UnbatchedTensor(first)
+    if kind == "value":
+        return NonTensorData(first, batch_size, device)
+    if kind == "stack":
+        return NonTensorStack._stored(first, batch_size, device)
+    info, (keys, values) = NodeInfo._make(first), more
+    if info.kind == "lazy_stack":
+        members = [foreign_entry(member, (), None) for member in values]
+        return stack_with_class(stacked()._of(members, info.stack_dim, info.stack_dim_name))
+    made = dense()._made({}, (), None)
+    made._use_info(info)
+    for key, value in zip(keys, values, strict=True):
+        made._items[key] = _entry_below(value, made)
+    return with_class(made) if info.kind == "tensorclass" else made
+
+
+def _entry_below(value: Any, node: Any) -> Any:
+    """The entry for a tensor or value in an object of the tensordict package."""
+    if KINDS[type(value)] == FOREIGN:
+        entry = foreign_entry(value, node._batch_size, node.device)
+        if entry is not None:
+            return entry
+    if arrays.is_array(value) or node_of(value) is not None:
+        return value
+    return NonTensorData(value, node._batch_size, node.device)
+
+
 def as_entry(key: str, value: Any, node: Any) -> Any:
     """The entry for `value` under `key` in `node`.
 
@@ -241,8 +279,10 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
             return value
         return _non_tensor_entry(key, value, node)
     if kind == FOREIGN:
-        made = dense()._from_native(_core.tree({key: value}), None)
-        return as_entry(key, made._entry(key), node)
+        entry = foreign_entry(value, batch_size, node.device)
+        if entry is None:
+            entry = dense()._from_native(_core.tree({key: value}), None)._entry(key)
+        return as_entry(key, entry, node)
     if kind != LEAF:
         return _node_entry(key, value, node)
     if isinstance(value, Mapping):

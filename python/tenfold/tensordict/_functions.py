@@ -115,6 +115,9 @@ def from_pytree(pytree: Any, **options: Any) -> Any:
     Returns:
         A TensorDict; for other objects, `pytree`.
 
+    Raises:
+        ValueError, RuntimeError: As for `TensorDict.from_pytree`.
+
     Example:
         >>> tenfold.tensordict.from_pytree([torch.zeros(3)]).to_pytree()
         [tensor([0., 0., 0.])]

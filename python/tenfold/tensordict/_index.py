@@ -79,7 +79,7 @@ def _part(part: Any) -> Any:
     if torch is None:
         return list(part) if isinstance(part, range) else part
     if isinstance(part, torch.Tensor):
-        return part
+        return part.bool() if part.dtype is torch.uint8 else part  # a mask, for torch, too
     if isinstance(part, (list, range)):
         if not part:
             return torch.empty(0, dtype=torch.int64)
@@ -174,15 +174,14 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
         elif isinstance(part, slice):
             left.append(names[dim])
             dim += 1
-        elif isinstance(part, int) or getattr(part, "ndim", None) == 0:
-            if "bool" in str(getattr(part, "dtype", "")):
-                left.append(None)
-                continue
+        elif _is_int(part):
             dim += 1
+        elif getattr(part, "ndim", None) == 0:  # a mask without dimensions
+            left.append(None)
         else:
             if place is None:
                 place = len(left)
-            elif any(not isinstance(between, int) for between in index[last_array + 1 : position]):
+            elif any(not _is_int(between) for between in index[last_array + 1 : position]):
                 apart = True
             last_array = position
             taken = _consumed(part)
@@ -193,6 +192,10 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
         place = 0 if apart else place
         left[place:place] = made
     return (*left, *names[dim:batch_ndim])
+
+
+def _is_int(part: Any) -> bool:
+    return isinstance(part, int) or (getattr(part, "ndim", None) == 0 and _is_positions(part))
 
 
 def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
@@ -211,6 +214,11 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
                 walking.append(name if alone else None)
         made.append(walking[0] if len(walking) == 1 else None)
     return made
+
+
+def without_scalars(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An index in which positions without dimensions are replaced by int."""
+    return tuple(int(part) if _is_int(part) and type(part) is not bool else part for part in parts)
 
 
 def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:

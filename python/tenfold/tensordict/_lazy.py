@@ -16,12 +16,13 @@ from tenfold.tensordict._entries import (
     VALUE,
     class_kind,
     node_of,
+    path_of,
     rewrapped,
     written,
 )
 from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
-from tenfold.tensordict._ops import shape
-from tenfold.tensordict._ops.locking import check_unlocked, lock, locked_as
+from tenfold.tensordict._ops import mapping, shape
+from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
@@ -356,32 +357,34 @@ class LazyStackedTensorDict(TensorDictBase):
                     f'lazy stack: key "{key}": expected tensors of one shape, found {shapes}; '
                     "read them with get(key, as_list=True)"
                 ) from error
-        if kinds <= {NODE, TENSORCLASS}:
-            sizes = {tuple(node_of(entry)._batch_size) for entry in entries}
-            if len(sizes) == 1:
-                made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
-                return stack_with_class(made)
+        is_nodes = kinds <= {NODE, TENSORCLASS}
+        if is_nodes and len({len(node_of(entry)._batch_size) for entry in entries}) == 1:
+            made = LazyStackedTensorDict._of(entries, self.stack_dim, self._dim_name)
+            return stack_with_class(made)
         if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
             return NonTensorStack(*entries, stack_dim=self.stack_dim)
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of one kind and batch size, found '
-            f"{sorted({type(entry).__name__ for entry in entries})}"
+            f'lazy stack: key "{key}": expected entries of one kind and number of batch '
+            f"dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
         )
 
     def _entries(self) -> dict[str, Any]:
         return {key: self._entry(key) for key in self._key_list()}
 
     def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
-        for key in self._key_list():
-            entry = node_of(self.tensordicts[0])._entry(key)
-            kind = class_kind(type(entry))
-            if kind in (NODE, TENSORCLASS):
-                yield key, "node", node_of(self._entry(key))
+        keys = self._key_list()
+        kinds = {}
+        if keys:  # else there may be no member
+            found = self._nodes()[0]._kinds(shows_damaged=shows_damaged)
+            kinds = {key: (kind, about) for key, kind, about in found}
+        for key in keys:
+            kind, about = kinds[key]
+            if kind == "node":
+                yield key, kind, node_of(self._entry(key))
             else:
-                is_value = getattr(entry, "_is_non_tensor", False)
-                yield key, "value" if is_value else "tensor", None
+                yield key, kind, about if kind in ("damaged", "refused") else None
 
     def _put(self, key: str, entry: Any) -> None:
         check_unlocked(self)
@@ -409,10 +412,8 @@ class LazyStackedTensorDict(TensorDictBase):
                 node._remove(key)
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
-        from tenfold.tensordict._entries import as_entry
-
         self._require_entry(key)
-        entry = as_entry(key, item, self)
+        entry = mapping.entry_to_copy(key, item, self)
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._overwrite(key, part, non_blocking)
 
@@ -428,10 +429,11 @@ class LazyStackedTensorDict(TensorDictBase):
         whole = self._entry(key)
         if class_kind(type(whole)) in (NODE, TENSORCLASS):
             whole[index] = value
-            return
-        if isinstance(whole, (NonTensorData, NonTensorStack)):
+        elif isinstance(whole, (NonTensorData, NonTensorStack)):
             self._put_locked(key, whole._with_rows(index, value))
-            return
+        else:  # an unbatched tensor, of which a member has no rows
+            for node in _lazy_rows.indexed_nodes(self, index):
+                node._overwrite_at(key, value, ...)
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
         """Writes rows of an entry that is a tensor in every member."""
@@ -449,8 +451,11 @@ class LazyStackedTensorDict(TensorDictBase):
         for node, part in zip(self._nodes(), self._parts(whole), strict=True):
             node._overwrite(key, part, False)
 
+    def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Any:
+        return dense()._made(items, batch_size, self._device)
+
     def _with_entries(self, items: dict[str, Any]) -> Any:
-        made = dense()._made(items, self._batch_size, self._device)
+        made = self._like(items, self._batch_size)
         made._names = self._names
         return made
 
@@ -459,7 +464,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for key, entry in self._entries().items():
             kind = class_kind(type(entry))
             items[key] = entry._through(change, batch_size) if kind == VALUE else change(entry)
-        made = dense()._made(items, tuple(batch_size), self._device)
+        made = self._like(items, tuple(batch_size))
         made._names = names
         return made
 
@@ -615,11 +620,10 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """Returns a stack of empty members; with options, a TensorDict without entries.
+        """Returns a stack of empty members; with options, an empty TensorDict.
 
         Args:
-            recurse: Keep the nodes below, without tensors, and the values that are not tensors;
-                ignored with options.
+            recurse: Keep the nodes below, without tensors, and the values that are not tensors.
             **options: Options of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
 
         Example:
@@ -628,7 +632,7 @@ class LazyStackedTensorDict(TensorDictBase):
             torch.Size([2, 3])
         """
         if options:
-            return self._with_entries({}).empty(recurse, **options)
+            return self.empty(recurse)._dense().empty(recurse, **options)
         return self._map(lambda node: node.empty(recurse))
 
     def _fill_entry(self, key: str, value: Any) -> None:
@@ -640,21 +644,21 @@ class LazyStackedTensorDict(TensorDictBase):
         """Fills the rows where a mask is true with one value.
 
         Args:
-            mask: A bool tensor of at most the batch dimensions.
+            mask: A bool tensor, whose dimensions are the first batch dimensions.
             value: A number.
 
         Returns:
             This stack.
+
+        Raises:
+            RuntimeError: If the mask does not broadcast to these dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
             >>> stack.masked_fill_(torch.tensor([True, False]), 7)["a"][:, 0]
             tensor([7., 0.])
         """
-        parts = [mask] * len(self.tensordicts)
-        if mask.ndim > self.stack_dim:
-            parts = list(mask.unbind(self.stack_dim))
-        for node, part in zip(self._nodes(), parts, strict=True):
+        for node, part in zip(self._nodes(), _mask_parts(mask, self), strict=True):
             node.masked_fill_(part, value)
         return self
 
@@ -670,8 +674,10 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`.
-            RuntimeError: If this stack is locked.
+            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`; if
+                `new_key` leads through a tensor or a plain value in a member. No member has changed
+                then.
+            RuntimeError: If this stack or a member is locked.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -679,13 +685,15 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.rename_key_("a", "x").keys()
             ['b', 'x']
         """
-        named = isinstance(new_key, (str, tuple)) and old_key in self
-        if not named or (safe and new_key in self):
+        if not isinstance(new_key, (str, tuple)) or old_key not in self:
             return super().rename_key_(old_key, new_key, safe)
-        check_unlocked(self)
-        self._mark_changed()
         # The same TensorDict may be several members, as in stack[[0, 0]].
-        for node in {id(node): node for node in self._nodes()}.values():
+        nodes = list({id(node): node for node in self._nodes()}.values())
+        check_unlocked(self)
+        for node in nodes:  # before the first one changes
+            mapping.check_rename(node, path_of(old_key), path_of(new_key), safe)
+        self._mark_changed()
+        for node in nodes:
             node.rename_key_(old_key, new_key, safe)
         return self
 
@@ -777,10 +785,10 @@ class LazyStackedTensorDict(TensorDictBase):
         """Selects rows of the members where a condition is true, else rows of `other`.
 
         Args:
-            condition: A bool tensor of at most the batch dimensions.
-            other: A TensorDict, a tensor or a number.
+            condition: A bool tensor of the first batch dimensions.
+            other: A TensorDict, a number, or a tensor that expands to the batch size.
             out: A TensorDict to write the result into.
-            pad: Value used for entries that one of the two lacks.
+            pad: Value used, in their dtype, for tensors that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
@@ -788,15 +796,14 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             KeyError: If one lacks an entry and no `pad` is given.
+            RuntimeError: If the condition does not broadcast to the first batch dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
             >>> stack.where(torch.tensor([True, False]), 5)["a"][:, 0]
             tensor([0., 5.])
         """
-        conditions = [condition] * len(self.tensordicts)
-        if condition.ndim > self.stack_dim:
-            conditions = list(condition.unbind(self.stack_dim))
+        conditions = _mask_parts(condition, self)
         parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
@@ -812,18 +819,6 @@ class LazyStackedTensorDict(TensorDictBase):
             node.clear_device_()
         return self
 
-    def _applied(
-        self, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
-    ) -> Any:
-        made = self._run(plan, plan.others, (), batch_size, device, names)
-        if made is None:
-            return None
-        if out is not None:
-            return out.update_(made)
-        if propagate_lock and self.is_locked:
-            made.lock_()
-        return made
-
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
@@ -834,15 +829,19 @@ class LazyStackedTensorDict(TensorDictBase):
             if self.stack_dim >= len(batch_size):
                 return plan.run(self._dense(), others, above, batch_size, device, names)
             inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
-        members = []
-        for i, member in enumerate(self.tensordicts):
+        results = []
+        for i, node in enumerate(self._nodes()):
             theirs = [part[i] for part in parts]
-            made = plan.run(node_of(member), theirs, above, inner, device, NOTHING)
-            members.append(None if made is None else rewrapped(member, made))
-        if all(member is None for member in members):
+            results.append(node._run(plan, theirs, above, inner, device, NOTHING))
+        if all(result is None for result in results):
             return None
         if plan.inplace:
             return self
+        members = []
+        for member, result in zip(self.tensordicts, results, strict=True):
+            if result is None:  # a row of the stack, even if nothing is left of it
+                result = node_of(member).empty(batch_size=inner, device=device)
+            members.append(rewrapped(member, result))
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         if names is not NOTHING:
             made.names = names
@@ -877,7 +876,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def densify(self, layout: Any = None) -> Any:
         """Returns a TensorDict in which tensors of different shapes are nested tensors.
 
-        Nodes below remain lazy stacks.
+        Nodes below are converted, too.
 
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
@@ -894,41 +893,31 @@ class LazyStackedTensorDict(TensorDictBase):
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
             if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
                 items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
-            else:
-                items[key] = self._entry(key)
+                continue
+            entry = self._entry(key)
+            node = node_of(entry)
+            items[key] = entry if node is None else rewrapped(entry, node.densify(layout))
         return self._with_entries(items)
 
-    def _binary(self, op: Any, other: Any, default: Any = None) -> Any:
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._binary(op, part, default)) for m, part in pairs]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return locked_as(self, made)
+    def _combined(self, op: Any, *operands: Any) -> Any:
+        parts = zip(self.tensordicts, *[_unbound(one, self) for one in operands], strict=True)
+        members = [rewrapped(m, node_of(m)._combined(op, *theirs)) for m, *theirs in parts]
+        return type(self)._of(members, self.stack_dim, self._dim_name)
 
-    def _ternary(self, op: Any, first: Any, second: Any) -> Any:
-        parts = zip(self.tensordicts, _unbound(first, self), _unbound(second, self), strict=True)
-        members = [rewrapped(m, node_of(m)._ternary(op, a, b)) for m, a, b in parts]
-        made = type(self)._of(members, self.stack_dim, self._dim_name)
-        return locked_as(self, made)
-
-    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
-        return self._binary(op, other, default)
-
-    def _binary_(self, op: Any, other: Any) -> Any:
+    def _combined_(self, op: Any, other: Any) -> Any:
         for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
-            node._binary_(op, part)
+            node._combined_(op, part)
         return self
 
-    def _compared(self, op: Any, other: Any) -> Any:
-        torch = need_torch("comparison")
-        if isinstance(other, dict):
-            other = dense()(other, self._batch_size)
-        if node_of(other) is None and not isinstance(other, (torch.Tensor, bool, int, float)):
-            return super()._compared(op, other)
-        parts = _unbound(other, self)
-        pairs = zip(self.tensordicts, parts, strict=True)
-        members = [rewrapped(m, node_of(m)._compared(op, part)) for m, part in pairs]
+    def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
+        pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m)._merged(op, o, default, above)) for m, o in pairs]
         return type(self)._of(members, self.stack_dim, self._dim_name)
+
+    def _compared_with(self, op: Any, other: Any) -> Any:
+        pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
+        members = [rewrapped(m, node_of(m)._compared_with(op, part)) for m, part in pairs]
+        return type(self)._of(members, self.stack_dim)
 
     # --- batch dimensions ------------------------------------------------------------------------
 
@@ -966,7 +955,8 @@ class LazyStackedTensorDict(TensorDictBase):
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
-            RuntimeError: If the sizes of a list do not add up to the length of `dim`.
+            RuntimeError: If the sizes of a list do not add up to the length of `dim`, or one is
+                negative.
             ValueError: If `split_size` is not positive.
             IndexError: If the dimension does not exist.
 
@@ -1119,6 +1109,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Raises:
+            IndexError: If the shape of `mask` is not that of the first batch dimensions.
             ValueError: If `inplace`.
 
         Example:
@@ -1167,7 +1158,8 @@ class LazyStackedTensorDict(TensorDictBase):
         disk = self._disk
         opened = None if disk is None else disk.opened
         if disk is not None and opened is not None and not opened.changed:
-            return _pickle.opened_tree, (*opened.place(), disk.keys_above, opened.framework)
+            above = (disk.keys_above, opened.framework, bool(self._locked))
+            return _pickle.opened_tree, (*opened.place(), *above)
         if getattr(self, "_consolidated", None) is not None and self.is_consolidated():
             from tenfold.tensordict._files import consolidated
 
@@ -1186,12 +1178,20 @@ def _unbound(other: Any, stack: Any) -> Any:
     count = len(stack.tensordicts)
     node = node_of(other)
     if node is not None:
-        if tuple(node._batch_size) == tuple(stack._batch_size):
-            return node.unbind(stack.stack_dim)
-        return [other] * count
+        if node._batch_size[stack.stack_dim : stack.stack_dim + 1] == (count,):
+            return [node_of(part) for part in node.unbind(stack.stack_dim)]
+        return [node] * count
     if getattr(other, "ndim", 0):
         return other.expand(stack._batch_size).unbind(stack.stack_dim)
     return [other] * count
+
+
+def _mask_parts(mask: Any, stack: Any) -> list[Any]:
+    """The parts of a mask of the first batch dimensions, one for each member of a stack."""
+    if mask.ndim <= stack.stack_dim:
+        return [mask] * len(stack.tensordicts)
+    size = stack._batch_size
+    return list(mask.expand((*size, *mask.shape[len(size) :])[: mask.ndim]).unbind(stack.stack_dim))
 
 
 def rebuilt(members: list[Any], stack_dim: int, name: str | None, locked: bool = False) -> Any:

@@ -1,15 +1,21 @@
 """Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
 
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
-which may begin with an underscore. Exceptions: `restacked` is a helper, and `assign` implements
-``__setitem__``.
+which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
+`assign` implements ``__setitem__``.
 """
 
 from __future__ import annotations
 
 from tenfold._interop.arrays import dim_in, need_torch, probe
 from tenfold.tensordict._entries import is_path, node_of, rewrapped
-from tenfold.tensordict._index import IndexPlan, indexed_shape, normalized, without_masks
+from tenfold.tensordict._index import (
+    IndexPlan,
+    indexed_shape,
+    normalized,
+    without_masks,
+    without_scalars,
+)
 from tenfold.tensordict._ops import indexing
 from tenfold.tensordict._ops.join import cat, maybe_dense_stack
 from tenfold.tensordict._ops.locking import locked_as
@@ -118,12 +124,17 @@ def rows(stack: Any, index: Any) -> Any:
     batch_size = tuple(stack._batch_size)
     if -1 in batch_size:
         batch_size = tuple(max(length, 0) for length in batch_size)
-    parts = () if index is Ellipsis else normalized(index, len(batch_size))
+    parts = () if index is Ellipsis else _parts(index, len(batch_size))
     if not parts:
         return restacked(stack, list(stack.tensordicts), stack.stack_dim)
     if -1 not in stack._batch_size:
         indexed_shape(batch_size, parts)  # raises errors for invalid indices
     return _rows_of(stack, without_masks(parts))
+
+
+def _parts(index: Any, batch_ndim: int) -> tuple[Any, ...]:
+    # For torch, a position without dimensions is an int, too: it selects one member.
+    return without_scalars(normalized(index, batch_ndim))
 
 
 def _rows_of(stack: Any, parts: tuple[Any, ...]) -> Any:
@@ -151,7 +162,7 @@ def assign(stack: Any, key: Any, value: Any) -> None:
     if isinstance(key, str) or is_path(key) or -1 in stack._batch_size:
         indexing.assign(stack, key, value)
         return
-    parts = normalized(key, len(stack._batch_size))
+    parts = _parts(key, len(stack._batch_size))
     shape = indexed_shape(stack._batch_size, parts)
     parts = without_masks(parts)
     plan = IndexPlan(parts, stack.stack_dim)
@@ -177,6 +188,15 @@ def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:
         return
     for place, part in zip(plan.each_place(), rows, strict=True):
         stack[place] = part
+
+
+def indexed_nodes(stack: Any, index: Any) -> list[Any]:
+    """The members of which an index selects rows."""
+    parts = _parts(index, len(stack._batch_size))
+    chosen = IndexPlan(without_masks(parts), stack.stack_dim).at_stack
+    nodes = stack._nodes()
+    positions = need_torch("index").arange(len(nodes))[chosen].unique()
+    return [nodes[i] for i in positions.tolist()]
 
 
 def flatten(
@@ -239,7 +259,7 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
 
 
 def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
-    new = tuple(probe(stack._batch_size, "expand").expand(*wanted).shape)
+    new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
     members = stack.tensordicts
     if len(members) != new[at]:

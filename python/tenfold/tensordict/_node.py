@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from typing import NamedTuple
 
@@ -54,11 +55,16 @@ class NodeKind(NamedTuple):
     more: tuple[Any, ...] | None
 
 
+# An integer in the form of str().
+IS_INT = re.compile("0|-?[1-9][0-9]*")
+
+
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
     """The original key in the container of a node."""
     if isinstance(int_keys, dict):
         return int_keys.get(key, key)
-    return int(key) if int_keys else key
+    # Entries may have been added since `int_keys` was read.
+    return int(key) if int_keys and IS_INT.fullmatch(key) else key
 
 
 PLAIN = NodeKind("tensordict", False, "", None, {}, None)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Key: TypeAlias = str | tuple[str, ...]
     Device: TypeAlias = str | int | torch.device
     BatchSize: TypeAlias = int | Sequence[int]
-    #: A number, a tensor or array of at most the batch dimensions, or a TensorDict.
+    #: A number, a tensor or array that broadcasts with the batch size, or a TensorDict.
     Operand: TypeAlias = complex | torch.Tensor | TensorDictBase | SupportsArray
     IndexPart: TypeAlias = (
         int | slice | EllipsisType | Sequence[int] | Sequence[bool] | SupportsArray | None
@@ -155,7 +155,7 @@ class Primitives:
             ...
 
         def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-            """Replaces every tensor here and below, except unbatched ones, by `replace(tensor)`."""
+            """Replaces every tensor here and below by `replace(tensor)`, even in a locked tree."""
             ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:

@@ -29,11 +29,12 @@ class TensorLike(Primitives):
     """Methods like those of torch.Tensor, applied to every tensor of the tree.
 
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
-    batch size. Results share memory if those of torch's method of the same name do, but some
-    results for a lazy stack are copies. A method that would change nothing may return this
-    TensorDict itself. Methods that change batch dimensions, and reductions, leave unbatched leaves
-    unchanged. Methods whose names end in ``_`` change this TensorDict or its tensors in place and
-    return it.
+    batch size, except with ``reduce=True``. Results share memory if those of torch's method of the
+    same name do, but some results for a lazy stack are copies. Arithmetic and comparisons broadcast
+    the shape of a tensor with the batch size, which the result gets. A method that would change
+    nothing may return this TensorDict itself. Methods that change batch dimensions, and reductions,
+    leave unbatched leaves unchanged; a reduction of all tensors together includes them. Methods
+    whose names end in ``_`` change this TensorDict or its tensors in place and return it.
     """
 
     __slots__ = ()
@@ -44,7 +45,8 @@ class TensorLike(Primitives):
     def batch_size(self) -> torch.Size:
         """The leading dimensions that all tensors share; a tuple if torch is not imported.
 
-        It can be assigned; nodes below with fewer batch dimensions then get the new batch size.
+        It can be assigned; nodes below with fewer batch dimensions, and values that all rows share,
+        then get the new batch size.
 
         Raises:
             RuntimeError: On assignment, if the shape of an entry does not begin with it, except
@@ -62,15 +64,20 @@ class TensorLike(Primitives):
     def auto_batch_size_(
         self, batch_dims: int | None = None, keep_compliant_size: bool = False
     ) -> Self:
-        """Sets the longest batch size that all tensors share.
+        """Sets the longest batch size that all tensors share, here and in nodes below.
+
+        Lazy stacks below keep their batch size.
 
         Args:
-            batch_dims: The maximum number of dimensions.
-            keep_compliant_size: Keep the batch size of nodes directly below that have at least
-                `batch_dims` dimensions, or at least one if that is None or 0.
+            batch_dims: The maximum number of dimensions; None: no maximum.
+            keep_compliant_size: With `batch_dims`, nodes directly below that have at least as many
+                dimensions keep their batch size.
 
         Returns:
             This TensorDict.
+
+        Raises:
+            RuntimeError: If this is a lazy stack whose batch size would change.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, 4)}).auto_batch_size_().shape
@@ -218,23 +225,31 @@ class TensorLike(Primitives):
         return _shape.clear_device_(self)
 
     def auto_device_(self) -> Self:
-        """Sets the device of this node, not of nodes below, if all tensors are on the same one."""
+        """Sets the device, here and in nodes below, to that of all tensors; None if they differ.
+
+        Returns:
+            This TensorDict; no tensor is moved.
+
+        Example:
+            >>> td.auto_device_().device
+            device(type='cpu')
+        """
         return _shape.auto_device_(self)
 
     @property
     def is_cuda(self) -> bool:
         """True if the device is a CUDA or ROCm GPU."""
-        return self.device is not None and self.device.type == "cuda"
+        return _shape.device_type(self) == "cuda"
 
     @property
     def is_cpu(self) -> bool:
         """True if the device is the CPU."""
-        return self.device is not None and self.device.type == "cpu"
+        return _shape.device_type(self) == "cpu"
 
     @property
     def is_meta(self) -> bool:
         """True if the device is torch's "meta": tensors without data."""
-        return self.device is not None and self.device.type == "meta"
+        return _shape.device_type(self) == "meta"
 
     # --- shapes of the batch dimensions ----------------------------------------------------------
 
@@ -469,8 +484,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
-                twice in `source`.
+            ValueError: If `source` and `destination` have different lengths.
+            RuntimeError: If a dimension occurs twice in one of them.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).movedim(0, 1).batch_size
@@ -490,8 +505,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `source` and `destination` have different lengths, or a dimension occurs
-                twice in `source`.
+            ValueError: If `source` and `destination` have different lengths.
+            RuntimeError: If a dimension occurs twice in one of them.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).moveaxis(0, 1).batch_size
@@ -924,9 +939,10 @@ class TensorLike(Primitives):
 
         Args:
             condition: A bool tensor of the first batch dimensions.
-            other: A TensorDict, a tensor or a number.
+            other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
+                right, as by ``torch.where``.
             out: A TensorDict to write the result into.
-            pad: Value used for tensors that one of the two lacks.
+            pad: Value used, in their dtype, for tensors that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
@@ -934,6 +950,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one lacks an entry and no `pad` is given.
+            RuntimeError: If the condition does not broadcast to the first dimensions of a tensor.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]
@@ -942,15 +959,16 @@ class TensorLike(Primitives):
         return pointwise.where(self, condition, other, out=out, pad=pad)
 
     # --- arithmetic ------------------------------------------------------------------------------
-    # A number, a 0-D tensor or a tensor of the batch size is applied to every tensor, a TensorDict
-    # by key. `default` is used for keys missing in one of two TensorDicts: a number, or
-    # "intersection" to drop them; by default different keys are a KeyError.
+    # A number or a tensor is applied to every tensor, a TensorDict by key. The shape of a tensor is
+    # broadcast with the batch size, which the result gets, never with the dimensions beyond it.
+    # `default` is used for keys missing in one of two TensorDicts: a number, or "intersection" to
+    # drop them; by default different keys are a KeyError.
 
     def add(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
         """Adds `other`, times `alpha`, like ``torch.add``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             alpha: A factor of `other`.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. Default: such keys are an error.
@@ -960,10 +978,13 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If keys differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.add(td, alpha=2)["b", "c"]
             tensor([3., 3., 3.])
+            >>> td.add(torch.arange(3))["a"]
+            tensor([0., 1., 2.])
         """
         return pointwise.scaled(self, "add", other, alpha, default)
 
@@ -971,7 +992,7 @@ class TensorLike(Primitives):
         """Adds `other`, times `alpha`, in place; see `add`.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
             alpha: A factor of `other`; None: 1.
 
@@ -980,6 +1001,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.add_(1)["a"]
@@ -991,7 +1013,7 @@ class TensorLike(Primitives):
         """Subtracts `other`, times `alpha`, like ``torch.sub``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
@@ -1001,6 +1023,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.sub(1, alpha=2)["a"]
@@ -1012,7 +1035,7 @@ class TensorLike(Primitives):
         """Subtracts `other`, times `alpha`, in place; see `sub`.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
             alpha: A factor of `other`; None: 1.
 
@@ -1021,6 +1044,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.sub_(1)["a"]
@@ -1032,13 +1056,14 @@ class TensorLike(Primitives):
         """Returns ``other - td * alpha``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             alpha: A factor of `other`; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.rsub(3)["b", "c"]
@@ -1050,7 +1075,7 @@ class TensorLike(Primitives):
         """Multiplies by `other`, like ``torch.mul``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1059,6 +1084,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.mul(2)["b", "c"]
@@ -1070,7 +1096,7 @@ class TensorLike(Primitives):
         """Does the same as `mul` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1078,6 +1104,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.mul_(2)["b", "c"]
@@ -1089,7 +1116,7 @@ class TensorLike(Primitives):
         """Divides by `other`, like ``torch.div``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1098,6 +1125,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.div(2)["b", "c"]
@@ -1109,7 +1137,7 @@ class TensorLike(Primitives):
         """Does the same as `div` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1117,6 +1145,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.div_(2)["b", "c"]
@@ -1128,7 +1157,7 @@ class TensorLike(Primitives):
         """Raises to the power `other`, like ``torch.pow``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1137,6 +1166,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.add(2).pow(3)["a"]
@@ -1148,7 +1178,7 @@ class TensorLike(Primitives):
         """Does the same as `pow` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1156,6 +1186,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.add_(2).pow_(3)["a"]
@@ -1167,12 +1198,13 @@ class TensorLike(Primitives):
         """Returns the elementwise maximum with `other`, like ``torch.maximum``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.maximum(torch.tensor(0.5))["a"]
@@ -1184,7 +1216,7 @@ class TensorLike(Primitives):
         """Does the same as `maximum` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1192,6 +1224,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.maximum_(torch.tensor(0.5))["a"]
@@ -1203,12 +1236,13 @@ class TensorLike(Primitives):
         """Returns the elementwise minimum with `other`, like ``torch.minimum``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.minimum(torch.tensor(0.5))["b", "c"]
@@ -1220,7 +1254,7 @@ class TensorLike(Primitives):
         """Does the same as `minimum` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1228,6 +1262,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.minimum_(torch.tensor(0.5))["b", "c"]
@@ -1239,7 +1274,7 @@ class TensorLike(Primitives):
         """Limits elements to at most `other`, like ``torch.clamp_max``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1248,6 +1283,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.clamp_max(0.5)["b", "c"]
@@ -1259,7 +1295,7 @@ class TensorLike(Primitives):
         """Does the same as `clamp_max` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1267,6 +1303,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.clamp_max_(0.5)["b", "c"]
@@ -1278,7 +1315,7 @@ class TensorLike(Primitives):
         """Limits elements to at least `other`, like ``torch.clamp_min``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1287,6 +1324,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.clamp_min(0.5)["a"]
@@ -1298,7 +1336,7 @@ class TensorLike(Primitives):
         """Does the same as `clamp_min` in place.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
 
         Returns:
@@ -1306,6 +1344,7 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If `other` does not expand to the batch size.
 
         Example:
             >>> td.clamp_min_(0.5)["a"]
@@ -1317,12 +1356,13 @@ class TensorLike(Primitives):
         """Returns the bitwise AND with `other`, like ``torch.bitwise_and``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> TensorDict({"a": torch.tensor(6)}).bitwise_and(torch.tensor(3))["a"]
@@ -1334,12 +1374,13 @@ class TensorLike(Primitives):
         """Returns the logical AND with `other`, like ``torch.logical_and``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ and no `default` is given.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.logical_and(torch.tensor(True))["b", "c"]
@@ -1351,11 +1392,12 @@ class TensorLike(Primitives):
         """Returns the remainder of the division by `other`, with its sign; see ``torch.remainder``.
 
         Args:
-            other: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
-                keys.
+            other: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
+                same keys.
 
         Raises:
             KeyError: If the keys of two TensorDicts differ.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> TensorDict({"a": torch.tensor([-1, 5])}).mod(3)["a"]
@@ -1370,8 +1412,8 @@ class TensorLike(Primitives):
         """Limits every element to the range from `min` to `max`, like ``torch.clamp``.
 
         Args:
-            min: Lower bound: a number, a 0-D tensor, a tensor of the batch size, or a TensorDict of
-                the same keys. Default: none.
+            min: Lower bound: a number, a tensor that broadcasts with the batch size, or a
+                TensorDict of the same keys. Default: none.
             max: Upper bound, likewise. Default: none.
             out: A TensorDict to write the result into.
 
@@ -1381,6 +1423,7 @@ class TensorLike(Primitives):
         Raises:
             KeyError: If a bound is a TensorDict of other keys.
             ValueError: If both bounds are missing.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> TensorDict({"a": torch.arange(4)}).clamp(1, 2)["a"]
@@ -1392,12 +1435,13 @@ class TensorLike(Primitives):
         """Returns ``td + value * other1 * other2``, like ``torch.addcmul``.
 
         Args:
-            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
-            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other1: A tensor that broadcasts with the batch size, or a TensorDict of the same keys.
+            other2: A tensor that broadcasts with the batch size, or a TensorDict of the same keys.
             value: A factor of the product.
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.addcmul(td, td, value=2)["b", "c"]
@@ -1409,8 +1453,8 @@ class TensorLike(Primitives):
         """Adds ``value * other1 * other2`` in place; see `addcmul`.
 
         Args:
-            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
-            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other1: A tensor that expands to the batch size, or a TensorDict of the same keys.
+            other2: A tensor that expands to the batch size, or a TensorDict of the same keys.
             value: A factor of the product.
 
         Returns:
@@ -1418,23 +1462,25 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
+            RuntimeError: If an operand does not expand to the batch size.
 
         Example:
             >>> td.addcmul_(td, td, value=2)["b", "c"]
             tensor([3., 3., 3.])
         """
-        return self.update_(self.addcmul(other1, other2, value=value))
+        return pointwise.addc_(self, "addcmul", other1, other2, value)
 
     def addcdiv(self, other1: Operand, other2: Operand, value: float = 1) -> Self:
         """Returns ``td + value * other1 / other2``, like ``torch.addcdiv``.
 
         Args:
-            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
-            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other1: A tensor that broadcasts with the batch size, or a TensorDict of the same keys.
+            other2: A tensor that broadcasts with the batch size, or a TensorDict of the same keys.
             value: A factor of the quotient.
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.addcdiv(td + 2, td + 4)["b", "c"]
@@ -1445,8 +1491,8 @@ class TensorLike(Primitives):
         """Adds ``value * other1 / other2`` in place; see `addcdiv`.
 
         Args:
-            other1: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
-            other2: A 0-D tensor, a tensor of the batch size, or a TensorDict of the same keys.
+            other1: A tensor that expands to the batch size, or a TensorDict of the same keys.
+            other2: A tensor that expands to the batch size, or a TensorDict of the same keys.
             value: A factor of the quotient.
 
         Returns:
@@ -1454,22 +1500,24 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
+            RuntimeError: If an operand does not expand to the batch size.
 
         Example:
             >>> td.addcdiv_(td + 2, td + 4)["b", "c"]
         """
-        return self.update_(self.addcdiv(other1, other2, value=value))
+        return pointwise.addc_(self, "addcdiv", other1, other2, value)
 
     def lerp(self, end: Operand, weight: Operand) -> Self:
         """Returns ``td + weight * (end - td)``, like ``torch.lerp``.
 
         Args:
-            end: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
-                keys.
+            end: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
+                same keys.
             weight: Likewise. At 0, the result equals this TensorDict; at 1, it equals `end`.
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
+            RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
             >>> td.lerp(4, 0.25)["a"]
@@ -1481,7 +1529,7 @@ class TensorLike(Primitives):
         """Interpolates in place; see `lerp`.
 
         Args:
-            end: A number, a 0-D tensor, a tensor of the batch size, or a TensorDict of the same
+            end: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
             weight: Likewise. At 0, no element changes; at 1, the result equals `end`.
 
@@ -1490,12 +1538,13 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
+            RuntimeError: If an operand does not expand to the batch size.
 
         Example:
             >>> td.lerp_(4, 0.25)["a"]
             tensor([1., 1., 1.])
         """
-        return self.update_(self.lerp(end, weight))
+        return pointwise.lerp_(self, end, weight)
 
     def abs(self) -> Self:
         """Returns the absolute value of every element, like ``torch.abs``."""
@@ -1782,7 +1831,7 @@ class TensorLike(Primitives):
         return pointwise.binary_op(self, "div", other, None)
 
     def __rtruediv__(self, other: Operand) -> Self:
-        return self._binary(lambda a, b: b / a, other)
+        return pointwise.binary(self, lambda a, b: b / a, other)
 
     def __itruediv__(self, other: Operand) -> Self:
         return self.div_(other)
@@ -1824,7 +1873,8 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1853,7 +1903,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             dtype: Dtype of the results; None: that of each tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1878,7 +1929,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             dtype: Dtype of the results; None: that of each tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1904,7 +1956,8 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1929,7 +1982,8 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1954,7 +2008,8 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1980,7 +2035,8 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2008,7 +2064,8 @@ class TensorLike(Primitives):
             interpolation: Between two elements: "linear", "lower", "higher", "midpoint" or
                 "nearest".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2030,8 +2087,9 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension. Default: all dimensions.
-            keepdim: Keep the dimension, with length 1; ignored with `reduce`.
-            reduce: If true, reduce all entries together, concatenated along `dim` if it is given.
+            keepdim: Keep the dimension, with length 1; ignored with `reduce` without `dim`.
+            reduce: If true, reduce all entries together, concatenated along `dim` if it is given,
+                where a negative `dim` counts from the end of each entry's shape.
             return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
@@ -2060,8 +2118,9 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension. Default: all dimensions.
-            keepdim: Keep the dimension, with length 1; ignored with `reduce`.
-            reduce: If true, reduce all entries together, concatenated along `dim` if it is given.
+            keepdim: Keep the dimension, with length 1; ignored with `reduce` without `dim`.
+            reduce: If true, reduce all entries together, concatenated along `dim` if it is given,
+                where a negative `dim` counts from the end of each entry's shape.
             return_indices: If false, return the minima only; ignored with `reduce`.
 
         Returns:
@@ -2089,7 +2148,8 @@ class TensorLike(Primitives):
                 Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2111,7 +2171,8 @@ class TensorLike(Primitives):
                 Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
             reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it.
+                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
+                where a negative `dim` counts from the end of each entry's shape.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2128,7 +2189,8 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, apply it to the entries concatenated along `dim`.
+            reduce: If true, apply it to the entries concatenated along `dim`, where a negative
+                `dim` counts from the end of each entry's shape.
             return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
@@ -2150,7 +2212,8 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, apply it to the entries concatenated along `dim`.
+            reduce: If true, apply it to the entries concatenated along `dim`, where a negative
+                `dim` counts from the end of each entry's shape.
             return_indices: If false, return the minima only; ignored with `reduce`.
 
         Returns:
@@ -2435,8 +2498,8 @@ class TensorLike(Primitives):
         """Returns the total size of all tensors in bytes.
 
         Args:
-            count_duplicates: If false, only the last of the tensors that begin at the same address
-                counts.
+            count_duplicates: If false, only the largest of the tensors that begin at the same
+                address counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2448,14 +2511,14 @@ class TensorLike(Primitives):
         """Returns the number of elements of all tensors.
 
         Args:
-            count_duplicates: If false, only the last of the tensors that begin at the same address
-                counts.
+            count_duplicates: If false, only the largest of the tensors that begin at the same
+                address counts.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()
             7
         """
-        return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
+        return sum(map(casts.num_elements, casts.counted(self, count_duplicates)))
 
     def new_zeros(self, *size: int | Sequence[int], **options: Any) -> Self:
         """Returns a TensorDict of zeros with another batch size, like ``Tensor.new_zeros``.
@@ -2569,7 +2632,7 @@ class TensorLike(Primitives):
         _shape.set_names(self, names)
 
     def _set_device(self, device: str) -> None:
-        """Records that all tensors of a new tree are on a device."""
+        """Records that all tensors, here and below, are on a device."""
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
@@ -2587,21 +2650,21 @@ class TensorLike(Primitives):
         return pointwise.compared(self, op, other)
 
     def _every(self, method: str, dim: int | None) -> Any:
-        return pointwise.every(self, method, dim)
+        return reductions.every(self, method, dim)
 
-    def _binary(self, op: Callable[..., Any], other: Any, default: Any = None) -> Self:
-        return pointwise.binary(self, op, other, default)
+    def _compared_with(self, op: Callable[[Any, Any], Any], other: Any) -> Self:
+        return pointwise.compared_with(self, op, other)
 
-    def _binary_(self, op: Callable[..., Any], other: Any) -> Self:
-        return pointwise.binary_(self, op, other)
+    def _combined(self, op: Callable[..., Any], *operands: Any) -> Self:
+        return pointwise.combined(self, op, *operands)
+
+    def _combined_(self, op: Callable[..., Any], other: Any) -> Self:
+        return pointwise.combined_(self, op, other)
 
     def _merged(
         self, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]
     ) -> Self:
         return pointwise.merged(self, op, other, default, above)
-
-    def _ternary(self, op: Callable[..., Any], first: Any, second: Any) -> Self:
-        return pointwise.ternary(self, op, first, second)
 
     # --- casts -----------------------------------------------------------------------------------
     # These methods are last, because in the class their names hide the built-in types.

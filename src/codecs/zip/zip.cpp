@@ -541,18 +541,24 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
         .expected("the directory's name")
         .found(base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes))));
   }
-  const std::uint64_t local_flags = little(local, 6, 2);
   const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
+  if (little(local, 8, 2) != method) {
+    throw corrupt(entry)
+        .problem("its local header has another method")
+        .expected(method)
+        .found(little(local, 8, 2));
+  }
+  const std::uint64_t local_flags = little(local, 6, 2);
   std::uint64_t compared_flags = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
   // The UTF-8 flag has no effect on ASCII names; for other names, a different flag would give a
   // different name.
   if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; }))
     compared_flags |= kUtf8Flag;
-  if (little(local, 8, 2) != method || ((local_flags ^ entry.flags) & compared_flags) != 0) {
+  if (((local_flags ^ entry.flags) & compared_flags) != 0) {
     throw corrupt(entry)
-        .problem("its local header has another method or other flags")
-        .expected("method ", method, " with flags ", fmt::format("{:#06x}", entry.flags))
-        .found(little(local, 8, 2), " with ", fmt::format("{:#06x}", local_flags));
+        .problem("its local header has other flags")
+        .expected(fmt::format("{:#06x}", entry.flags))
+        .found(fmt::format("{:#06x}", local_flags));
   }
   entry.data_offset = entry.header_offset + kLocalBytes + name_bytes + extra_bytes;
   if (!base::range_fits(entry.data_offset, entry.stored_bytes, limit_)) {

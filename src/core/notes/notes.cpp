@@ -6,6 +6,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include <tenfold/error.hpp>
+
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/walk.hpp"
 #include "core/tensor/extended_scalar.hpp"
@@ -13,19 +16,10 @@
 #include "core/tree/bare.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 namespace {
-
-/// True if `key` is an integer in the form of Python's str(int).
-bool is_int_key(std::string_view key) noexcept {
-  if (key.starts_with('-')) {
-    key.remove_prefix(1);
-    if (key == "0") return false;
-  }
-  if (key.empty() || (key.front() == '0' && key.size() > 1)) return false;
-  return std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 bool is_position_key(std::string_view key, std::size_t position) {
   return key == std::to_string(position);
@@ -35,6 +29,28 @@ bool is_position_key(std::string_view key, std::size_t position) {
 bool is_native(NodeKind kind) noexcept {
   return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
          kind == NodeKind::lazy_stack;
+}
+
+Error refuse_keys(std::string_view path) {
+  return base::invalid_argument().part(
+      path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
+}
+
+/// `dict`: a NodeInfo or a Value::Object.
+template <class Dict>
+void require_valid_types(std::string_view path, const Dict& dict) {
+  if (dict.int_keys && !dict.typed_keys.empty()) {
+    throw refuse_keys(path)
+        .part("typed_keys")
+        .expected("none, as int_keys is true")
+        .found(dict.typed_keys.size());
+  }
+  if (!are_valid(dict.typed_keys)) {
+    throw refuse_keys(path)
+        .part("typed_keys")
+        .expected("distinct keys of types other than str, each under its str(), sorted by it")
+        .found("others");
+  }
 }
 
 /// The note of the node at `path`, which is "" for the root.
@@ -60,8 +76,8 @@ class NotesCollector final : public TreeVisitor {
 
  private:
   void node(const std::string& path, const TensorDict& node) override {
-    const NodeInfo& info = node.info();
-    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(node, path));
+    require_valid_keys(path, node);
+    if (!is_native(node.kind())) notes_.nodes.emplace(path, note_of(node, path));
   }
   void leaf(const std::string& path, const Leaf& leaf) override {
     if (!of_leaves_) return;
@@ -71,6 +87,7 @@ class NotesCollector final : public TreeVisitor {
     paths_.push_back(path);
   }
   void value(const std::string& path, const NonTensor& value) override {
+    require_valid_keys(path, value.value);
     collect_value_note(path, value.value, notes_);
   }
 
@@ -96,7 +113,7 @@ void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   if (auto* list = std::get_if<Value::List>(&value.data())) items(list->items);
   if (auto* tuple = std::get_if<Value::Tuple>(&value.data())) items(tuple->items);
   if (auto* special = std::get_if<Value::Special>(&value.data())) {
-    if (special->type == Value::Special::Type::counter) {
+    if (special->type == Value::Special::Type::counter && !special->items.empty()) {
       for_each_value(special->items.front(), pointer, visit);
     } else {
       items(special->items);
@@ -176,9 +193,9 @@ bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   return true;
 }
 
-void warn_stale_node(std::string_view path, NodeKind noted, std::string_view expected,
-                     std::string_view found) {
-  warn("notes: node " + base::quote(path) + ": kind " + base::quote(to_string(noted)) +
+void warn_stale_node(const base::Where& where, std::string_view path, NodeKind noted,
+                     std::string_view expected, std::string_view found) {
+  warn(where.text() + ": node " + base::quote(path) + ": kind " + base::quote(to_string(noted)) +
        " is ignored: expected " + std::string(expected) + ", found " + std::string(found) +
        "; another tool may have changed the tree");
 }
@@ -246,6 +263,23 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path) {
   return keys;
 }
 
+void require_valid_keys(std::string_view path, const TensorDict& node) {
+  const NodeInfo& info = node.info();
+  const bool is_dict = info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict;
+  if ((info.int_keys || !info.typed_keys.empty()) && !is_dict) {
+    throw refuse_keys(path)
+        .part(info.int_keys ? "int_keys" : "typed_keys")
+        .expected("a node of kind \"dict\" or \"ordered_dict\"")
+        .found(base::quote(to_string(info.kind)));
+  }
+  require_valid_types(path, info);
+}
+
+void require_valid_keys(std::string_view path, const Value& value) {
+  if (const auto* object = value.get_if<Value::Object>()) require_valid_types(path, *object);
+  for_each_child(value, [&](const Value& child) { require_valid_keys(path, child); });
+}
+
 Notes collect_notes(const TensorDict& tree, bool of_leaves) {
   NotesCollector collector(of_leaves);
   walk(tree, collector);
@@ -267,12 +301,13 @@ void collect_value_note(std::string_view path, const Value& value, Notes& notes)
   if (!note.empty()) notes.values.insert_or_assign(std::string(path), std::move(note));
 }
 
-void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) {
+void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
+                     const base::Where& where) {
   const auto found = notes.nodes.find(path);
   if (found == notes.nodes.end()) return;
   const Notes::NodeNote& note = found->second;
   if (info.kind != NodeKind::tensordict && info.kind != note.kind) {
-    warn_stale_node(path, note.kind, "a tensordict node",
+    warn_stale_node(where, path, note.kind, "a tensordict node",
                     "one of kind " + base::quote(to_string(info.kind)));
     return;
   }
@@ -287,17 +322,18 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) 
 }
 
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
-                     NodeInfo& info) {
+                     NodeInfo& info, const base::Where& where) {
   const auto found = notes.nodes.find(path);
   if (found == notes.nodes.end()) return;
   if (!keys_fit(found->second, keys)) {
-    warn_stale_node(path, found->second.kind, wanted_keys(found->second), "others");
+    warn_stale_node(where, path, found->second.kind, wanted_keys(found->second), "others");
     return;
   }
-  apply_node_note(notes, path, info);
+  apply_node_note(notes, path, info, where);
 }
 
-bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
+bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
+                      const base::Where& where) {
   const auto found = notes.values.find(path);
   if (found == notes.values.end()) return true;
   std::unordered_map<std::string_view, Marks> marks;
@@ -319,7 +355,7 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
     places.emplace_back(&mark->second, &part);
   });
   if (!fits || places.size() != marks.size() || !apply_all(places)) {
-    warn("notes: value " + base::quote(path) +
+    warn(where.text() + ": value " + base::quote(path) +
          ": marks of tuples, keys, ordered dicts and types are ignored: expected the value that "
          "they describe, found another value; another tool may have changed the tree");
     return false;

@@ -101,10 +101,17 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
+/// Throws Error(invalid_argument), naming the entry at `path`, if a program set key types that
+/// readers refuse or lose: of a node that is not a dict, int_keys with typed_keys, or typed_keys
+/// that are not are_valid().
+void require_valid_keys(std::string_view path, const TensorDict& node);
+/// The same for all dicts in a JSON value.
+void require_valid_keys(std::string_view path, const Value& value);
+
 /// Collects node notes, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
 /// files, schema and metadata. Among leaves over the same bytes, the first in for_each_leaf order
 /// is the alias target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are
-/// omitted, for formats that store them natively.
+/// omitted, for formats that store them natively. Throws like require_valid_keys().
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
 /// Adds the note of a JSON value at `path`: the locations of its tuples, of its ordered objects and
@@ -112,17 +119,20 @@ Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
 /// Applies the note of the node at `path` to `info`; if the note does not fit the node, warns and
-/// does nothing. The kind of `info` must be tensordict or that of the note. If `keys`, the keys of
-/// the node, is given, also checks them: a list or tuple has "0", "1", ..., a sparse tensor its
-/// parts, and a bare root only "value"; int_keys are integers as str(int) writes them; all
-/// typed_keys are among them.
-void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
+/// does nothing. The warning starts with `where`, as the errors of from_json() do. The kind of
+/// `info` must be tensordict or that of the note. If `keys`, the keys of the node, is given, also
+/// checks them: a list or tuple has "0", "1", ..., a sparse tensor its parts, and a bare root only
+/// "value"; int_keys are integers as str(int) writes them; all typed_keys are among them.
+void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
+                     const base::Where& where);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
-                     NodeInfo& info);
+                     NodeInfo& info, const base::Where& where);
 
 /// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. Returns
-/// false with a warning, and leaves the value unchanged, if the note is stale.
-bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
+/// false with a warning, which starts with `where`, and leaves the value unchanged, if the note is
+/// stale.
+bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
+                      const base::Where& where);
 
 /// Passes a warning to the handler. Thread safety: may be called from any thread.
 void warn(const std::string& message);

@@ -75,12 +75,6 @@ bool is_hashable(const Value& value) noexcept {
   return !value.is<Value::List>() && !value.is<Value::Object>();
 }
 
-bool has_special(const Value& value) {
-  bool found = value.is<Special>();
-  for_each_child(value, [&](const Value& child) { found = found || has_special(child); });
-  return found;
-}
-
 bool is_valid(const Special& special) noexcept {
   switch (special.type) {
     case Special::Type::complex:

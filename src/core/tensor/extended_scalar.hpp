@@ -18,9 +18,6 @@ std::optional<Value::Special> special_from_json(Value::Special::Type type, const
 /// bytearray.
 bool is_hashable(const Value& value) noexcept;
 
-/// True if the value contains an extended scalar, which plain JSON cannot represent.
-bool has_special(const Value& value);
-
 /// False for a value that Python cannot have: a set of unhashable items, a torch.Size of strings.
 bool is_valid(const Value::Special& special) noexcept;
 

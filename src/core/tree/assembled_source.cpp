@@ -236,13 +236,6 @@ Buffer AssembledSource::map(const Leaf& leaf) {
   return copy_;
 }
 
-void AssembledSource::will_need(const Leaf&) {
-  for (const Placed& placed : pieces_) {
-    const Leaf& leaf = placed.piece.leaf;
-    if (source_of(leaf)) source_of(leaf)->will_need(leaf);
-  }
-}
-
 std::vector<TensorPiece> AssembledSource::pieces() const {
   std::vector<TensorPiece> pieces;
   pieces.reserve(pieces_.size());

@@ -59,14 +59,13 @@ class LeafSource {
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
+  /// In mode copy_on_write, folders and .npy files return the mapped bytes once map() was called,
+  /// including what the program wrote; other files return what they store.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its
   /// components. Throws Error(invalid_argument) for other leaves.
   virtual Tensor nested_sizes(const Leaf& leaf);
-
-  /// Prefetches the bytes. A hint.
-  virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
 
   /// Like map(), for a leaf that is part of a torch storage: the whole storage, and the offset of
   /// the leaf in it.

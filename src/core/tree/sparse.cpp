@@ -92,11 +92,13 @@ class Checker {
     if (indices.ndim() != 2) fail("indices", "two dimensions", base::list_text(indices.shape()));
     const std::int64_t depth = indices.shape()[0];
     const std::int64_t count = indices.shape()[1];
-    Shape expected = {count};
-    if (depth <= static_cast<std::int64_t>(shape.size())) {
-      expected.insert(expected.end(), shape.begin() + depth, shape.end());
+    if (depth > static_cast<std::int64_t>(shape.size())) {
+      fail("indices", "at most one row for each dimension of " + base::list_text(shape),
+           number(depth) + " rows");
     }
-    if (depth > static_cast<std::int64_t>(shape.size()) || values.shape() != expected) {
+    Shape expected = {count};
+    expected.insert(expected.end(), shape.begin() + depth, shape.end());
+    if (values.shape() != expected) {
       fail("values", "shape " + base::list_text(expected), base::list_text(values.shape()));
     }
     const Indices at(indices);
@@ -166,7 +168,10 @@ class Checker {
   }
 
   void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {
-    if (index < 0 || index >= length) fail(part, "0 to " + number(length - 1), number(index));
+    if (index >= 0 && index < length) return;
+    const bool is_empty = length == 0;
+    fail(part, is_empty ? "none in a dimension of length 0" : "0 to " + number(length - 1),
+         number(index));
   }
 
   /// Checks CSR and BSR (CSC and BSC with rows and columns swapped) and their batches: compressed

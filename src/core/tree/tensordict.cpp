@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
+#include "core/tree/typed_keys.hpp"
 
 namespace tenfold {
 namespace {
@@ -338,6 +339,7 @@ void TensorDict::set(std::string_view key, Item item) {
         key, static_cast<std::uint32_t>(size() - 1),
         [this](std::uint32_t i) -> std::string_view { return node_->entries[i].key; });
   }
+  if (node_->info.int_keys && !is_int_key(key)) fit_int_keys(node_->info, keys());
 }
 
 void TensorDict::for_each(

@@ -7,6 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -76,6 +78,15 @@ std::string key_text(const Value& key) {
   return to_json(key);
 }
 
+bool is_int_key(std::string_view text) noexcept {
+  if (text.starts_with('-')) {
+    text.remove_prefix(1);
+    if (text == "0") return false;
+  }
+  if (text.empty() || (text.front() == '0' && text.size() > 1)) return false;
+  return std::ranges::all_of(text, base::is_digit);
+}
+
 Value int_key(std::string_view digits) {
   std::int64_t small = 0;
   const char* const end = digits.data() + digits.size();
@@ -113,6 +124,16 @@ bool are_valid(const TypedKeys& keys) {
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts) {
   const std::unordered_set<std::string_view> known(texts.begin(), texts.end());
   return std::ranges::all_of(keys, [&](const auto& entry) { return known.contains(entry.first); });
+}
+
+void fit_int_keys(NodeInfo& info, std::span<const std::string> keys) {
+  const auto is_int = [](const std::string& key) { return is_int_key(key); };
+  if (!info.int_keys || std::ranges::all_of(keys, is_int)) return;
+  info.int_keys = false;
+  for (const std::string& key : keys) {
+    if (is_int(key)) info.typed_keys.emplace_back(key, int_key(key));
+  }
+  std::ranges::sort(info.typed_keys, {}, &TypedKeys::value_type::first);
 }
 
 void KeyTypes::add(std::string text, Value key) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
 namespace tenfold {
@@ -27,6 +28,9 @@ bool has_nan(const Value& key) noexcept;
 /// quotes; only these and backslashes are escaped.
 std::string key_text(const Value& key);
 
+/// True if `text` is an integer in the form of Python's str(int).
+bool is_int_key(std::string_view text) noexcept;
+
 /// Parses an integer key.
 Value int_key(std::string_view digits);
 
@@ -42,6 +46,10 @@ bool are_valid(const TypedKeys& keys);
 
 /// True if the string of every key is in `texts`.
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
+
+/// Replaces the flag `int_keys` by typed keys if not all `keys`, the keys of the node, are
+/// integers.
+void fit_int_keys(NodeInfo& info, std::span<const std::string> keys);
 
 /// Collects the types of the keys of one dict, in the order of its entries.
 class KeyTypes {

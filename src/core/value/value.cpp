@@ -81,7 +81,8 @@ void write_special(const Value::Special& special, codecs::JsonWriter& writer) {
     case qscheme:
       return writer.string(special.text);
     case counter:
-      return write_json(special.items.front(), writer);
+      return special.items.empty() ? write_object({}, writer)
+                                   : write_json(special.items.front(), writer);
     case complex:
     case set:
     case frozenset:
@@ -146,9 +147,15 @@ bool Value::operator==(const Value& other) const {
 void Value::fail_as(std::string_view what, const std::string& expected) const {
   constexpr std::size_t kShownBytes = 60;
   std::string found(type_name());
-  if (!is_null()) {
-    const std::string text = to_json(*this);  // ASCII, without control characters
-    found += ' ' + (text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...");
+  if (const auto* text = get_if<std::string>(); text != nullptr && !base::is_utf8(*text)) {
+    found += ' ' + base::quote(*text, kShownBytes);
+  } else if (!is_null()) {
+    try {
+      const std::string json = to_json(*this);  // ASCII, without control characters
+      found += ' ' + (json.size() <= kShownBytes ? json : json.substr(0, kShownBytes) + "...");
+    } catch (const Error&) {
+      // JSON cannot represent a string in it, so only its type is shown.
+    }
   }
   throw Error(ErrorCode::invalid_argument,
               std::string(what) + ": expected " + expected + ", found " + found);

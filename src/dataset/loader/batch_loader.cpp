@@ -47,13 +47,15 @@ void check(const BatchLoaderOptions& options) {
   }
 }
 
-std::int64_t member(const Value::Object& object, const char* key) {
+/// `largest`: the largest number that the member may be.
+std::int64_t member(const Value::Object& object, const char* key,
+                    const char* largest = "2^63 - 1") {
   const Value* value = object.find(key);
   const auto* number = value == nullptr ? nullptr : value->get_if<std::int64_t>();
   if (number == nullptr || *number < 0) {
     throw fail_loader()
         .part("state: member \"", key, "\"")
-        .expected("an int of 0 or more")
+        .expected("an int from 0 to ", largest)
         .found((value == nullptr ? "none" : to_json(*value)));
   }
   return *number;
@@ -61,16 +63,17 @@ std::int64_t member(const Value::Object& object, const char* key) {
 
 /// The seed in a state. A seed above 2^63 - 1 does not fit the int64 of a Value and is a BigInt.
 std::uint64_t seed_of(const Value::Object& object) {
+  constexpr const char* kLargest = "2^64 - 1";
   const Value* value = object.find("seed");
   const auto* large = value == nullptr ? nullptr : value->get_if<Value::BigInt>();
-  if (large == nullptr) return static_cast<std::uint64_t>(member(object, "seed"));
+  if (large == nullptr) return static_cast<std::uint64_t>(member(object, "seed", kLargest));
   std::uint64_t seed = 0;
   const char* end = large->digits.data() + large->digits.size();
   const auto [rest, error] = std::from_chars(large->digits.data(), end, seed);
   if (error != std::errc() || rest != end) {
     throw fail_loader()
         .part("state: member \"seed\"")
-        .expected("0 to 2^64 - 1")
+        .expected("an int from 0 to ", kLargest)
         .found(large->digits);
   }
   return seed;

@@ -24,6 +24,8 @@ constexpr std::size_t kPageBytes = 4096;
 /// The greatest number of unused blocks, usually more than concurrent batches need. Beyond this,
 /// the oldest blocks are dropped: probably, batches no longer request their sizes.
 constexpr std::size_t kMaxSupplied = 64;
+/// The greatest number of requested sizes that are kept for a caller that may never ask for them.
+constexpr std::size_t kMaxRequested = 1024;
 constexpr std::align_val_t kHeapAlignment{64};
 
 struct Block {
@@ -50,7 +52,7 @@ void SuppliedMemory::supply(Buffer block) {
 
 std::optional<Buffer> SuppliedMemory::take(std::size_t size_bytes) {
   const std::lock_guard lock(mutex_);
-  requested_.push_back(size_bytes);
+  if (requested_.size() < kMaxRequested) requested_.push_back(size_bytes);
   auto best = blocks_.end();
   for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
     if (block->size_bytes() < size_bytes) continue;

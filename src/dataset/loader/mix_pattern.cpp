@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <numeric>
-#include <string>
 
 #include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
 
 #include "base/fail.hpp"
 
@@ -65,7 +65,7 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
       throw base::invalid_argument()
           .part("mix: weights")
           .expected("finite numbers of 0 or more")
-          .found(std::to_string(weight));
+          .found(to_json(Value(weight)));
     }
     sum += weight;
   }
@@ -73,7 +73,7 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
     throw base::invalid_argument()
         .part("mix: weights")
         .expected("a positive, finite sum")
-        .found(std::to_string(sum));
+        .found(to_json(Value(sum)));
   }
   std::vector<double> shares;
   for (const double weight : weights) shares.push_back(weight / sum);

@@ -46,9 +46,9 @@ void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
       report.problems.push_back(
           problem_of(base::corrupt(display)
                          .part(kChecksumsName, ": checksum")
+                         .problem("the part was written again since it was committed")
                          .expected(text(part.checksum), ", the value in ", kPartsName)
-                         .found(text(checksum))
-                         .remedy("the part was written again since it was committed")));
+                         .found(text(checksum))));
     } else if (found.num_bytes != part.num_bytes) {
       report.problems.push_back(
           problem_of(base::corrupt(display)

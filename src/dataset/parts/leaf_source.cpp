@@ -69,9 +69,9 @@ void PartsSource::count_elements() {
         if (last < 0 || last > limit) {
           throw base::corrupt(folder_->display_of(part))
               .part("column ", base::quote(schema_.columns()[roles_[i].column].name()), ": ends")
+              .problem("the data set is damaged")
               .expected("a last end offset from 0 to ", limit)
-              .found(last)
-              .remedy("the data set is damaged");
+              .found(last);
         }
       }
       if (last > std::numeric_limits<std::int64_t>::max() - elements_[counted].back()) {

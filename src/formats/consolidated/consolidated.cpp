@@ -538,9 +538,6 @@ class ConsolidatedSource final : public Leaves {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     file().read_at(range_of(leaf).begin + offset_bytes, into);
   }
-  void will_need(const Leaf& leaf) override {
-    file().will_need(range_of(leaf).begin, range_of(leaf).size_bytes);
-  }
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override {
     const TensorRange& range = range_of(leaf);

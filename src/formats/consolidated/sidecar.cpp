@@ -105,7 +105,8 @@ Sidecar read_sidecar(const Value& size, const std::string& where) {
     } else if (text == nullptr) {
       warn_ignored(where, base::quote(key), "a string", value.type_name());
     } else if (key == "notes") {
-      extra.notes = Notes::from_json(*text, {where, "notes"});
+      extra.notes_where = {where, "notes"};
+      extra.notes = Notes::from_json(*text, extra.notes_where);
     } else if (key == "tenfold_xxh3") {
       extra.checksums = *text;
     }
@@ -123,13 +124,14 @@ void apply_extra(const Sidecar& extra, std::string_view path, Node& node) {
   if (extra.notes.nodes.contains(path)) {
     std::vector<std::string> keys;
     for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
-    apply_node_note(extra.notes, path, keys, node.info);
+    apply_node_note(extra.notes, path, keys, node.info, extra.notes_where);
     if (node.info.kind == NodeKind::sparse) sort_sparse_parts(node);
   }
   if (extra.notes.values.empty()) return;
   for (Node::Entry& entry : node.entries) {
     if (auto* value = std::get_if<NonTensor>(&entry.slot)) {
-      apply_value_note(extra.notes, note_path_child(path, entry.key), value->value);
+      apply_value_note(extra.notes, note_path_child(path, entry.key), value->value,
+                       extra.notes_where);
     }
   }
 }

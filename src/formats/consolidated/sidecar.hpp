@@ -24,6 +24,7 @@ namespace tenfold::detail::formats::consolidated {
 /// Empty members are omitted.
 struct Sidecar {
   Notes notes;
+  base::Where notes_where;                                             ///< for messages
   std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by node path
   std::string checksums;                                               ///< see json_checksums.hpp
 

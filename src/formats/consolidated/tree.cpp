@@ -35,8 +35,8 @@ class TreeBuilder {
     const std::string& cls = member<std::string>(object, "", "cls", "a string");
     if (cls == "NonTensorStack") {
       throw fail_unsupported("")
-          .problem("a root that is not a TensorDict cannot be opened")
-          .expected("a TensorDict")
+          .problem("a stack of values cannot be opened as the root")
+          .expected("a TensorDict, tensorclass or lazy stack")
           .found("\"NonTensorStack\"");
     }
     if (const Value* size = object.find("size")) extra_ = read_sidecar(*size, where_);
@@ -237,14 +237,14 @@ class TreeBuilder {
         add(node, path, jagged->key, jagged_node(*jagged, name, node.info.batch_size));
         jagged.reset();
       } else {
-        if (jagged) fail_incomplete(*jagged, inner);
+        if (jagged) fail_incomplete(*jagged, inner, base::quote(key));
         const List& items = leaf_items(item, inner, 5);
         Leaf made = leaf(items, inner, unbatched_.contains(inner));
         if (!made.is_unbatched()) check_batch(made.shape(), node.info.batch_size, inner);
         add(node, path, key, std::move(made));
       }
     }
-    if (jagged) fail_incomplete(*jagged, path);
+    if (jagged) fail_incomplete(*jagged, path, "the end of \"leaves\"");
   }
 
   /// The components of a jagged tensor, collected in order.
@@ -255,11 +255,12 @@ class TreeBuilder {
     std::int64_t ragged_dim = 1;
   };
 
-  [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path) const {
+  [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path,
+                                    const std::string& found) const {
     throw fail(path)
         .problem("a jagged tensor is not complete")
         .expected(base::quote(std::string(kJaggedOffsets) + jagged.key))
-        .found("another entry");
+        .found(found);
   }
 
   void add_part(const std::string& key, const Value& item, const std::string& path,

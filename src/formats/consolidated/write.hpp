@@ -4,7 +4,8 @@
 
 namespace tenfold::detail::formats::consolidated {
 
-/// Like kFormat.write_tree, but also stores whether the tree is locked.
+/// Like kFormat.write_tree, but stores `locked` as `is_locked` of every node. kFormat.write_tree
+/// stores false.
 void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request, bool locked);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "formats/dcp/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/tree.hpp"
@@ -135,16 +136,28 @@ std::uint64_t check_item(Files& files, const Item& item) {
   return directory.entries.size();
 }
 
-/// Checks that every tensor and object exists and matches the metadata.
+/// Reads a byte of every item of the tensor, which compares the item's dtype and shape with the
+/// metadata.
+void check_leaf(const Leaf& leaf) {
+  std::array<std::byte, 1> first{};
+  const std::vector<Leaf> parts = source_of(leaf)->parts(leaf);
+  for (const Leaf& part : parts) part.read(0, first);
+  if (parts.empty()) leaf.read(0, first);
+}
+
+/// Reads every object, and compares every tensor with the metadata.
 void check_tree(const TensorDict& tree, VerifyReport& report) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) return;
     ++report.num_leaves;
     report.num_bytes += leaf->nbytes();
-    if (leaf->nbytes() == 0) return;
-    std::array<std::byte, 1> first{};
-    leaf->read(0, first);
+    if (leaf->nbytes() == 0 || leaf->in_memory()) return;
+    try {
+      check_leaf(*leaf);
+    } catch (const Error& error) {
+      add_problem(report, error, source_of(*leaf)->where(*leaf));
+    }
   });
 }
 

@@ -199,11 +199,6 @@ void Source::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::b
   find(leaf).read(offset_bytes, into);
 }
 
-void Source::will_need(const Leaf& leaf) {
-  const Item& item = stored(leaf).item;
-  files_->open(item)->will_need(item.begin, item.size_bytes);
-}
-
 /// An item is one tensor: all names of the item have the same identity.
 StoredRange Source::identity(const Leaf& leaf) {
   return {.device = StoredRange::kThisProcess,

@@ -44,7 +44,8 @@ class Files : public std::enable_shared_from_this<Files> {
     std::uint64_t begin = 0;
     std::uint64_t size_bytes = 0;
   };
-  /// Throws like open(), and Error(corrupt) for a stream that is damaged or too large.
+  /// Decompresses a compressed item: throws like open(), and Error(corrupt) for a stream that is
+  /// damaged or too large. Does not open the file of another item: `file` throws like open().
   Place place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;
@@ -81,8 +82,8 @@ class Files : public std::enable_shared_from_this<Files> {
   Recent recent_streams_{kMaxDecompressed};
 };
 
-/// The tensors of one folder, each in its own item. The location of the bytes in the item is read
-/// at the first access.
+/// The chunks of the tensors in one folder, each in its own item. The location of the bytes in the
+/// item is read at the first access.
 class Source final : public LeafSource {
  public:
   explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}
@@ -94,7 +95,6 @@ class Source final : public LeafSource {
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
 

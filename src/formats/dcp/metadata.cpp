@@ -148,7 +148,8 @@ class MetadataReader {
 
   // --- content ---
 
-  /// Reads the locations of items, by MetadataIndex.
+  /// Reads the locations of items, by MetadataIndex. The last of several equal keys counts, as in
+  /// Python.
   void read_storage(std::uint32_t id) {
     for_each_pair(id, "storage_data", [&](std::uint32_t key, std::uint32_t value) {
       name_.clear();
@@ -159,7 +160,7 @@ class MetadataReader {
       const auto offset = optional_field(key, "offset");
       const bool has_offset = offset && at(*offset).kind != PickleKind::none;
       const Shape offsets = has_offset ? lengths(*offset, "offset") : Shape();
-      items_.emplace(index_text(name_, offsets), item(value));
+      items_.insert_or_assign(index_text(name_, offsets), item(value));
     });
     name_.clear();
   }
@@ -221,14 +222,15 @@ class MetadataReader {
     return found->second;
   }
 
-  /// Reads the path of each flattened name. A name without a path is a key of the root.
+  /// Reads the path of each flattened name, the last of several. A name without a path is a key of
+  /// the root.
   void read_planner(std::optional<std::uint32_t> id) {
     if (!id || at(*id).kind != PickleKind::dict) return;
     for_each_pair(*id, "planner_data", [&](std::uint32_t key, std::uint32_t value) {
       const PickleNode name = at(key);
       const PickleNode path = at(value);
       const bool is_path = path.kind == PickleKind::tuple || path.kind == PickleKind::list;
-      if (name.kind == PickleKind::text && is_path) paths_.emplace(name.text, value);
+      if (name.kind == PickleKind::text && is_path) paths_.insert_or_assign(name.text, value);
     });
   }
 

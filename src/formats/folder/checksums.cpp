@@ -25,7 +25,7 @@ namespace {
 constexpr int kMaxEditAttempts = 10'000;
 constexpr std::chrono::milliseconds kPause{1};
 
-/// Throws if the path names another folder, whose files must not be replaced.
+/// Throws unless the path still names the folder: files of another one must not be replaced.
 void require_at(const os::Directory& folder, const os::Path& path) {
   if (folder.is_at(path)) return;
   throw Error::io(ESTALE, path.string())

@@ -38,9 +38,9 @@ class ChecksumsEdit {
 
 /// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
 /// of the enclosing saved trees, because the tensors are about to be written through mappings. Each
-/// `%checksums` is replaced atomically and durably. Throws Error(io) (EACCES), with all files
-/// unchanged, if a tensor's file also belongs to another tree, and (ESTALE) if the folder was
-/// moved.
+/// `%checksums` is replaced atomically and durably. Also calls announce_writes_in_place(). Throws
+/// Error(io) (EACCES), with all files unchanged, if a tensor's file also belongs to another tree;
+/// (ESTALE) if the folder was moved; (EBUSY) like ChecksumsEdit.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

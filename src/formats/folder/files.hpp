@@ -63,9 +63,6 @@ class StoredFile {
   /// cannot be mapped is read into memory. Throws Error(unsupported) if the file does not support
   /// write_through.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;
-
-  /// Prefetches the first `size_bytes` bytes. A hint.
-  virtual void will_need(std::uint64_t size_bytes) const = 0;
 };
 
 /// A mapped range of a file, and the file's name for messages.
@@ -74,7 +71,7 @@ struct MappedPart {
   std::string display;
 };
 
-/// A folder of an opened tree. Replacing the path does not affect it. Thread-safe.
+/// A folder of an opened tree. If its path is replaced, it remains the old folder. Thread-safe.
 class Folder {
  public:
   /// Maximum nesting of nodes.

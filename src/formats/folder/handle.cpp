@@ -33,7 +33,6 @@ class DiskFile final : public StoredFile {
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const override {
     file_.read_at(offset_bytes, into);
   }
-  void will_need(std::uint64_t size_bytes) const override { file_.will_need(0, size_bytes); }
 
   Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const override {
     if (mode == Mode::write_through) {

@@ -24,6 +24,11 @@ bool is_leftover(std::string_view name) {
          name.starts_with(".tdz-");
 }
 
+bool is_own_name(std::string_view name) {
+  return name == kNotesName || name == kChecksumsName || name == kValuesName ||
+         name == kCommitName || name == kPartsName || is_clash_name(name);
+}
+
 namespace {
 
 /// The names of the folder's entries according to the node's metadata.
@@ -36,12 +41,6 @@ struct Named {
 bool is_number(std::string_view name) {
   return !name.empty() &&
          std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-/// True for tenfold's own names, which no encoded key equals.
-bool is_own(std::string_view name) {
-  return name == kNotesName || name == kChecksumsName || name == kValuesName ||
-         name == kCommitName || name == kPartsName || is_clash_name(name);
 }
 
 void name_entry(const MetaEntry& entry, Named& named) {
@@ -92,7 +91,7 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
     const auto info = folder.entry_info(name);
     if (!info) continue;
     const bool known =
-        is_own(name) || is_leftover(name) || (prefix.empty() && name == kBadRowsName);
+        is_own_name(name) || is_leftover(name) || (prefix.empty() && name == kBadRowsName);
     if (info->is_directory) {
       if (known && is_leftover(name)) {
         inventory.folders.push_back(path);

@@ -71,6 +71,13 @@ bool is_safe_raw_node(std::string_view key) noexcept {
   return is_safe_raw_leaf(key) && !key.empty() && key != "." && key != "..";
 }
 
+std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested) {
+  if (is_node) return {stem};
+  std::vector<std::string> names = {stem + std::string(kLeafSuffix)};
+  if (is_nested) names.push_back(stem + std::string(kSizesSuffix));
+  return names;
+}
+
 std::string clash_name(std::uint64_t number) { return "%clash-" + std::to_string(number); }
 
 bool is_clash_name(std::string_view name) noexcept {

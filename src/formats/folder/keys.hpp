@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenfold::detail::formats::folder {
 
@@ -28,13 +29,17 @@ std::string encode_key(std::string_view key);
 /// Returns the key that encodes to `component`, or nullopt if there is none.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if the name of a leaf's file can be tried with the key not encoded, as tensordict before
-/// 0.14 wrote it: the name cannot lead out of its folder on any system.
+/// True if a leaf's file may have the unencoded key in its name, as tensordict before 0.14 wrote
+/// it. Such a name cannot lead out of its folder on any system.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 /// The same for the folder of a node, whose name has no suffix: "", "." and ".." are refused, too.
 bool is_safe_raw_node(std::string_view key) noexcept;
 
-/// Returns "%clash-<n>", the name of an entry whose encoded name another entry already has.
+/// Returns the name of a node's folder, or the names of a tensor's files, the longest last. `stem`
+/// is the encoded or unencoded key.
+std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
+
+/// Returns "%clash-<n>", the name of an entry whose usual name is already taken in its folder.
 std::string clash_name(std::uint64_t number);
 
 /// True for names in the form of clash_name().

@@ -56,8 +56,9 @@ bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Number of elements of a nested tensor with these sizes (int64 `[n, k]`): the sum of the rows'
-/// products. Empty if a length is negative or the sum does not fit 63 bits.
+/// Returns the number of elements of a nested tensor with these sizes (int64 `[n, k]`): the sum of
+/// the rows' products. Returns nullopt if a length is negative, or if a product or the sum does not
+/// fit 63 bits.
 std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
@@ -121,9 +122,9 @@ std::string FolderSource::file_of(const Leaf& leaf) {
   const std::string base_name = file_name(position);
   if (is_clash_name(base_name)) return base_name;
   std::string name = base_name + std::string(kLeafSuffix);
-  if (base_name == key || folder_->file_info(name) || !may_use_raw_name(key)) return name;
+  if (base_name == key || info_of(name) || !may_use_raw_name(key)) return name;
   std::string raw = key + std::string(kLeafSuffix);
-  return folder_->file_info(raw) ? raw : name;
+  return info_of(raw) ? raw : name;
 }
 
 std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
@@ -132,8 +133,13 @@ std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
   return folder_->try_open(name, for_writing);
 }
 
-/// True if a file that has the raw key as its name may be opened and belongs to this leaf: the name
-/// is safe, and no other key of the node encodes to it.
+std::optional<StoredInfo> FolderSource::info_of(const std::string& name) const {
+  if (name.size() > kMaxNameBytes) return std::nullopt;
+  return folder_->file_info(name);
+}
+
+/// True if the file that is named by the unencoded key may be opened and belongs to this leaf: the
+/// name is safe, and no other leaf of the folder has it as its encoded name.
 bool FolderSource::may_use_raw_name(const std::string& key) {
   if (!is_safe_raw_leaf(key)) return false;
   const auto other = decode_key(key);
@@ -154,8 +160,8 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
   if (!clashed || suffix != kLeafSuffix) name += suffix;
   auto file = try_open(name, for_writing);
   if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
-    // Only older versions of tensordict wrote raw names, and a longer name for the sizes of the
-    // empty key.
+    // Files written before tensordict 0.14, or with robust_key=False, are named by the unencoded
+    // key. For the empty key, the sizes of a nested tensor are in ".memmap.shape.memmap".
     std::string raw = key + std::string(suffix);
     if (key.empty() && suffix == kSizesSuffix) raw = std::string(kLeafSuffix) + raw;
     file = try_open(raw, for_writing);
@@ -194,7 +200,7 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
     if (!total) {
       throw base::corrupt(file->display())
           .part(part(position), ": sizes of the components")
-          .expected("lengths of at least 0 whose products fit 63 bits");
+          .expected("lengths of at least 0 whose products and their sum fit 63 bits");
     }
     elements = *total;
   } else {
@@ -270,9 +276,9 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
   return group.buffer.size_bytes() == size_bytes ? group.buffer : own();
 }
 
-/// True if the leaf's bytes equal those of its alias group, whose mutex must be held. The first
-/// leaf represents the group. A leaf in another file is compared once; in mode write_through it
-/// never joins the group.
+/// True if the leaf shares the bytes of its alias group, whose mutex must be held. The first leaf
+/// for which this is called represents the group. The bytes of a leaf in another file are compared
+/// once; in mode write_through it never joins the group.
 bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                                std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;
@@ -299,7 +305,7 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
   if (equal) return record.in_group = true;
   record.left_group = true;
   warn(file.display() + ": " + part(position) + ": an alias in " + std::string(kNotesName) +
-       (apart ? ", but another file: writes change only this one"
+       (apart ? ", but in a separate file: writes change only this one"
               : ", but its bytes differ by now: not shared"));
   return false;
 }
@@ -310,7 +316,7 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
     throw base::invalid_argument(where(leaf))
         .part("bytes to read")
         .expected("a range within ", size_bytes, " bytes")
-        .found(into.size(), " at ", offset_bytes);
+        .found(into.size(), " bytes at offset ", offset_bytes);
   }
   if (into.empty()) return;
   // The leaf's content is the private copy, including the program's writes.
@@ -335,11 +341,6 @@ std::uint64_t FolderSource::check(const Leaf& leaf) {
   return size_bytes;
 }
 
-void FolderSource::will_need(const Leaf& leaf) {
-  const std::uint64_t size_bytes = data_bytes(leaf);
-  if (size_bytes > 0) open_file(position_of(leaf), kLeafSuffix, false)->will_need(size_bytes);
-}
-
 StoredRange FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   const std::uint64_t position = position_of(leaf);
@@ -348,10 +349,7 @@ StoredRange FolderSource::identity(const Leaf& leaf) {
     // Check the link count without opening the file: most leaves are files with one link, which
     // are not shared.
     const std::string name = file_name(position) + std::string(kLeafSuffix);
-    if (const auto found =
-            name.size() > kMaxNameBytes ? std::optional<StoredInfo>() : folder_->file_info(name)) {
-      if (found->num_links < 2) return {};
-    }
+    if (const auto found = info_of(name); found && found->num_links < 2) return {};
   }
   const auto file = open_file(position, kLeafSuffix, false);
   StoredInfo info = file->info();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,9 +18,9 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The leaves of one folder, in one file each (two for a nested tensor). Leaf::position() is the
-/// result of add(). map() opens a leaf's file at the first call, checks it, reads or maps it, and
-/// closes it. Thread-safe once all leaves are added.
+/// The leaves of one folder, in one file each (two for a nested tensor, none for an empty one).
+/// position_of(leaf) is the result of add(). The first map() of a leaf opens its file, checks
+/// the size, reads or maps the bytes, and closes it. Thread-safe once all leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
  public:
   FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);
@@ -30,14 +31,13 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   Tensor nested_sizes(const Leaf& leaf) override;
-  void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
   void flush(Monitor* monitor) override;
 
   /// Opens the leaf's file and checks its length without mapping it; 0 bytes need no file. Returns
-  /// the size of the data. Throws like map().
+  /// the size of the data. Throws like map(), except for errors of reading or mapping the data.
   std::uint64_t check(const Leaf& leaf);
 
   const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
@@ -50,7 +50,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::uint64_t size_bytes = 0;  ///< for a nested leaf, of its sizes
     AliasGroup* group = nullptr;
     bool in_group = false;    ///< represents its alias group, or has the same bytes
-    bool left_group = false;  ///< has other bytes than its alias group
+    bool left_group = false;  ///< has other bytes, or in mode write_through another file
   };
   struct NestedSizes {
     Tensor sizes;
@@ -60,11 +60,12 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::string file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
-  /// Opens the file with that suffix, under its encoded name or the raw name that older versions of
-  /// tensordict wrote.
+  /// Opens the leaf's file with that suffix: by its name in the notes or its encoded name, else by
+  /// the unencoded key. Throws if there is none.
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
                                         bool for_writing);
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;
+  std::optional<StoredInfo> info_of(const std::string& name) const;
   bool may_use_raw_name(const std::string& key);
   void check_size(const StoredFile& file, std::uint64_t found_bytes, std::uint64_t position,
                   std::uint64_t size_bytes) const;
@@ -86,8 +87,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   mutable std::mutex mutex_;  ///< guards the members below
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<const NestedSizes>> nested_;
-  std::unordered_set<std::string_view> keys_;  ///< created when a raw name is tried for the first
-                                               ///< time
+  std::unordered_set<std::string_view> keys_;  ///< those of records_; filled at the first use
 };
 
 }  // namespace tenfold::detail::formats::folder

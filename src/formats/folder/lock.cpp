@@ -42,7 +42,7 @@ void WriteThroughLock::release() noexcept {
 WriteThroughLock lock_for_writing_through(const Path& path) {
   for (int attempt = 0; attempt < kMaxLockAttempts; ++attempt) {
     WriteThroughLock lock{os::Directory::open(path), {}};
-    // If the file system has no locks, a concurrent replacement cannot be detected.
+    // If the file system has no locks, a replacement that has begun cannot be detected.
     bool locked = lock.folder.try_lock_shared() != os::LockResult::held;
     for (auto node = node_above(lock.folder); locked && node; node = node_above(*node)) {
       locked = node->try_lock_shared() != os::LockResult::held;

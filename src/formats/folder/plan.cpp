@@ -12,6 +12,7 @@
 #include "core/notes/notes.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/handle.hpp"
+#include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
 
@@ -100,6 +101,9 @@ class Planner {
 
     const Leaf* leaf() const { return std::get_if<Leaf>(&item); }
     bool is_nested() const { return leaf() != nullptr && leaf()->is_nested(); }
+    std::vector<std::string> names_of(const std::string& stem) const {
+      return file_names(stem, leaf() == nullptr, is_nested());
+    }
   };
 
   [[noreturn]] static void refuse(const std::string& what, std::string_view part) {
@@ -170,8 +174,8 @@ class Planner {
   std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> index of its file
 };
 
-/// `under_batch`: the enclosing node has batch dimensions, which tensordict also requires of the
-/// nodes in it.
+/// `under_batch`: the enclosing node has batch dimensions. tensordict requires that the shapes of
+/// tensors in `node` begin with these, too.
 void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
                        bool under_batch) {
   const std::size_t depth = depth_;
@@ -300,15 +304,24 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Assigns a name to each entry. If two names clash, the less common entry gets another name: a
-/// nested tensor (which has two files) rather than a node, and a node rather than a tensor.
+/// Renames entries whose names clash, or are tenfold's own. Of two, the entry of the less common
+/// type gets another name: a nested tensor (which has two files) rather than a node, and a node
+/// rather than a tensor.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
-  const auto claim = [&](Entry& entry, const std::vector<std::string>& names) {
-    const bool free = std::none_of(names.begin(), names.end(),
-                                   [&](const std::string& name) { return taken.contains(name); });
-    if (!free) {
+  // Readers first look for the encoded name, so it must not be the file of another entry.
+  for (const Entry& entry : entries) {
+    const std::string encoded = encode_key(entry.key);
+    if (entry.name == encoded) continue;
+    for (std::string& name : entry.names_of(encoded)) taken.insert(std::move(name));
+  }
+  const auto claim = [&](Entry& entry) {
+    const std::vector<std::string> names = entry.names_of(entry.name);
+    const bool free = std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+      return taken.contains(name) || is_own_name(name);
+    });
+    if (!free || is_clash_name(entry.name)) {
       entry.clashes = true;
       entry.name = clash_name(next_clash_++);
       return;
@@ -316,9 +329,7 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
     taken.insert(names.begin(), names.end());
   };
   for (Entry& entry : entries) {
-    const std::size_t longest = entry.name.size() + (entry.is_nested()         ? kSizesSuffix.size()
-                                                     : entry.leaf() != nullptr ? kLeafSuffix.size()
-                                                                               : 0);
+    const std::size_t longest = entry.names_of(entry.name).back().size();
     const std::string child = note_path_child(path, entry.key);
     if (longest > kMaxNameBytes) {
       throw base::invalid_argument()
@@ -331,28 +342,28 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
       throw base::invalid_argument().part(key_part(child)).expected("UTF-8").found("other bytes");
     }
     if (entry.leaf() != nullptr && !entry.is_nested()) {
-      claim(entry, {entry.name + std::string(kLeafSuffix)});
+      claim(entry);
     }
   }
   for (Entry& entry : entries) {
-    if (entry.leaf() == nullptr) claim(entry, {entry.name});
+    if (entry.leaf() == nullptr) claim(entry);
   }
   for (Entry& entry : entries) {
-    if (entry.is_nested()) {
-      claim(entry, {entry.name + std::string(kLeafSuffix), entry.name + std::string(kSizesSuffix)});
-    }
+    if (entry.is_nested()) claim(entry);
   }
 }
 
-/// Adds to the notes what meta.json cannot express about the entries. Throws if notes are disabled.
+/// Adds to the notes what meta.json cannot express about the entries. Throws if there is anything
+/// to add and notes are disabled, and for a nested tensor with a reserved key.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);
     if (!reserved && !entry.clashes) continue;
     const std::string child = note_path_child(path, entry.key);
     if (!with_notes_) {
-      refuse(key_part(child), reserved ? "a key that tensordict's metadata uses itself"
-                                       : "a key whose file has the name of another key's file");
+      refuse(key_part(child), reserved
+                                  ? "a key that tensordict's metadata uses itself"
+                                  : "a key whose file name belongs to another key or to tenfold");
     }
     if (entry.clashes || entry.leaf() == nullptr) notes_.files[child] = entry.name;
     if (!reserved || entry.leaf() == nullptr) continue;

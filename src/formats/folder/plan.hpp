@@ -19,7 +19,7 @@ struct Plan {
     std::size_t parent = kNone;  ///< a smaller index; kNone for the root, which has index 0
     std::string name;
   };
-  /// A file with its bytes, or with those of a leaf.
+  /// A file that contains `text`, or the bytes of `leaf`.
   struct File {
     std::size_t folder = 0;
     std::string name;
@@ -53,9 +53,10 @@ struct PlanOptions {
   bool robust_names = true;  ///< false: unencoded keys, as tensordict before 0.14 wrote them
 };
 
-/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names and for
-/// malformed stacks, and Error(unsupported) for entries that cannot be stored. Visits every node;
-/// reads no tensor except the sizes of nested ones.
+/// Plans a tree. Throws Error(invalid_argument) for keys that are not UTF-8 or whose file names are
+/// too long or need encoding (without `robust_names`), and for malformed stacks. Throws
+/// Error(unsupported) for entries that cannot be stored. Visits every node. Reads no tensor, except
+/// the sizes of nested ones, and aliases that are stored in separate files, to compare their bytes.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

@@ -69,7 +69,7 @@ class FolderItem final : public LazyItem {
   std::string key_;
   std::string name_;
   std::string class_name_;
-  std::int64_t stack_dim_;  ///< of the enclosing lazy stack
+  std::int64_t stack_dim_;  ///< of the enclosing lazy stack; 0 without one
 };
 
 /// An entry that cannot be read: accessing it throws, without affecting other entries.
@@ -248,7 +248,8 @@ void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
-/// Sets the number of rows of the root. Returns false if meta.json counts more rows, or has none.
+/// Sets the number of rows of the root. Returns false, and changes nothing, if meta.json counts
+/// more rows or none, or if a sparse matrix has too few row offsets.
 bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
   if (count_sparse_rows(meta, rows, *place.folder)) return true;
   if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
@@ -266,9 +267,10 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
     if (rows && !take_counted_rows(place, meta, *rows)) {
       if (place.folder->was_replaced()) place.folder->throw_replaced();
       const std::string where = place.folder->display() + "/" + std::string(kCommitName);
+      const auto counted = rows_counted(meta);
       warn(where + ": rows: expected at least those of meta.json, " +
-           (meta.batch_size.empty() ? "which has none" : std::to_string(meta.batch_size[0])) +
-           ", found " + std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
+           (counted ? std::to_string(*counted) : "which has no batch size") + ", found " +
+           std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
       return;
     }
   }
@@ -283,8 +285,8 @@ std::shared_ptr<Node> new_node(const NodePlace& place) {
   return node;
 }
 
-/// Sorts the entries of a list by key: a tool that rewrote the folder may have moved nodes after
-/// tensors.
+/// Sorts the entries of a list or tuple by key, which is their position: a tool that rewrote the
+/// folder may have moved nodes after tensors.
 void sort_positions(std::vector<Node::Entry>& entries) {
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   for (const Node::Entry& entry : entries) {
@@ -327,7 +329,7 @@ void apply_container(const NodePlace& place, Node& node) {
   std::vector<std::string> keys;
   keys.reserve(node.entries.size());
   for (const Node::Entry& entry : node.entries) keys.push_back(entry.key);
-  apply_node_note(notes, place.note_path, keys, node.info);
+  apply_node_note(notes, place.note_path, keys, node.info, place.store->notes_where());
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   if (node.info.kind == NodeKind::sparse) {
     sort_sparse_parts(node);
@@ -337,7 +339,7 @@ void apply_container(const NodePlace& place, Node& node) {
       if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
     }
   }
-  // Only a TensorDict has a device; other containers do not.
+  // The containers in the notes, such as a dict, have no device.
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
@@ -347,8 +349,8 @@ bool fits_batch(const MetaEntry& entry, const Shape& batch) {
   return batch.empty() || starts_with(entry.shape, {batch.front()});
 }
 
-/// Refuses a batch size that fits no tensor. Some tensors may have other shapes: tensordict up to
-/// 0.14 saves an UnbatchedTensor like any other.
+/// Refuses a batch size if the node has tensors and it fits none of them. Some tensors may have
+/// other shapes: tensordict up to 0.14 saves an UnbatchedTensor like any other.
 void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
@@ -450,7 +452,8 @@ NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
   for (auto& [key, value] : fields.members) {
     if (key != "data") continue;
     result.value = std::move(value);
-    apply_value_note(place.store->notes(), place.note_path, result.value);
+    apply_value_note(place.store->notes(), place.note_path, result.value,
+                     place.store->notes_where());
     return result;
   }
   // A pickle matters only if `data` is not in the JSON.
@@ -496,7 +499,8 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
       throw fail(place).part("data").expected("a list").found(value.type_name());
     }
     result.value = std::move(value);
-    apply_value_note(place.store->notes(), place.note_path, result.value);
+    apply_value_note(place.store->notes(), place.note_path, result.value,
+                     place.store->notes_where());
     return result;
   }
   result.value = read_stack_folders(place);
@@ -549,7 +553,8 @@ TensorDict::Item read_unknown(const NodePlace& place, const std::string& text,
   }
   if (place.folder->was_replaced()) place.folder->throw_replaced();
   if (meta.has_shape) {
-    warn(meta_where(place) + ": class " + meta.type + " is unknown; read as a TensorDict");
+    warn(meta_where(place) + ": class " + meta.type + " is unknown; read as a " +
+         (class_name.empty() ? "TensorDict" : "tensorclass"));
     return build_tensordict(place, std::move(meta), class_name);
   }
   throw base::corrupt(place.folder->display())

@@ -22,9 +22,10 @@ struct NodePlace {
 /// Returns the path of the node's meta.json, for messages.
 std::string meta_where(const NodePlace& place);
 
-/// Reads the meta.json of one folder: a node with lazy sub-folders, or a JSON value. Reads no
-/// tensor and lists no folder. `class_name` is set for an element of a stack of tensorclasses,
-/// because only the folder of the stack stores the class.
+/// Reads the meta.json of one folder: a node with lazy sub-folders, or a JSON value. Lists no
+/// folder, and reads no tensor except one row offset of a sparse matrix that grows. `class_name`:
+/// the class of a tensorclass that a folder above stores, for the folder `_tensordict` of one and
+/// for the elements of a stack.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its meta.json and `%notes.json`. If `problems` is
@@ -33,8 +34,10 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 
-/// Opens the folder at `path`; replacing the path does not affect the tree. If `folder` holds the
-/// lock of mode write_through, it is held as long as any part of the tree is alive.
+/// Opens the tree in `folder`, which was opened at `path`. If the path is replaced, the tree never
+/// reads the new folder; entries that were not read before may throw Error(io) (ESTALE). If
+/// `folder` holds the lock of mode write_through, it is held as long as any part of the tree is
+/// alive.
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

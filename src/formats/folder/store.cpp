@@ -20,12 +20,12 @@ std::optional<std::pair<std::string, std::string>> split_path(std::string_view p
 
 }  // namespace
 
-Store::Store(Mode mode, Notes notes, const std::string& notes_where)
-    : mode_(mode), notes_(std::move(notes)) {
-  index_notes(notes_where);
+Store::Store(Mode mode, Notes notes, base::Where notes_where)
+    : mode_(mode), notes_(std::move(notes)), notes_where_(std::move(notes_where)) {
+  index_notes();
 }
 
-void Store::index_notes(const std::string& where) {
+void Store::index_notes() {
   for (const auto& [path, leaf] : notes_.leaves) {
     if (auto place = split_path(path)) {
       node_notes_[place->first].leaves.emplace_back(std::move(place->second), leaf);
@@ -35,8 +35,8 @@ void Store::index_notes(const std::string& where) {
     auto place = split_path(path);
     // tenfold never writes other names, and a name must not lead out of the folder.
     if (!place || (!is_clash_name(name) && name != encode_key(place->second))) {
-      warn(where + ": file of " + base::quote(path) + ": expected \"%clash-<n>\", found " +
-           base::quote(name) + "; ignored");
+      warn(notes_where_.text() + ": file of " + base::quote(path) +
+           ": expected \"%clash-<n>\", found " + base::quote(name) + "; ignored");
       continue;
     }
     node_notes_[place->first].files.emplace_back(std::move(place->second), name);

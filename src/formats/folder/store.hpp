@@ -13,6 +13,7 @@
 
 #include <tenfold/io.hpp>
 
+#include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/folder/arena.hpp"
 #include "formats/folder/files.hpp"
@@ -41,20 +42,23 @@ struct AliasGroup {
   Buffer buffer;  ///< its bytes, once mapped
 };
 
-/// State shared by all nodes of one opened tree. Immutable except for its caches; thread-safe.
+/// State shared by all nodes of one opened tree. Once the root is read, only its caches and the
+/// list of problems change; thread-safe then, except report_ignored() with a list.
 class Store {
  public:
-  Store(Mode mode, Notes notes, const std::string& notes_where);
+  Store(Mode mode, Notes notes, base::Where notes_where);
 
   Mode mode() const noexcept { return mode_; }
   const Notes& notes() const noexcept { return notes_; }
+  /// The file of the notes, for messages.
+  const base::Where& notes_where() const noexcept { return notes_where_; }
   Arena& arena() noexcept { return arena_; }
 
-  /// Current number of rows of the root if `%commit` has it; empty if meta.json has it.
+  /// Number of rows of the root at opening if `%commit` has it; empty if meta.json has it.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root if grows(), once its meta.json is read. All nodes with a batch size
-  /// have as many.
+  /// Number of rows of the root if grows() and the root has a batch size, once its meta.json is
+  /// read. All nodes with a batch size have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
   /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a
@@ -91,11 +95,12 @@ class Store {
   }
 
  private:
-  void index_notes(const std::string& where);
+  void index_notes();
 
   Mode mode_;
   std::vector<Problem>* problems_ = nullptr;
   Notes notes_;
+  base::Where notes_where_;
   std::unordered_map<std::string, NodeNotes> node_notes_;
   std::unordered_map<std::string, std::shared_ptr<AliasGroup>> groups_;
   Arena arena_;

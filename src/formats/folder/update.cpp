@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,7 +16,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "core/tensor/extended_scalar.hpp"
+#include "core/notes/notes.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
@@ -34,7 +36,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Maximum number of files that are open at once.
+/// Maximum number of leaf files that are written at once.
 constexpr std::size_t kOpenFiles = 64;
 
 [[noreturn]] void refuse_symlink(const std::string& display) {
@@ -60,9 +62,11 @@ void refuse_other(const os::FileInfo& found, bool want_directory, const std::str
 /// The planned folders, created if missing, and opened on demand.
 class Folders {
  public:
-  Folders(const Plan& plan, const Path& path) : plan_(plan) {
+  Folders(const Plan& plan, const Path& path, bool in_place) : plan_(plan) {
     os::Parent parent = os::open_parent(os::resolve_link(path), true);
     root_ = enter(parent.directory, parent.name);
+    // The row count of `%commit` would stay, and apply to the new tensors.
+    if (in_place) refuse_growing(root_);
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
       os::Directory above = at(plan.folders[i].parent);
       enter(above, plan.folders[i].name);
@@ -129,7 +133,7 @@ class Updater {
   Updater(const Plan& plan, const Path& path, const UpdateRequest& request)
       : plan_(plan),
         request_(request),
-        folders_(plan, path),
+        folders_(plan, path, request.in_place),
         progress_(request.monitor, plan.leaf_bytes, "memmap") {
     if (request.in_place) {
       refuse_shared_files(folders_.root());
@@ -214,8 +218,8 @@ class Updater {
     target.finish(request_.durable);
   }
 
-  /// Removes files that only the old metadata names, stale checksums, and notes that are no longer
-  /// needed.
+  /// Removes stale checksums, notes that are no longer needed and, unless tensors are written in
+  /// place, the files and folders of the old tree that are not planned.
   void drop_stale() {
     std::unordered_set<std::string> planned;
     for (const Plan::File& file : plan_.files) planned.insert(plan_.path_of(file));
@@ -264,14 +268,6 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
-/// The folder of a node, or the files of a tensor, that with the longest name last.
-std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested) {
-  if (is_node) return {stem};
-  std::vector<std::string> names = {stem + std::string(kLeafSuffix)};
-  if (is_nested) names.push_back(stem + std::string(kSizesSuffix));
-  return names;
-}
-
 /// The meta.json of one node, locked against other writers in this process and others.
 class MetaEdit {
  public:
@@ -295,8 +291,17 @@ class MetaEdit {
   const NodeMeta& meta() const noexcept { return meta_; }
   os::Directory& directory() noexcept { return directory_; }
 
-  /// Throws Error(invalid_argument) for a key that cannot be added to this node with these files.
-  void check_new(std::string_view key, const std::vector<std::string>& files) const {
+  /// Throws Error(invalid_argument) for a key that cannot be added to this node. `stem` is the
+  /// encoded or unencoded key.
+  void check_new(std::string_view key, const std::string& stem, bool is_node,
+                 bool is_nested) const {
+    std::vector<std::string> files = file_names(stem, is_node, is_nested);
+    const std::size_t longest = files.back().size();
+    const bool is_own = is_clash_name(stem) || is_own_name(files.front());
+    // Readers first look for the encoded name.
+    const std::string encoded = encode_key(key);
+    if (stem != encoded)
+      std::ranges::move(file_names(encoded, is_node, is_nested), std::back_inserter(files));
     const base::Where where(directory_.display(), key_part(key));
     if (meta_.kind != MetaKind::tensordict) {
       throw base::invalid_argument(where)
@@ -309,14 +314,18 @@ class MetaEdit {
             .problem(key_part(key), " already exists within the target tensordict")
             .expected("a new key");
       }
-      const std::vector<std::string> taken =
-          file_names(encode_key(entry.key), entry.is_node, entry.is_nested);
-      if (std::ranges::find_first_of(files, taken) != files.end()) {
+      if (std::ranges::find_first_of(files, taken_by(entry)) != files.end()) {
         throw base::invalid_argument(where)
-            .problem("its file has the name of ", key_part(entry.key))
+            .problem("its file has the same name as that of ", key_part(entry.key))
             .expected("another name")
             .remedy("save the whole tree again, which keeps both");
       }
+    }
+    if (is_own) {
+      throw base::invalid_argument(where)
+          .problem("its file has a name that tenfold uses itself")
+          .expected("another name")
+          .remedy("the option robust_key encodes it");
     }
     if (is_reserved_key(key)) {
       throw base::invalid_argument(where)
@@ -324,11 +333,11 @@ class MetaEdit {
           .expected("another one")
           .remedy("save the whole tree again, which keeps it");
     }
-    if (files.back().size() > kMaxNameBytes) {
+    if (longest > kMaxNameBytes) {
       throw base::invalid_argument(where)
           .problem("name of its file too long")
           .expected("at most ", kMaxNameBytes, " bytes")
-          .found(files.back().size());
+          .found(longest);
     }
   }
 
@@ -342,6 +351,21 @@ class MetaEdit {
   }
 
  private:
+  bool exists(const std::string& name) const {
+    return name.size() <= kMaxNameBytes && directory_.entry_info(name).has_value();
+  }
+
+  /// The names by which readers look for an entry. The unencoded ones only count if they are used.
+  std::vector<std::string> taken_by(const MetaEntry& entry) const {
+    std::vector<std::string> taken =
+        file_names(encode_key(entry.key), entry.is_node, entry.is_nested);
+    if (encode_key(entry.key) == entry.key || exists(taken.front())) return taken;
+    if (!(entry.is_node ? is_safe_raw_node(entry.key) : is_safe_raw_leaf(entry.key))) return taken;
+    std::vector<std::string> raw = file_names(entry.key, entry.is_node, entry.is_nested);
+    if (exists(raw.front())) std::ranges::move(raw, std::back_inserter(taken));
+    return taken;
+  }
+
   Path path_;
   os::Directory directory_;
   os::File file_;
@@ -406,6 +430,72 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   file.close_written();
 }
 
+/// Returns an extended scalar in `value`, or null.
+const Value* special_in(const Value& value) {
+  if (value.is<Value::Special>()) return &value;
+  const Value* found = nullptr;
+  for_each_child(value, [&](const Value& child) {
+    if (found == nullptr) found = special_in(child);
+  });
+  return found;
+}
+
+/// Returns the key of the entry of the node `path` that is stored in a folder `name`.
+std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
+  for (const auto& [entry, file] : notes.files) {
+    const auto keys = keys_of_note_path(entry);
+    if (file != name || !keys || keys->empty()) continue;
+    if (note_path_child(path, keys->back()) == entry) return keys->back();
+  }
+  return decode_key(name).value_or(name);
+}
+
+/// Returns the note of the value that is stored in `folder`. The root of its tree is the nearest
+/// folder above it that has notes.
+Notes::ValueNote note_of(const Path& folder) {
+  std::vector<std::string> names;  // from `folder` up to the root
+  Path at = std::filesystem::absolute(folder);
+  if (at.filename().empty()) at = at.parent_path();
+  for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
+    const Path file = at / std::string(kNotesName);
+    if (!os::exists(file)) {
+      names.push_back(at.filename().string());
+      continue;
+    }
+    const Notes notes =
+        Notes::from_json(os::File::open_read(file).read_all(kMaxMetaBytes), file.string());
+    std::string path;
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+      if (*name != kInnerName) path = note_path_child(path, key_of(notes, path, *name));
+    }
+    const auto found = notes.values.find(path);
+    return found == notes.values.end() ? Notes::ValueNote() : found->second;
+  }
+  return {};
+}
+
+/// The notes are not rewritten, so throws Error(unsupported) for a value that needs other ones.
+void require_same_note(const Path& folder, const Value& value) {
+  const auto refuse = [&] {
+    return base::unsupported(folder.string())
+        .problem("a value cannot be changed in place")
+        .remedy("save the whole tree again, which keeps it");
+  };
+  if (const Value* special = special_in(value)) {
+    throw refuse().expected("JSON").found(special->type_name());
+  }
+  Notes made;
+  collect_value_note("", value, made);
+  const Notes::ValueNote& note = made.values[""];
+  const Notes::ValueNote old = note_of(folder);
+  // Without a note, a tuple is stored as a list, as memmap() stores it.
+  const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
+  if (old == note || (old.empty() && !needs_note)) return;
+  throw refuse()
+      .expected("the types of keys, tuples and OrderedDicts that the notes state for the old value")
+      .found("others");
+}
+
 }  // namespace
 
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request) {
@@ -424,7 +514,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
   MetaEdit edit(folder);
   const std::string stem = name_of(leaf.key, true, leaf.robust_names);
   const std::string name = stem + std::string(kLeafSuffix);
-  edit.check_new(leaf.key, file_names(stem, false, leaf.sizes != nullptr));
+  edit.check_new(leaf.key, stem, false, leaf.sizes != nullptr);
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes > 0) make_file(edit.directory(), name, size_bytes, leaf.existing_ok, {});
   if (leaf.sizes != nullptr && leaf.sizes->numel() > 0) {
@@ -440,7 +530,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
   MetaEdit edit(folder);
   const std::string name = name_of(key, false, robust_names);
-  edit.check_new(key, file_names(name, true, false));
+  edit.check_new(key, name, true, false);
   if (const auto found = edit.directory().entry_info(name); !found) {
     edit.directory().create_directory(name);
   } else if (!found->is_directory) {
@@ -458,14 +548,6 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
 }
 
 void write_value(const Path& folder, const NonTensor& value) {
-  // The notes are not rewritten, so the type of an extended scalar would be lost.
-  if (has_special(value.value)) {
-    throw base::unsupported(folder.string())
-        .problem("a value cannot be changed in place")
-        .expected("JSON")
-        .found(value.value.type_name())
-        .remedy("save the whole tree again, which keeps it");
-  }
   const std::string text = non_tensor_meta(value);
   const MetaEdit edit(folder);
   if (edit.meta().kind != MetaKind::non_tensor && edit.meta().kind != MetaKind::non_tensor_stack) {
@@ -473,6 +555,7 @@ void write_value(const Path& folder, const NonTensor& value) {
         .expected("the folder of a value")
         .found("a ", edit.meta().type);
   }
+  require_same_note(folder, value.value);
   replace_file(folder / std::string(kMetaName), text, false);
 }
 

@@ -12,11 +12,13 @@ namespace tenfold::detail::formats::folder {
 /// `report`.
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
-/// Checks the structure and every block in `%checksums`. Problems are reported, not thrown. Throws
-/// if the folder cannot be opened, and errors for which is_problem_of_files() is false.
+/// Checks the structure, and every block and box in `%checksums`. Problems are reported, not
+/// thrown. Throws if the folder cannot be opened, and errors for which is_problem_of_files() is
+/// false.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
-/// Checks the structure, the CRC-32 of every entry, and every block in `%checksums`.
+/// Checks the structure, the CRC-32 of every entry, and every block in `%checksums`. Skips boxes,
+/// because the CRC-32 covers their bytes.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::detail::formats::folder

@@ -29,10 +29,10 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Larger files are written by write_leaves(), in blocks that threads may share; a smaller one is
-/// written by one thread.
+/// Files of larger leaves are written by write_leaves(), whose threads share their blocks. Any
+/// other file is written by one thread.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
-/// A small file is written by one call, which gives it the largest folios.
+/// A small file is written by one call, which gives it the largest folios in the page cache.
 constexpr std::size_t kScratchBytes = kSmallBytes;
 /// Number of small files that one thread takes at a time. Few, to balance the load of the threads.
 constexpr std::size_t kRunFiles = 32;
@@ -40,11 +40,11 @@ constexpr std::size_t kRunFiles = 32;
 /// sequentially (docs/performance/saving.md); the threads hardly use a core.
 constexpr int kSyncThreads = 32;
 constexpr std::size_t kSyncRunFiles = 8;
-/// Number of large files open at once.
+/// Maximum number of large files that are written at once.
 constexpr std::size_t kOpenLeaves = 64;
 
-/// Opens folders of the plan. The path from the root to the current one stays open, because files
-/// are ordered by folder.
+/// Opens folders of the plan. The path from the root to the current one stays open, because the
+/// files are in depth-first order.
 class FolderChain {
  public:
   FolderChain(const Plan& plan, os::Directory& root) : plan_(plan), root_(root) {}
@@ -114,7 +114,7 @@ class Writer {
   /// Links the files that are equal in the earlier version, instead of writing them.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
-    // If another process has a shared mapping of the old folder, its writes would change the links.
+    // If the old folder is open in mode r+, writes to it would change the new version, too.
     if (!old_root.valid() || old_root.try_lock_exclusive() == os::LockResult::held) return;
     auto stored = stored_checksums(old_root);
     std::vector<LeafComparison> compared;
@@ -239,8 +239,8 @@ class Writer {
     }
   }
 
-  /// A file must be synced through the descriptor that wrote it: the kernel reports writeback
-  /// errors only to descriptors that were open at the time.
+  /// A file must be synced through the descriptor that wrote it: the kernel guarantees to report a
+  /// writeback error only to descriptors that were open at the time.
   void keep_open(std::vector<os::File> files) {
     if (request_.durable) std::move(files.begin(), files.end(), std::back_inserter(open_));
   }
@@ -355,8 +355,8 @@ class Writer {
     out.close_written();
   }
 
-  /// Syncs all files. Writeback was started while other files were written, so most data is on disk
-  /// already, and one commit of the file system covers all inodes.
+  /// Syncs and closes the open files. Writeback was started while other files were written, so most
+  /// data is on disk already, and one journal commit of the file system covers many inodes.
   void sync_files() {
     for_runs(open_.size(), kSyncThreads, kSyncRunFiles, [&](FolderChain&, std::size_t i) {
       open_[i].sync();
@@ -392,7 +392,7 @@ class Writer {
   std::vector<std::size_t> large_;
   std::vector<std::size_t> aliases_;
   std::size_t max_open_ = os::num_files_to_keep_open();
-  std::vector<os::File> open_;  ///< written but not synced
+  std::vector<os::File> open_;  ///< files to be synced
 };
 
 }  // namespace

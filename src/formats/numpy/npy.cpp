@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -53,12 +55,14 @@ class NpySource final : public LeafSource {
   NpySource(OpenedNpy opened, Mode mode) : opened_(std::move(opened)), mode_(mode) {}
 
   Buffer map(const Leaf&) override { return bytes(); }
-  /// The stored bytes: mapped, or read if the header's length makes them unaligned.
+  /// The stored bytes: mapped, or if the header's length makes them unaligned, read into memory.
+  /// Throws Error(unsupported) for unaligned bytes in mode write_through.
   const Buffer& bytes() {
     std::call_once(mapped_, [this] {
       const NpyArray& array = opened_.array;
       if (array.nbytes == 0) return;
       const bool shared = mode_ == Mode::write_through;
+      has_copy_ = mode_ == Mode::copy_on_write;
       if (array.data_offset_bytes % itemsize(array.dtype) == 0) {
         bytes_ = os::map_file(opened_.file, array.data_offset_bytes, array.nbytes,
                               shared ? os::MapKind::shared_write : os::MapKind::private_copy);
@@ -68,7 +72,7 @@ class NpySource final : public LeafSource {
         throw base::unsupported(opened_.file.display())
             .part("data")
             .problem("is not aligned for a shared mapping")
-            .expected("a multiple of ", itemsize(array.dtype), " bytes")
+            .expected("an offset that is a multiple of ", itemsize(array.dtype), " bytes")
             .found(array.data_offset_bytes)
             .remedy("save it again, which aligns it");
       }
@@ -78,10 +82,12 @@ class NpySource final : public LeafSource {
     return bytes_;
   }
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    // The content is the private copy, including the program's writes.
+    if (has_copy_) {
+      std::memcpy(into.data(), bytes().data() + offset_bytes, into.size());
+      return;
+    }
     opened_.file.read_at(opened_.array.data_offset_bytes + offset_bytes, into);
-  }
-  void will_need(const Leaf&) override {
-    opened_.file.will_need(opened_.array.data_offset_bytes, opened_.array.nbytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   base::Where where(const Leaf&) const override { return opened_.file.display(); }
@@ -96,6 +102,7 @@ class NpySource final : public LeafSource {
   OpenedNpy opened_;
   Mode mode_;
   std::once_flag mapped_;
+  std::atomic<bool> has_copy_ = false;  ///< in mode copy_on_write: bytes() was called
   Buffer bytes_;
 };
 
@@ -118,7 +125,7 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   if (shared && source->array().fortran_order) {
     throw base::unsupported(path.string())
         .part("fortran_order")
-        .problem("cannot be changed in place")
+        .problem("an array in Fortran order cannot be changed in place")
         .expected("False")
         .found("True")
         .remedy("open it in mode \"c\"");

@@ -32,9 +32,9 @@ struct NpyArray {
 };
 
 /// Parses the header of an array of `total_bytes` bytes, including the header; `head` contains at
-/// least the header. `where` names the array. Throws Error(corrupt), and Error(unsupported) for
-/// bytes after the array and for arrays that cannot be tensors: objects, structures, strings,
-/// big-endian elements.
+/// least the header, unless the file is truncated. `where` names the array. Throws Error(corrupt),
+/// and Error(unsupported) for an unknown version, for bytes after the array and for arrays that
+/// cannot be tensors: objects, structures, strings, big-endian elements.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 

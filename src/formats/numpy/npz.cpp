@@ -44,8 +44,9 @@ namespace {
 
 /// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
-/// Stored members with aligned elements are mapped in place. Others are copied when they are first
-/// mapped: deflated members, and nearly all that numpy.savez writes, because it aligns nothing.
+/// Stored members with aligned elements are mapped in place. Others are copied by the first call of
+/// map(): deflated members, and most of those that numpy.savez writes, because it does not align
+/// their elements.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the directory. Throws like read_zip_directory(), and Error(unsupported) for members
@@ -58,12 +59,11 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   static std::string key_of(const codecs::ZipEntry& entry);
 
   /// Reads the header of a member. Returns a tensor, or an entry that throws Error(unsupported)
-  /// when it is accessed. Throws Error(corrupt).
+  /// when it is accessed. Throws Error(corrupt) for a damaged header.
   Node::Slot slot(std::size_t member);
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return all_in_place_; }
   base::Where where(const Leaf& leaf) const override;
   base::Where where(std::size_t member) const;
@@ -73,7 +73,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
     NpyArray array;
     bool in_place = false;  ///< mapped rather than copied
     std::mutex mutex;       ///< guards the members below
-    Buffer copy;            ///< result of map()
+    Buffer copy;            ///< result of map(), unless in_place
     Buffer passing;         ///< cache of read(), until the last byte is read
   };
 
@@ -178,7 +178,8 @@ Node::Slot NpzSource::slot(std::size_t position) {
   all_in_place_ = all_in_place_ && member.in_place;
   const NpyArray& array = member.array;
   if (member.in_place && array.fortran_order) {
-    // A stored leaf is in C order, so an array in Fortran order is a strided view of the mapping.
+    // The bytes of a stored_leaf() are in C order. So an array in Fortran order is a strided view
+    // of the mapping.
     return Leaf(
         Tensor(array.dtype, array.shape, fortran_strides(array.shape), mapped(position), 0));
   }
@@ -241,7 +242,8 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
     file_.read_at(found.data_offset + member.array.data_offset_bytes + offset_bytes, into);
     return;
   }
-  // Reads are sequential, so inflate or reorder once, and free the buffer after the last byte.
+  // Most callers read sequentially: inflate or reorder once, and free the buffer after the last
+  // byte.
   const std::lock_guard lock(member.mutex);
   Buffer bytes = member.copy;
   if (bytes.size_bytes() == 0 && member.array.nbytes > 0) {
@@ -250,11 +252,6 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
     if (offset_bytes + into.size() == member.array.nbytes) member.passing = Buffer();
   }
   if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset_bytes, into.size());
-}
-
-void NpzSource::will_need(const Leaf& leaf) {
-  const codecs::ZipEntry& found = entry(static_cast<std::size_t>(position_of(leaf)));
-  file_.will_need(found.data_offset, found.stored_bytes);
 }
 
 constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};
@@ -335,7 +332,8 @@ ZipArchiveEntry bare_member(const TensorDict::Item& value) {
   return member;
 }
 
-/// The members for a tree. Throws Error(unsupported) naming the first key that cannot be stored.
+/// Returns the members for a tree. Throws Error(unsupported), naming the root or the first key that
+/// cannot be stored.
 std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
   check_root(tree.info());
   if (is_bare(tree)) return {bare_member(bare_value(tree))};

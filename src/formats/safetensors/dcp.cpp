@@ -31,7 +31,8 @@
 // save_distributed=True: `shard-<rank + 1>-model-<i>-of-<n>.safetensors`. Each file has the boxes
 // of tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, their offsets in the
 // tensors: `{"w": {"saved_offsets": [2, 0]}}`. torch writes no list of the files, so all of them
-// are read. If there is a manifest of tenfold (shared/dcp_manifest.hpp), only its files are read.
+// are read. If the folder has a manifest of tenfold for this layout (shared/dcp_manifest.hpp), only
+// its files are read.
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -50,7 +51,7 @@ bool probe_dcp(const FileHead& head) {
                               has_manifest(head.folder(), kShardsLayout));
 }
 
-/// Opens the shards that the manifest names, in its order.
+/// Opens the shards that the manifest names, in its order. Throws Error(corrupt) if one is missing.
 std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Manifest& manifest) {
   std::vector<OpenedFile> shards;
   for (const std::string& name : manifest.files) {
@@ -66,6 +67,7 @@ std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Ma
   return shards;
 }
 
+/// Opens all shards, in the order of their names. Throws Error(corrupt) if there is none.
 std::vector<OpenedFile> open_shards(const os::Directory& folder, const Path& path) {
   std::vector<std::string> names = folder.list();
   std::erase_if(names, [](const std::string& name) { return !is_shard(name); });
@@ -93,8 +95,8 @@ class ShardingInfo {
     }
   }
 
-  /// Returns the offsets of a tensor's box. In a file without this metadata, every tensor is
-  /// complete.
+  /// Returns the offsets of the box of a tensor with `rank` dimensions. In a file without this
+  /// metadata, every tensor is complete. Throws Error(corrupt) if it has no valid offsets.
   Shape offsets(std::string_view name, std::size_t rank) const {
     if (value_.is_null()) return Shape(rank, 0);
     const auto* tensors = value_.get_if<Value::Object>();
@@ -145,6 +147,13 @@ class Tensors {
       DividedTensor& tensor = tensors[found->second].second;
       const DType dtype = shard.header->entries[i].dtype;
       if (is_new) tensor.dtype = dtype;
+      if (dtype != tensor.dtype) {
+        throw base::corrupt(shard.source->file().display())
+            .part("tensor ", base::quote(name))
+            .problem("a piece of it has another dtype")
+            .expected(to_string(tensor.dtype), ", as in another file")
+            .found(to_string(dtype));
+      }
       const Shape offsets = info.offsets(name, sizes.size());
       grow(tensor, offsets, sizes, shard.source->file().display(), name);
       // A replicated tensor may be in several files.

@@ -143,7 +143,7 @@ base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
 }
 
 /// Converts the boxes of one tensor from elements to bytes. Reports a problem and returns nullopt
-/// if one exceeds the tensor.
+/// if one is empty or not inside the tensor.
 std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
                                             const std::vector<StoredBox>& stored,
                                             VerifyReport& report) {
@@ -157,7 +157,7 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
       const Box& found = box.box.value_or(whole);
       report.problems.push_back(
           problem_of(base::corrupt(place_of(opened, number))
-                         .problem("a box of its checksums exceeds the tensor")
+                         .problem("a box of its checksums is empty or not inside the tensor")
                          .expected("one within ", base::list_text(shape))
                          .found(base::list_text(found.offsets), " + ", base::list_text(found.sizes))
                          .remedy("another tool may have changed the file")));
@@ -168,7 +168,8 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
   return boxes;
 }
 
-/// plan_verification() for a file with checksums of boxes.
+/// The part of plan_verification() for checksums of boxes, the metadata `text`. Reports a text that
+/// does not fit the tensors.
 void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyRequest& request,
                 VerifyReport& report, std::vector<BoxedTensor>& tensors) {
   const Header& header = *opened.header;
@@ -199,8 +200,9 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
   }
 }
 
-/// Reports a header that does not match its checksum. Returns the checksums of all blocks in file
-/// order; nullopt if the file has none, or if their number does not fit the tensors.
+/// Returns the checksums of all blocks in file order; nullopt if the file has none, or if their
+/// number does not fit the tensors. Reports the latter, and a header that does not match its
+/// checksum.
 std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
                                                        VerifyReport& report) {
   const Header& header = *opened.header;

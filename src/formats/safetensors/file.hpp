@@ -16,7 +16,7 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// Writing and verifying one file of tensors, for the single-file and the sharded format.
+// Functions that plan, write and verify one file of tensors.
 
 /// The content of one file.
 struct FilePlan {
@@ -33,8 +33,8 @@ FilePlan plan_file(const TensorDict& tree, bool notes);
 void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
                 const WriteRequest& request, Progress& progress);
 
-/// Returns the bytes before the data in the file that write_file() writes. Throws
-/// Error(unsupported) if the header exceeds the format's limit of 100,000,000 bytes.
+/// Returns the header for these tensors and exactly this metadata, including the eight bytes of its
+/// length. Throws Error(unsupported) if it exceeds the format's limit of 100,000,000 bytes.
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
 
 /// Pads a header with spaces to `size_bytes`, which include the eight bytes of its length, and
@@ -48,13 +48,14 @@ std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 /// header and the checksums in it. Hashes the new tensors up to the first block that differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
-/// Returns the checksums of a file's tensors; none if the file has none that fit. Adds a problem to
-/// the report if the header does not match its checksum or its tensors.
+/// Returns the block checksums of a file's tensors; none if the file has none, or if their number
+/// does not fit the tensors. Adds a problem to the report in the second case, and if the header
+/// does not match its checksum.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares
-/// headers and blocks with their checksums. `open` may add problems; Error(corrupt) and
-/// Error(unsupported) that it throws become problems of `path`.
+/// headers, blocks and boxes with their checksums. `open` may add problems. Error(corrupt) and
+/// Error(unsupported) become problems, of `path` if they name no file; other errors are thrown.
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 

@@ -67,8 +67,8 @@ std::optional<DType> dtype_of_name(std::string_view name) noexcept;
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names
-/// the file. Throws Error(corrupt) for an invalid header, and Error(unsupported) for a dtype that
-/// torch does not have.
+/// the file. Throws Error(corrupt) for an invalid header, and Error(unsupported) for an unknown
+/// dtype.
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where);
 
 /// Reads the header including the eight bytes of its length, after checking the length.

@@ -24,11 +24,6 @@ void Source::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::b
   file().read_at(header_->data_offset + entry(leaf).begin + offset_bytes, into);
 }
 
-void Source::will_need(const Leaf& leaf) {
-  const Header::Entry& e = entry(leaf);
-  file().will_need(header_->data_offset + e.begin, e.end - e.begin);
-}
-
 StoredRange Source::identity(const Leaf& leaf) {
   const Header::Entry& e = entry(leaf);
   return StoredRange::in(file().info_at_open(), header_->data_offset + e.begin, e.end - e.begin);

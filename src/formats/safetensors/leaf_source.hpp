@@ -15,14 +15,13 @@ namespace tenfold::detail::formats::safetensors {
 /// The tensors of one safetensors file; a leaf's position is the index of its header entry.
 ///
 /// The file stays open (one descriptor per file), so that replacing the path does not affect it.
-/// All its data is mapped together, when a tensor is first mapped.
+/// All its data is mapped together, when a tensor is first mapped. Unaligned tensors are copied.
 class Source final : public LeafSource {
  public:
   Source(os::File file, std::shared_ptr<const Header> header);
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;

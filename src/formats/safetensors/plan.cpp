@@ -48,8 +48,9 @@ class TiedTensors {
  public:
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
 
-  /// Returns the number of an earlier leaf that is the same tensor; otherwise adds this leaf as
-  /// `number` and returns `number`. `leaf_of(number)` returns an added leaf.
+  /// Returns the number of an earlier leaf that is the same tensor; otherwise `number`, and adds
+  /// this leaf under it unless no other leaf can be the same tensor. `leaf_of(number)` returns an
+  /// added leaf.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const StoredRange bytes = stored_range(leaf);
@@ -73,8 +74,8 @@ class TiedTensors {
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
-/// Returns, for each leaf, the index of the leaf that is stored for it. Of several aliases, the one
-/// with the smallest key is stored, as in safetensors' save_model.
+/// Returns, for each leaf, the index of the leaf that is stored for it. Among leaves that are the
+/// same tensor, the one with the smallest key is stored, as in safetensors' save_model.
 std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
                                       const std::vector<Leaf>& leaves) {
   std::vector<std::size_t> order(leaves.size());
@@ -93,8 +94,8 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a flat dict of batched tensors as a plain file. Returns nullopt for any other tree, and if
-/// a key is "__metadata__" or that of an alias is a reserved member.
+/// Plans a flat dict of batched tensors as a plain file. Returns nullopt for any other tree, if a
+/// key is "__metadata__", and if the key of an alias is a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -339,8 +340,8 @@ class StructurePlanner {
     }
   }
 
-  /// A unique name. The keys "a.b" and ("a", "b") have the same dotted name: the second becomes
-  /// "a.b~2".
+  /// Returns a unique name. The keys "a.b" and ("a", "b") have the same dotted name: the second
+  /// becomes "a.b~2".
   std::string free_name(const std::string& wanted) {
     std::string name = wanted;
     for (int i = 2; name == "__metadata__" || !names_.insert(name).second; ++i) {
@@ -374,8 +375,9 @@ class StructurePlanner {
 
 }  // namespace
 
-/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that tenfold uses with
-/// another value, and in a flat file for a value that equals a tensor's name.
+/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a reserved key or that of an
+/// alias, unless the plan already has it with the same value, and in a flat file for a member that
+/// readers take for an alias: its value is the name of a tensor, and its key is none.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
@@ -387,13 +389,13 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
           .part("metadata ", base::quote(key))
           .problem("safetensors files of tenfold use this key")
           .expected("another key")
-          .found(base::quote(text));
+          .found(base::quote(key));
     }
-    if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
+    if (plan.flat && names.contains(text) && !names.contains(key)) {
       throw base::invalid_argument()
           .part("metadata ", base::quote(key))
           .expected("a string that is not a tensor's name")
-          .found(base::quote(text), ", which safetensors' readers treat as an alias")
+          .found(base::quote(text), ", which tenfold reads as an alias")
           .remedy("choose another string");
     }
     plan.metadata.emplace(key, text);
@@ -443,8 +445,11 @@ void add_order(Plan& plan, const std::vector<std::string_view>& stored_names) {
   positions.reserve(plan.keys.size());
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
   for (const auto& [dropped, kept] : plan.metadata) {
-    if (is_reserved_member(dropped) || !positions.contains(kept)) continue;
-    positions.emplace(dropped, positions.size());
+    const auto tensor = positions.find(kept);
+    // A text that names an alias is metadata of the user: aliases name tensors only.
+    const bool is_alias = !is_reserved_member(dropped) && tensor != positions.end() &&
+                          tensor->second < stored_names.size();
+    if (is_alias) positions.emplace(dropped, positions.size());
   }
   std::string text;
   bool changed = false;

@@ -19,7 +19,7 @@
 //   stack        lazy stacks, which are stored as stacked tensors
 //   leaf_source  one mapping of the file's data
 //   file         writing and verifying one file
-//   sharded      several files and their index
+//   sharded      several files and their index; shard_transaction replaces these files
 //   dcp          the files of torch.distributed.checkpoint
 
 namespace tenfold::detail::formats::safetensors {

@@ -77,12 +77,13 @@ ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name
 
 ShardTransaction::~ShardTransaction() {
   try {
-    // In a forked child, the shards belong to its parent.
+    // In a forked child, the shards belong to its parent. After a lost lease, another save may have
+    // removed them and used their names.
     if (!index_.is_ours() || (committing_ && may_be_named())) return;
     remove_all(new_shards_);
     if (has_list_) folder_.remove_file(list_name_);
   } catch (...) {
-    // The next save removes the files in the list.
+    // The next save with slot 0 removes the files in the list.
   }
 }
 

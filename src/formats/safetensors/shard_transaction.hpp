@@ -18,13 +18,14 @@ namespace tenfold::detail::formats::safetensors {
 /// unused names, and the old ones are kept until the new index is in place. The names are
 /// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
 /// excludes other writers from these names. Otherwise, or if they are taken, the names contain
-/// hexadecimal digits that identify this save (<id>). A part of the name after the numbers, which
-/// no other index can give its shards, marks those with the tensors of values.
+/// hexadecimal digits that identify this save (<id>). Shards for tensors in values have the part
+/// `-values` after the numbers; before them, it could belong to the stem of another index.
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name
-/// per line, written before the first shard. The holder of slot 0 removes files that a list of a
-/// dead writer names and the index does not name. Nothing else is ever removed.
+/// per line, written before the first shard. The holder of slot 0 removes the lists of dead
+/// writers, and the files that they name and the index does not name. It removes no other
+/// leftovers.
 class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
@@ -35,25 +36,27 @@ class ShardTransaction {
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
-  /// Removes the new shards, unless an index names them.
+  /// Removes the new shards and the list, except in a forked child or after a lost lease. After
+  /// about_to_commit(), keeps them too if the index names one of the shards or cannot be read.
   ~ShardTransaction();
 
   /// Returns unused names for that many shards, and adds them to the list. `part`: follows the
   /// numbers in the names; each call needs another one.
   std::vector<std::string> name_shards(std::size_t count, bool durable,
                                        const std::string& part = "");
-  /// Creates a shard with the permissions of the old index.
+  /// Creates a shard, with the permissions of the old index if there is one.
   os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
 
   /// Call before the index is replaced. If the replacement fails, the destructor determines which
   /// index is in place.
   void about_to_commit() noexcept { committing_ = true; }
 
-  /// Sets the shards of the index that was replaced. They differ from those at the start if another
-  /// save replaced the index in between.
+  /// Sets the shards of the index that was replaced. They may differ from those at the start if
+  /// another save replaced the index in between.
   void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
 
-  /// Call after the new index is in place: removes the old shards, and warns if that fails.
+  /// Call after the new index is in place: removes the old shards and the list, and warns if that
+  /// fails.
   void committed(bool durable);
 
  private:

@@ -30,7 +30,7 @@ namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.index.json"};
-/// transformers' limit: 5 GB, decimal.
+/// The default of huggingface_hub's save_torch_state_dict(): 5 GB, decimal.
 constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
 bool probe_index(const FileHead& head) {
@@ -67,7 +67,7 @@ os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
 }
 
 /// Opens an index and its shards. A save may have removed old shards since the index was opened.
-/// The callers of Format::open() detect that with os::read_unreplaced(), and retry.
+/// The callers of Format::open() and verify() detect that with os::read_unreplaced(), and retry.
 OpenedShards open_indexed_shards(const Path& path) {
   OpenedShards opened;
   opened.index_file = os::File::open_read(path);

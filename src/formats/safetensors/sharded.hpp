@@ -26,19 +26,19 @@ struct Shard {
 };
 
 struct ShardedPlan {
-  Plan plan;  ///< its tensors are in the shards
+  Plan plan;  ///< its tensors were moved to the shards
   HubIndex index;
   std::vector<Shard> shards;
   std::uint64_t total_bytes = 0;
 };
 
-/// Fills shards in the order of the keys, each up to the size limit; 0 means 5 GB. A larger tensor
+/// Fills shards in the order of the tree, each up to the size limit; 0 means 5 GB. A larger tensor
 /// gets its own shard. Tensors for which `is_last` is true, if it is given, are in further shards
 /// after the others. Throws like make_plan().
 ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes,
                         const std::function<bool(const Leaf&)>& is_last = nullptr);
 
-/// The `__metadata__` of every shard.
+/// The `__metadata__` of every shard, without checksums.
 Metadata shard_metadata();
 
 /// Replaces an index and its shards atomically. The caller writes the shards; publish() writes the
@@ -58,12 +58,12 @@ class IndexReplacement {
     return shards_->create(names_[number], index_->old_info());
   }
 
-  /// Chooses names for more shards, with the tensors of values, and adds them to names(). Call
-  /// once.
+  /// Chooses names for further shards, for tensors in values (ShardWriter::add_values()), and adds
+  /// them to names(). Call at most once.
   void add_value_shards(std::size_t count);
 
-  /// Call when all shards are written, and durable if the save is. Writes the index of the plan,
-  /// which has the same number of shards, and puts it in place.
+  /// Call when all shards are written, and durable if the save is. Writes the index of `plan`,
+  /// which has one shard for each of names(), and puts it in place.
   void publish(const ShardedPlan& plan, bool checksums);
 
  private:

@@ -88,7 +88,6 @@ class SliceSource final : public LeafSource {
     }
   }
 
-  void will_need(const Leaf&) override { source_of(dense_)->will_need(dense_); }
   base::Where where(const Leaf&) const override { return source_of(dense_)->where(dense_); }
   std::vector<Leaf> parts(const Leaf&) const override { return {dense_}; }
 

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,7 +53,7 @@ struct StructureLevel {
   std::optional<std::int64_t> stack_dim;
   std::string class_name;
   std::string device;
-  bool is_lazy_stack = false;  ///< tenfold's member: the entries are levels
+  bool is_lazy_stack = false;  ///< has "lazy_stack": the keys are the entries of a lazy stack
   std::int64_t lazy_stack_dim = 0;
   std::optional<std::string> lazy_stack_name;
   std::vector<Entry> entries;
@@ -201,7 +202,7 @@ class StructureHandler final : public codecs::JsonHandler {
   }
   void number(double value) override {
     if (build([&] { builder_.number(value); }) || skipped()) return;
-    wrong_type("a number with a fraction");
+    wrong_type("a floating-point number");
   }
   void string(std::string_view value) override {
     if (build([&] { builder_.string(value); }) || skipped()) return;
@@ -455,8 +456,8 @@ class StructureHandler final : public codecs::JsonHandler {
   bool has_version_ = false;
 };
 
-/// Parses the document. Throws Error(corrupt) naming the node and the member; Error(unsupported)
-/// for another version. `where` names file and member.
+/// Parses the document. Throws Error(corrupt) if it is invalid, and Error(unsupported) for another
+/// version. `where` names the file and the member of `__metadata__`.
 std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const base::Where& where) {
   StructureHandler handler(where);
   codecs::parse_json(text, where, handler);
@@ -495,8 +496,10 @@ std::vector<std::string> keys_of(const Node& node) {
   return keys;
 }
 
-void apply_notes_to(const Notes& notes, std::string_view path, Node& node) {
-  if (!notes.nodes.empty()) apply_node_note(notes, path, keys_of(node), node.info);
+void apply_notes_to(const Notes& notes, std::string_view path, Node& node,
+                    const base::Where& notes_where) {
+  if (notes.nodes.empty()) return;
+  apply_node_note(notes, path, keys_of(node), node.info, notes_where);
 }
 
 /// Parses "2 0 1" as a permutation of [0, count). Returns nullopt if the text is none.
@@ -518,22 +521,25 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
   return order;
 }
 
+/// True if this member of the metadata of a flat file restores a name that was dropped because its
+/// tensor is stored under another one, `text` (safetensors' save_model).
+bool is_alias(const TensorEntries& tensors, std::string_view key, std::string_view text) {
+  return !is_reserved_member(key) && tensors.find(text) != KeyIndex::kNone &&
+         tensors.find(key) == KeyIndex::kNone;
+}
+
 /// Builds the tree of a file without structure document: a flat dict with unchanged names.
 TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
-                      const std::string& where) {
+                      const base::Where& notes_where, const std::string& where) {
   auto node = std::make_shared<Node>();
   node->where = where;
   node->entries.reserve(tensors.rows.size());
   for (std::size_t row = 0; row < tensors.rows.size(); ++row) {
     node->entries.push_back({std::string(tensors.name(row)), tensors.leaf(row)});
   }
-  // Restore a name that was dropped because its tensor is stored under another one (safetensors'
-  // save_model).
   for (const auto& [dropped, kept] : metadata) {
-    if (is_reserved_member(dropped)) continue;
-    const std::uint32_t row = tensors.find(kept);
-    if (row == KeyIndex::kNone || tensors.find(dropped) != KeyIndex::kNone) continue;
-    node->entries.push_back({dropped, tensors.leaf(row)});
+    if (!is_alias(tensors, dropped, kept)) continue;
+    node->entries.push_back({dropped, tensors.leaf(tensors.find(kept))});
   }
   const bool plain = node->entries.size() == tensors.rows.size();
   const auto order_text = metadata.find(kOrderMember);
@@ -554,7 +560,7 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
   } else if (plain) {
     node->index = std::move(tensors.index);
   }
-  apply_notes_to(notes, "", *node);
+  apply_notes_to(notes, "", *node, notes_where);
   if (node->info.kind == NodeKind::tensordict) node->info.kind = NodeKind::dict;
   return tensordict_of(std::move(node));
 }
@@ -562,9 +568,14 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
 /// Builds nodes according to a structure document.
 class TreeBuilder {
  public:
-  TreeBuilder(const TensorEntries& tensors, const Notes& notes, const std::string& file,
-              const base::Where& where)
-      : tensors_(tensors), notes_(notes), file_(file), where_(where), used_(tensors.rows.size()) {}
+  TreeBuilder(const TensorEntries& tensors, const Notes& notes, const base::Where& notes_where,
+              const std::string& file, const base::Where& where)
+      : tensors_(tensors),
+        notes_(notes),
+        notes_where_(notes_where),
+        file_(file),
+        where_(where),
+        used_(tensors.rows.size()) {}
 
   TensorDict root(StructureLevel& level) {
     TensorDict tree = node(level, "", {});
@@ -627,7 +638,7 @@ class TreeBuilder {
       }
     }
     if (level.is_lazy_stack) check_entries(*result, path);
-    apply_notes_to(notes_, path, *result);
+    apply_notes_to(notes_, path, *result, notes_where_);
     return tensordict_of(std::move(result));
   }
 
@@ -689,7 +700,7 @@ class TreeBuilder {
     }
     if (const auto* value = std::get_if<NonTensor>(&entry.what)) {
       NonTensor copy = *value;
-      apply_value_note(notes_, path, copy.value);
+      apply_value_note(notes_, path, copy.value, notes_where_);
       return copy;
     }
     StructureLevel& inner = *std::get<std::unique_ptr<StructureLevel>>(entry.what);
@@ -780,6 +791,7 @@ class TreeBuilder {
 
   const TensorEntries& tensors_;
   const Notes& notes_;
+  const base::Where& notes_where_;
   const std::string& file_;
   const base::Where& where_;
   std::vector<bool> used_;
@@ -790,23 +802,26 @@ class TreeBuilder {
 
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where) {
   Notes notes;
+  const base::Where notes_where(where, "__metadata__ \"tenfold\"");
   if (const auto text = metadata.find(kNotesMember); text != metadata.end()) {
-    notes = Notes::from_json(text->second, {where, "__metadata__ \"tenfold\""});
+    notes = Notes::from_json(text->second, notes_where);
   }
   const auto structure = metadata.find(kStructureMember);
+  std::map<std::string, std::string> of_user;
+  for (const auto& [key, text] : metadata) {
+    const bool names_tensor = structure == metadata.end() && is_alias(tensors, key, text);
+    if (!is_reserved_member(key) && !names_tensor) of_user.emplace(key, text);
+  }
   TensorDict tree;
   if (structure == metadata.end()) {
-    tree = build_flat(std::move(tensors), metadata, notes, where);
+    tree = build_flat(std::move(tensors), metadata, notes, notes_where, where);
   } else {
     const base::Where structure_where(where, "__metadata__ \"tensordict\"");
     const auto level = parse_structure(structure->second, structure_where);
-    tree = TreeBuilder(tensors, notes, where, structure_where).root(*level);
+    tree = TreeBuilder(tensors, notes, notes_where, where, structure_where).root(*level);
   }
   tree.info().schema = notes.schema;
-  for (const auto& [key, text] : metadata) {
-    const bool is_tie = structure == metadata.end() && has_key(tree, key);
-    if (!is_reserved_member(key) && !is_tie) tree.info().metadata.emplace(key, text);
-  }
+  tree.info().metadata = std::move(of_user);
   return tree;
 }
 

@@ -23,12 +23,12 @@ inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
 /// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
 /// order, the index of its name in a list. The list has the tensors in the header (of shards: in
-/// the weight map), then the dropped names.
+/// the weight map), then the names of aliases in byte order.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
 
-/// True for the members above, which are not dropped names.
+/// True for the members above. Only other members can be names of aliases.
 bool is_reserved_member(std::string_view key) noexcept;
 
 using Metadata = std::map<std::string, std::string, std::less<>>;
@@ -65,21 +65,21 @@ struct Plan {
     Leaf leaf;
   };
   std::vector<Tensor> tensors;    ///< without aliases, in the order of the tree
-  Metadata metadata;              ///< "format", structure, notes, dropped names, those of the user
+  Metadata metadata;              ///< "format", structure, notes, order, aliases, those of the user
   bool flat = false;              ///< a flat dict, stored without a structure document
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
 
-/// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store, and
-/// Error(invalid_argument) for metadata of the user that would be misread, or whose key tenfold
-/// uses. Without `notes`, the member kNotesMember is omitted.
+/// Converts a tree. Throws Error(unsupported), naming the key, for an entry that safetensors cannot
+/// store, and Error(invalid_argument) for metadata of the user that would be misread, or whose key
+/// tenfold uses. Without `notes`, the member kNotesMember is omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds kOrderMember to the metadata of a flat tree whose tensors are stored in the order of
-/// `stored_names`, unless the file already gives the keys in their order.
+/// `stored_names`, unless a reader gets the keys in the order of `plan.keys` without it.
 void add_order(Plan& plan, const std::vector<std::string_view>& stored_names);
 
 }  // namespace tenfold::detail::formats::safetensors

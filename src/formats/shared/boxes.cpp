@@ -22,9 +22,10 @@ namespace {
 constexpr std::uint64_t kTaskBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMaxTensorBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kBoxDigits = 16;
-/// Size of a read while boxes are checked.
+/// Maximum size of a read while boxes are checked.
 constexpr std::uint64_t kBandPieceBytes = std::uint64_t{1} << 20;
-/// Smaller boxes are buffered until they are complete, which needs less memory than a hash state.
+/// Boxes of at most this size are buffered until they are complete, which needs less memory than a
+/// hash state.
 constexpr std::uint64_t kKeptBoxBytes = 256;
 
 std::vector<std::uint64_t> unsigned_of(std::span<const std::int64_t> values) {
@@ -214,7 +215,7 @@ struct Band {
   std::span<const BoxSum> boxes;
 };
 
-/// The bytes of one box, hashed as they are read.
+/// The bytes of one box, hashed as they are read; those of a small box when it is complete.
 class OpenBox {
  public:
   explicit OpenBox(const BoxSum& sum) : sum_(&sum), runs_(sum.box) {}
@@ -277,6 +278,7 @@ std::string box_text(const ByteBox& box) {
 }
 
 /// Reads a band sequentially and hashes its boxes. Their runs must cover every byte exactly once.
+/// Returns the first problem, or nullopt.
 std::optional<Problem> check_band(const Band& band, Progress& progress) {
   const BoxedTensor& tensor = *band.tensor;
   const base::Where where(tensor.file->display(), tensor.part);
@@ -370,11 +372,12 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     if (auto problem = check_file_size(tensors[i])) {
       found[i].push_back(std::move(*problem));
     } else if (!bands_of(tensors[i], bands)) {
-      found[i].push_back({tensors[i].file->display(), tensors[i].part,
-                          "boxes of its checksums overlap, or leave bytes out: expected boxes of " +
-                              std::to_string(tensors[i].size_bytes) +
-                              " bytes in all, found another total or a box beyond the end; "
-                              "another tool may have changed the file"});
+      found[i].push_back(
+          problem_of(base::corrupt({tensors[i].file->display(), tensors[i].part})
+                         .problem("boxes of its checksums overlap, or leave bytes out")
+                         .expected("boxes of ", tensors[i].size_bytes, " bytes in all")
+                         .found("another total or a box beyond the end")
+                         .remedy("another tool may have changed the file")));
     }
   }
   std::erase_if(bands, [](const Band& band) {

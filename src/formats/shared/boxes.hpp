@@ -18,7 +18,7 @@ namespace tenfold::detail::formats {
 
 // Checksums of boxes. When several processes write a tensor, a 16 MiB block may contain bytes of
 // several of them. So each checksum covers a box of one process, whose bytes are hashed in
-// row-major order. A box whose bytes are contiguous in the file is stored as a block.
+// row-major order. In `%checksums`, a box whose bytes are contiguous has the line of a block.
 
 /// A box of a tensor, in elements: `sizes` from `offsets`, one number per dimension.
 struct Box {
@@ -45,7 +45,7 @@ struct ByteBox {
 /// than the tensor, is empty or not inside it, or if the tensor's size does not fit 63 bits.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
-/// Like above, for shape, offsets and sizes in bytes.
+/// Like above, for an array of bytes. Also returns nullopt if it has no dimension.
 std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
                                 const std::vector<std::uint64_t>& offsets,
                                 const std::vector<std::uint64_t>& sizes);
@@ -99,10 +99,11 @@ struct BoxedTensor {
   std::function<bool(std::uint64_t begin, std::uint64_t end)> skips = {};
 };
 
-/// Checks tensors in parallel, each split into ranges that no box crosses. A range is read once,
-/// sequentially, with one hash state for each box that is not complete yet; ranges that the tensor
-/// skips are not read. Boxes that overlap, or do not cover all bytes, are a problem of the tensor.
-/// Returns the problems, in order. Throws an error for which is_problem_of_files() is false.
+/// Checks tensors in parallel, each split into ranges whose borders no box crosses. A range is read
+/// once, sequentially, up to its first problem, with one hash state for each box that is not
+/// complete yet. Ranges that the tensor skips are not read. Boxes that overlap, or do not cover all
+/// bytes, are a problem of the tensor. Returns the problems, in order. Throws an error for which
+/// is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 

@@ -32,7 +32,8 @@ namespace {
 constexpr int kMaxAttempts = 100;
 /// Files below this size are freed by the calling thread: starting a thread takes as long.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
-/// Mode during a replacement: other users must not read the new version of a private file.
+/// Mode of a new version until the permissions of the old one are copied: other users must not read
+/// a private file in between.
 constexpr std::uint32_t kOwnerOnly = 0700;
 constexpr std::uint32_t kAllUsers = 0777;  // before the umask
 
@@ -246,8 +247,12 @@ void FileReplacement::lock_old() {
       if (error.code() == ErrorCode::file_not_found) continue;
       try {
         old_ = os::File::try_open_read_at(parent_, name_);
-      } catch (const Error&) {
-        return;  // This user may not open it, so no process of this user is writing to it.
+      } catch (const Error& of_read) {
+        // A user who may not open the file has no process that writes to it. Any other failure, as
+        // of a process without free descriptors, does not tell whether another handle has it open.
+        const int code = of_read.system_errno();
+        if (code == EACCES || code == EPERM) return;
+        throw;
       }
       if (!old_.valid()) continue;
     }
@@ -279,7 +284,8 @@ void FileReplacement::publish(bool durable, const UseOld& use_old) {
       parent_.rename(sibling_->name(), name_);
     }
   }
-  // The sibling's name now belongs to the old file, which is kept until the exchange is durable.
+  // After an exchange, the sibling's name belongs to the old file, which is kept until the exchange
+  // is durable.
   sibling_->keep();
   if (durable) parent_.sync();
   std::string problem;
@@ -288,7 +294,7 @@ void FileReplacement::publish(bool durable, const UseOld& use_old) {
   if (!problem.empty()) warn(problem);
 }
 
-/// Opens the old file. Returns an invalid File if this user may not read it.
+/// Opens the old file. Returns an invalid File if it cannot be opened.
 os::File FileReplacement::open_old(const std::string& name) const {
   try {
     return os::File::try_open_read_at(parent_, name);

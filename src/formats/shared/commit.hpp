@@ -24,8 +24,9 @@ inline constexpr int kMaxSiblings = 64;
 /// name, unless keep() was called or the lease is lost. `parent` must outlive this object.
 class Sibling {
  public:
-  /// Takes the first free slot whose leftovers can be removed, and removes them and those in later
-  /// slots. Throws Error(io) (EBUSY) if none of the 64 slots can be taken.
+  /// Takes the first free slot whose leftovers can be removed, and removes them. Also removes those
+  /// in later slots, up to two consecutive empty ones. Throws Error(io): EBUSY if no slot can be
+  /// taken.
   static Sibling take(os::Directory& parent, const std::string& target_name);
   Sibling(Sibling&& other) noexcept
       : parent_(other.parent_),
@@ -38,7 +39,7 @@ class Sibling {
 
   const std::string& name() const noexcept { return name_; }
   int slot() const noexcept { return slot_; }
-  /// False in a forked child, and if another host considered this process dead.
+  /// False in a forked child, and if another process took over the lease.
   bool is_ours() const { return lease_.is_held(); }
   /// Call after the commit point: from then on the destructor removes nothing with this name.
   void keep() noexcept { is_temporary_ = false; }
@@ -56,33 +57,36 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target. Returns nullopt while the slot's writer is alive.
+/// Takes the lease of one slot of a target. Returns nullopt if the slot's writer is alive, or if
+/// the lease of a dead writer cannot be removed.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
 /// `.<name>.tenfold-<suffix>`; a name that would become too long is replaced by its hash.
 std::string hidden_name(const std::string& name, const std::string& suffix);
 
-/// Creates a file with permissions and owner of `old`, if given, so that it is never readable by
-/// more users than `old`.
+/// Creates a file with the permissions of `old`, if given, and with its owner and group if this
+/// process may set them. At no time may another user read the file who may not read `old`.
 os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 
 /// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
-  unlocked,   ///< no: for formats that cannot be opened in "r+"
-  exclusive,  ///< yes, for the whole save; EBUSY if another handle has the file open in "r+"
+  unlocked,  ///< no: for files that are not opened in "r+"
+  /// Yes, for the whole save, unless this user may not open it. Error(io) (EBUSY) if the file is
+  /// open in "r+" or in another such save.
+  exclusive,
 };
 
 /// Atomically replaces one file: at every moment its path has the complete old or new content.
 ///
 ///   1. Takes a Sibling, and creates it with the permissions and the owner of the old file.
 ///   2. The caller writes it through file().
-///   3. publish(): fsync of the new file (durable); close; exchange with the old name (or rename,
-///      if there is none or the file system cannot exchange); fsync of the parent (durable);
-///      removes the old file. The space of a large one is freed in the background.
+///   3. publish(): sync of the new file (if durable); close; exchange with the old name (or rename,
+///      if there is none or the file system cannot exchange); sync of the parent (if durable);
+///      removal of the old file. The space of a large one is freed in the background.
 ///
-/// The exchange is the commit point: errors after it are warnings, except for the fsync.
+/// The exchange or rename is the commit point: errors after it are warnings, except for the sync.
 /// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
 /// sibling. A plain rename over the old file is avoided, because ext4 flushes the new file first
 /// (auto_da_alloc). Creates missing folders above `path`.
@@ -90,11 +94,11 @@ class FileReplacement {
  public:
   using UseOld = std::function<void(const os::File&)>;
 
-  /// `new_bytes`: lower bound of the size to write, while the old version keeps its space; checked
-  /// by os::require_free_space(). Links are followed. Throws Error(io) if the new file cannot fit
-  /// (ENOSPC), if the parent folder does not allow new files, or if `path` is a folder (EISDIR) or
-  /// locked (EBUSY). Throws Error(invalid_argument) if `path` is neither a regular file nor a
-  /// folder.
+  /// `new_bytes`: lower bound of the size of the new file, which needs space in addition to the old
+  /// one; checked by os::require_free_space(). Links are followed. Throws Error(io) if the new file
+  /// cannot fit (ENOSPC), if the parent folder does not allow new files, if `path` is a folder
+  /// (EISDIR), or if no Sibling is free or an exclusive lock is not available (EBUSY). Throws
+  /// Error(invalid_argument) if `path` is a special file or does not end with a name.
   FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
@@ -104,14 +108,14 @@ class FileReplacement {
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
   /// Information about the old file; empty if there was none.
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
-  /// False in a forked child, and if another host considered this process dead.
+  /// False in a forked child, and if another process took over the lease.
   bool is_ours() const { return sibling_->is_ours(); }
   /// The slot, held during the lifetime of this object.
   int slot() const noexcept { return sibling_->slot(); }
   /// Closes file() and publishes it. Throws Error(io) (EBUSY), with the old file in place, if this
-  /// writer no longer holds its Sibling. Before the replaced file is removed, passes it to
-  /// `use_old`, if it is readable; another writer may have published that file since the save
-  /// began. Ignores an Error of `use_old`.
+  /// writer no longer holds its Sibling, or cannot lock a file that another writer published.
+  /// Before the replaced file is removed, passes it to `use_old`, if it is readable; another writer
+  /// may have published that file since the save began. Ignores an Error of `use_old`.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:
@@ -136,8 +140,8 @@ class FileReplacement {
 /// are not prevented.
 os::File open_write_through(const Path& path);
 
-/// Returns the files in a replaced folder that do not belong to the saved tree, and so must not be
-/// removed with it. Sorted.
+/// Returns the paths in a folder that do not belong to the saved tree, and so must not be removed
+/// when a save replaces the folder.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
 /// The foreign files in the folder at `path`; none if there is no folder.
@@ -149,9 +153,10 @@ void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
                     std::string_view expected);
 
 /// Replaces a folder atomically, like FileReplacement. The caller fills folder() and syncs its
-/// files and sub-folders (durable). publish() syncs the folder itself, exchanges it with the old
-/// one, syncs the parent and removes the old tree. The old folder is locked exclusively throughout:
-/// Error(io) (EBUSY) if it is open for writing ("r+") or locked by another save.
+/// files and sub-folders if the save is durable. publish() syncs the folder itself (if durable),
+/// exchanges it with the old one, syncs the parent (if durable) and removes the old tree. The old
+/// folder is locked exclusively throughout: Error(io) (EBUSY) if it is open for writing ("r+") or
+/// locked by another save.
 ///
 /// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
 /// the new one to `<name>`. A crash between the renames leaves the complete old folder under the
@@ -159,10 +164,10 @@ void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
 class FolderReplacement {
  public:
   /// `new_bytes`: as for FileReplacement.
-  /// `find_foreign` is called with the old tree before it is removed: if files were added to it
-  /// during the save, the old tree is kept under another name, with a warning. Throws Error(io)
-  /// (EACCES) for an old folder without write permission, (ENOTDIR) if `path` is not a folder,
-  /// (ENOSPC) if the new version cannot fit.
+  /// `find_foreign` is called with the old tree before it is removed: if it finds files, which were
+  /// added during the save, the old tree is kept under another name, with a warning. Throws
+  /// Error(io) (EACCES) for an old folder without write permission, (ENOTDIR) if `path` is not a
+  /// folder, (ENOSPC) if the new version cannot fit.
   FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;

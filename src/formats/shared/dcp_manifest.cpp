@@ -26,6 +26,7 @@ namespace {
 constexpr std::string_view kManifestFormat = "tenfold.distributed";
 constexpr std::int64_t kManifestVersion = 1;
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
+constexpr const char* kManifestNotes = "notes";
 constexpr std::string_view kManifestSum = "tenfold_xxh3";
 constexpr std::size_t kManifestSumDigits = 16;
 
@@ -65,7 +66,7 @@ std::string file_name_from(const ValueReader& reader) {
   const std::string& name = reader.text();
   const bool is_plain = !name.empty() && name.front() != '.' &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-  if (!is_plain) reader.fail("the name of a file in the folder");
+  if (!is_plain) reader.fail("a file name without \"/\" that does not begin with \".\"");
   return name;
 }
 
@@ -79,7 +80,7 @@ Shape lengths_from(const ValueReader& reader, DType dtype) {
   return lengths;
 }
 
-/// A name, a dtype, a shape and chunks.
+/// Parses a tensor: an array of name, dtype, shape and chunks.
 ManifestTensor tensor_from(const ValueReader& reader, std::size_t num_files) {
   const auto fields = reader.items(4);
   ManifestTensor tensor;
@@ -100,11 +101,14 @@ class TreeReader {
  public:
   TreeReader(const Manifest& manifest, const std::string& where,
              const std::function<Leaf(std::size_t)>& leaf_of)
-      : manifest_(manifest), where_(where), leaf_of_(leaf_of) {}
+      : manifest_(manifest),
+        where_(where),
+        notes_where_(where, kManifestNotes),
+        leaf_of_(leaf_of) {}
 
   TensorDict node(const Value& value, const std::string& path, const std::string& where) {
     const auto* entries = value.get_if<Value::Object>();
-    if (entries == nullptr) fail(path, "entries by their keys");
+    if (entries == nullptr) fail(path, "an object of entries");
     const Depth depth(depth_);
     auto node = std::make_shared<Node>();
     node->where = where;
@@ -113,7 +117,7 @@ class TreeReader {
       keys.push_back(key);
       node->entries.push_back({key, slot(item, note_path_child(path, key), where + "/" + key)});
     }
-    apply_node_note(manifest_.notes, path, keys, node->info);
+    apply_node_note(manifest_.notes, path, keys, node->info, notes_where_);
     return tensordict_of(std::move(node));
   }
 
@@ -139,12 +143,13 @@ class TreeReader {
     if (kind == "entries") return node(inner, path, where);
     if (kind != "value") fail(path, "a tensor, value or node");
     NonTensor plain{inner};
-    apply_value_note(manifest_.notes, path, plain.value);
+    apply_value_note(manifest_.notes, path, plain.value, notes_where_);
     return plain;
   }
 
   const Manifest& manifest_;
   const std::string& where_;
+  const base::Where notes_where_;
   const std::function<Leaf(std::size_t)>& leaf_of_;
   std::size_t depth_ = 0;
 };
@@ -156,8 +161,8 @@ std::string manifest_text(const os::Directory& folder, std::string* where = null
   return file.read_all(kMaxManifestBytes);
 }
 
-/// True for a manifest of tenfold, which begins with the name of its format. Other tools also write
-/// files with this name.
+/// True for a manifest of tenfold, which names its format in the first 64 bytes. Other tools also
+/// write files called `metadata.json`.
 bool is_manifest(std::string_view text) {
   return text.substr(0, 64).find(base::quote(kManifestFormat)) != std::string_view::npos;
 }
@@ -208,7 +213,7 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
   json.key("tree");
   TreeWriter(json).node(tree);
   const Notes notes = collect_notes(tree, false);
-  if (!notes.empty()) json.member("notes", notes.to_json());
+  if (!notes.empty()) json.member(kManifestNotes, notes.to_json());
   const std::string tree_notes = tree_notes_of(tree);
   if (!tree_notes.empty()) json.member("tree_notes", tree_notes);
   json.member(kManifestSum, std::string(kManifestSumDigits, '0'));
@@ -237,8 +242,8 @@ std::optional<Manifest> read_manifest(const os::Directory& folder) {
     manifest.tensors.push_back(tensor_from(tensor, manifest.files.size()));
   }
   manifest.tree = reader.at("tree").value();
-  if (const auto notes = reader.find("notes")) {
-    manifest.notes = Notes::from_json(notes->text(), where + ": notes");
+  if (const auto notes = reader.find(kManifestNotes)) {
+    manifest.notes = Notes::from_json(notes->text(), {where, kManifestNotes});
   }
   if (const auto notes = reader.find("tree_notes")) manifest.tree_notes = notes->text();
   return manifest;
@@ -260,9 +265,19 @@ void verify_manifest(const os::Directory& folder, VerifyReport& report) {
   ++report.num_checksums;
   const std::string end = "\"}";
   const std::size_t at = text.size() - end.size() - kManifestSumDigits;
-  const std::string expected = text.ends_with(end) ? text.substr(at, kManifestSumDigits) : "";
-  const std::string found = expected.empty() ? "" : base::hex16(hash_with_blank_digits(text, at));
-  if (found == expected && !found.empty()) return;
+  const std::string expected = text.substr(at, kManifestSumDigits);
+  if (!text.ends_with(end) || !parse_hex16(expected)) {
+    report.problems.push_back(
+        problem_of(base::corrupt(where)
+                       .part("document")
+                       .problem("it has no checksum")
+                       .expected("16 hexadecimal digits and ", base::quote(end), " at its end")
+                       .found(base::quote(text.substr(at)))
+                       .remedy("the file is damaged or was changed")));
+    return;
+  }
+  const std::string found = base::hex16(hash_with_blank_digits(text, at));
+  if (found == expected) return;
   report.problems.push_back(
       problem_of(base::corrupt(where)
                      .part("document")

@@ -26,9 +26,10 @@ namespace tenfold::detail::formats {
 //    "tree": {"model": {"entries": {"w": 0}}, "step": {"value": 7}},
 //    "notes": "...", "tree_notes": "...", "tenfold_xxh3": "<16 hexadecimal digits>"}
 //
-// A tensor has a name, a dtype, a shape and chunks: the file, offsets and sizes of each. In the
-// tree a tensor is its position in "tensors". Notes are those of core/notes/notes.hpp and
-// tree_notes.hpp, as text; the checksum is that of the document with zeros for its digits.
+// A tensor has a name, a dtype, a shape and chunks. A chunk has the position of its file in
+// "files", offsets and sizes. In the tree a tensor is its position in "tensors". Notes are those of
+// core/notes/notes.hpp and tree_notes.hpp, as strings. The checksum is that of the document with
+// zeros for its digits.
 
 inline constexpr std::string_view kManifestName = "metadata.json";
 inline constexpr std::string_view kShardsLayout = "shards";
@@ -49,7 +50,7 @@ struct ManifestTensor {
 struct Manifest {
   std::string layout;
   std::vector<std::string> files;  ///< each the name of a file in the folder
-  bool has_checksums = false;      ///< of the tensors, in the files
+  bool has_checksums = false;      ///< the files have checksums of their tensors
   std::vector<ManifestTensor> tensors;
   Value tree;  ///< an object
   Notes notes;
@@ -57,7 +58,8 @@ struct Manifest {
 };
 
 /// Formats the manifest of a tree whose tensors, in the order of for_each_leaf, are `tensors`.
-/// Throws Error(invalid_argument) for strings that are not UTF-8 (lone surrogates are allowed).
+/// Throws Error(invalid_argument) for strings that are not UTF-8 (lone surrogates are allowed), for
+/// a tree that is nested too deep, and like require_valid_keys().
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
                            bool has_checksums, const std::vector<ManifestTensor>& tensors,
                            const TensorDict& tree);
@@ -67,12 +69,13 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
 bool has_manifest(const os::Directory& folder, std::string_view layout = {});
 
 /// Reads the manifest of a folder. Returns nullopt if the folder has no `metadata.json` that
-/// tenfold wrote. Throws Error(corrupt), and Error(unsupported) for a newer version.
+/// tenfold wrote. Throws Error(corrupt), and Error(unsupported) for a newer version of the manifest
+/// or of its notes.
 std::optional<Manifest> read_manifest(const os::Directory& folder);
 
 /// Builds the tree that a manifest describes. `leaf_of` returns the tensor at a position in
-/// Manifest::tensors. Throws Error(corrupt), and Error(unsupported) for tree notes of a newer
-/// version.
+/// Manifest::tensors; `where` names the manifest. Throws Error(corrupt), and Error(unsupported) for
+/// tree notes of a newer version.
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 

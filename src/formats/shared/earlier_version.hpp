@@ -20,8 +20,8 @@ struct EarlierVersion {
 /// Links the file `old_name` of `old_folder`, a part of `earlier`, as `name` in `folder`, and
 /// removes its write permission, because a write would change both versions. Returns the file.
 /// Returns an invalid File, and leaves `folder` as it was, if the old file is not a regular file of
-/// that size, was modified after it was saved, is gone, cannot be linked, or belongs to another
-/// user. Reads no bytes.
+/// that size, was modified after it was saved, is gone, cannot be linked, or if this user may not
+/// read it or change its permissions. Reads no bytes.
 os::File link_unchanged(os::Directory& folder, const std::string& name,
                         const EarlierVersion& earlier, const os::Directory& old_folder,
                         const std::string& old_name, std::uint64_t size_bytes);

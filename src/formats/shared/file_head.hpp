@@ -37,14 +37,16 @@ class FileHead {
   const os::Directory& folder() const;
   /// Moves the folder to the caller. The next call of folder() opens it again.
   os::Directory take_folder() const;
-  /// True if the folder contains a regular file of that name; false for a file.
+  /// True if the folder contains a regular file of that name; false unless is_folder().
   bool has_file(std::string_view name) const;
 
-  /// The first bytes, at most kHeadBytes; empty for a folder.
+  /// The first bytes, at most kHeadBytes; empty unless is_file().
   std::string_view head() const;
-  /// The name of the first entry in a zip archive; empty for other files.
+  /// The name of the first entry in a zip archive, as far as it is in head(); empty for other
+  /// files.
   std::string_view first_zip_name() const;
-  /// The central headers of a zip archive. Null for other files and for damaged archives.
+  /// The central headers of a zip archive. Null for other files, and for damaged or unsupported
+  /// archives.
   const codecs::ZipDirectory* zip_directory() const;
   /// Moves the directory to the caller. Empty unless zip_directory() returned one before.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;

@@ -42,7 +42,7 @@ struct ChecksumLine {
 /// Maximum size of a `%checksums`; checked before reading it.
 inline constexpr std::uint64_t kMaxChecksumsBytes = std::uint64_t{1} << 30;
 
-/// The checksums of the blocks of each leaf, in order; keyed by LeafSource::where().
+/// The checksums of the blocks of each leaf, in order; keyed by the text of LeafSource::where().
 using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
 std::string checksums_text(const std::vector<ChecksumLine>& lines);
@@ -58,8 +58,9 @@ ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string&
 /// damage and for paths that lead out of the folder.
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where);
 
-/// Disables the lines whose paths `concerns` accepts, by writing `#` at their start; the text keeps
-/// its length. Returns false if there were none. Throws like parse_checksums().
+/// Disables the lines whose paths `concerns` accepts, by writing `#` at their start, and updates
+/// the last line. The text keeps its length. Returns false if there were none. Throws like
+/// parse_checksums().
 bool silence_lines(std::string& text, const std::string& where,
                    const std::function<bool(std::string_view path)>& concerns);
 

@@ -137,8 +137,8 @@ class ChecksumVerifier {
     return tensor;
   }
 
-  /// Reports a file that is longer than its checksums cover. The checks of its blocks report a file
-  /// that is too short.
+  /// Reports a file that is longer than its checksums cover, unless files may grow. The checks of
+  /// its blocks or boxes report a file that is too short.
   void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
     std::uint64_t expected = 0;
     for (const ChecksumLine& line : lines) {
@@ -153,7 +153,8 @@ class ChecksumVerifier {
         file.display());
   }
 
-  /// Opens the file of a line. Reports a problem and returns null if that fails.
+  /// Opens the file of a line. If that fails, returns null and reports the problem. Does not report
+  /// a second problem of a file that exists.
   std::unique_ptr<os::File> open_file(std::string_view path) {
     const std::string display = root_.display_of(std::string(path));
     try {

@@ -14,9 +14,9 @@ os::File open_below(const os::Directory& root, std::string_view path);
 /// Like open_below(), for reading and writing.
 os::File open_below_to_write(const os::Directory& root, std::string_view path);
 
-/// Checks every block of every file in the folder's `%checksums`, except those of files that the
-/// request skips, in parallel, and adds differences to `report`. Does nothing if `%checksums` is
-/// missing. `is_growing`: files may be longer than what their checksums cover.
+/// Checks the blocks and boxes that the folder's `%checksums` lists, except those that the request
+/// skips, in parallel. Adds problems to `report`, and sets its number of checksums. Does nothing if
+/// `%checksums` is missing. `is_growing`: files may be longer than what their checksums cover.
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
                             VerifyReport& report, bool is_growing = false);
 

@@ -18,7 +18,7 @@ namespace tenfold::detail::formats {
 os::File open_shard(const os::Directory& folder, const std::string& name,
                     const std::string& index_display);
 
-/// True if the entry is such a link of the cache, and its target exists.
+/// True if the entry is such a link of the cache, and its target can be opened.
 bool is_cache_link(const os::Directory& folder, const std::string& name);
 
 }  // namespace tenfold::detail::formats

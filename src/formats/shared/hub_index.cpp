@@ -85,7 +85,7 @@ class IndexHandler final : public codecs::JsonHandler {
     throw base::corrupt(where_).part(part).problem(what).expected(expected).found(found);
   }
 
-  /// A container at an unexpected position: skipped if it is an unknown member.
+  /// Skips a container that is the value of a member other than "weight_map". Throws for any other.
   void container(std::string_view found) {
     check_place(found);
     ++skip_depth_;
@@ -171,7 +171,8 @@ Error not_in_shard(const std::string& name, const std::string& shard, const std:
       .found("none");
 }
 
-// In the format of json.dumps(index, indent=2), because people read these files.
+// With the line breaks and indentation of json.dumps(index, indent=2), because people read these
+// files.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes) {
   std::string text = "{\n  \"metadata\": {\n";
   for (const auto& [key, value] : index.metadata) {

@@ -27,12 +27,12 @@ struct HubIndex {
 
 inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;
 
-/// Parses and validates an index. File names are untrusted: each must name a file in the index's
-/// own folder. `where` names the file. Throws Error(corrupt).
+/// Parses and validates an index. File names are untrusted: each must be one path component, which
+/// cannot lead out of the index's folder. `where` names the file. Throws Error(corrupt).
 HubIndex parse_hub_index(std::string_view text, const std::string& where);
 
-/// Opens the shards that an index names, in the folder. Throws Error(corrupt) if one is missing, or
-/// a link that open_shard() does not follow. `where` names the index.
+/// Opens the shards that an index names, in the folder. Throws Error(corrupt) if one is missing,
+/// and like open_shard(). `where` names the index.
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
                                    const std::string& where);
 

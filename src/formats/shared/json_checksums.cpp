@@ -13,8 +13,9 @@ namespace {
 constexpr std::size_t kDigits = 16;
 constexpr std::string_view kMember = "tenfold_xxh3";
 
-/// Returns the offset of the value of the member whose name, without quotes, is at `at`; npos if
-/// there is no such member, or its value is not a string with space for the digits.
+/// Returns the offset of the first character of the string that is the value of the member whose
+/// name, without quotes, is at `at`. Returns npos if there is no such member, its value is not a
+/// string, or fewer than 16 bytes follow the string's opening quote.
 std::size_t value_of_member_at(std::string_view json, std::size_t at,
                                std::string_view member) noexcept {
   // A quote inside a string has a backslash before it, and no letter follows a quote that ends a

@@ -23,9 +23,9 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 /// Returns the string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Returns the offset in a JSON text of the member's value, a string with space for 16 digits, or
-/// npos if there is none. If there are several, returns the first: members of the user's metadata
-/// with that name follow it.
+/// Returns the offset in a JSON text of the first digit of the member's value, or npos if there is
+/// no such member whose value is a string. If there are several, returns the first: a tensor with
+/// that name follows it.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 
@@ -39,8 +39,8 @@ std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
 /// Returns the XXH3 of `text` with the 16 digits at `digits_at` replaced by zeros.
 std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
 
-/// Replaces the digits of blank_checksum_text(), from `digits_at` in the document, by the checksums
-/// of all blocks, and then by that of the document itself.
+/// Fills in the digits of blank_checksum_text(), which begin at `digits_at` in the document: first
+/// the checksums of all blocks, then that of the document itself.
 void fill_checksums(std::string& document, std::size_t digits_at,
                     const std::vector<std::uint64_t>& blocks);
 
@@ -56,12 +56,14 @@ struct ChecksummedDocument {
   std::uint64_t num_blocks = 0;  ///< number of blocks of its tensors
 };
 
-/// Compares the document with its checksum, the first digits of the member's text, and adds a
-/// difference to the report.
+/// Compares the document with its checksum, the first 16 digits of the member's text. Adds a
+/// problem to the report if they differ or the digits cannot be parsed, and counts the checksum.
 void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 
-/// Compares the document with its checksum, and adds differences and the number of checksums to the
-/// report. Returns the checksums of the blocks, or nullopt if the string does not fit the tensors.
+/// Compares the document with its checksum, as check_document_hash() does, and adds the number of
+/// blocks to the number of checksums. Returns the checksums of the blocks, 0 for those whose digits
+/// cannot be parsed. If the member's text does not have the length for `num_blocks`, reports only
+/// that, and returns nullopt.
 std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
                                                          VerifyReport& report);
 

@@ -50,7 +50,7 @@ constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
 /// Small runs are scheduled together, to reduce the overhead of scheduling.
 constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
-/// Size that a thread hashes at a time, ahead of the thread that writes.
+/// Small runs that other threads than the writer hash are scheduled together up to this size.
 constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
 
 /// Bytes [begin, end) of those that writes[index] writes, at most one block.
@@ -66,8 +66,8 @@ struct Batch {
   std::size_t last;
 };
 
-/// Groups consecutive items into batches of about batch_bytes. A new batch starts where `may_join`
-/// returns false.
+/// Groups consecutive items into batches of at most batch_bytes, or of one larger item. A new batch
+/// starts where `may_join` returns false.
 template <class SizeOf, class MayJoin>
 std::vector<Batch> batches_of(std::size_t count, std::uint64_t batch_bytes, const SizeOf& size_of,
                               const MayJoin& may_join) {
@@ -119,7 +119,7 @@ class Gatherer {
     }
     add(stays_valid && piece.size() >= kCopiedBytes ? piece : copied(piece));
     size_ += piece.size();
-    // Flush at the alignment of the next large piece.
+    // Flush at multiples of the piece size in the file, where the next large piece begins.
     if ((offset_ + size_) % kWritePieceBytes == 0) flush();
   }
 

@@ -57,9 +57,9 @@ struct LeafWrite {
   std::uint64_t leaf_offset_bytes = 0;
 };
 
-/// Writes all leaves in parallel, block by block, and computes checksums of each piece while it is
-/// in the CPU cache. With `will_sync`, starts writeback of each block while the next one is
-/// written. Extra memory: two pieces of 2 MiB per thread.
+/// Writes all leaves in parallel. Computes the checksum of each piece while it is in the CPU cache;
+/// threads without a file to write also hash leaves in memory. With `will_sync`, starts writeback
+/// after every 16 MiB. Extra memory: two pieces of 2 MiB per thread.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 
@@ -76,7 +76,7 @@ enum class CompareUntil : std::uint8_t {
   first_difference  ///< at the first difference: then no leaf counts as equal
 };
 
-/// Compares leaves with stored checksums, each up to its first block that differs.
+/// Compares leaves with stored checksums in parallel, until `until` is reached, and sets is_equal.
 void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil until,
                             int num_threads, Progress& progress);
 
@@ -90,6 +90,7 @@ struct BlockCheck {
 };
 
 /// Returns the XXH3 of `size_bytes` from `offset_bytes` of a file, read through a scratch buffer.
+/// `progress` may be null.
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 

@@ -13,14 +13,14 @@
 
 namespace tenfold::detail::formats {
 
-/// Returns an open file, always the same one. Thread-safe.
+/// Returns an open file: the same file at each call, though it may be opened again. Thread-safe.
 using FileOpener = std::function<std::shared_ptr<const os::File>()>;
 
-/// Reads a file of torch.save, for formats that store objects in such files: a tensor, a JSON value
-/// (None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown classes become
-/// opaque nodes. Tensors stay in the file. `file` is called for each access, and the file is not
-/// kept open, because a folder may have more such files than can be open. Throws Error(corrupt),
-/// Error(unsupported). Defined in torch_file/torch_file.cpp.
+/// Reads a file of torch.save, for formats that store objects in such files: a tensor, a value
+/// (a number, None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown
+/// classes become opaque nodes. Tensors stay in the file. `file` is called for each access, and the
+/// file is not kept open, because a folder may have more such files than can be open. Throws
+/// Error(corrupt), Error(unsupported). Defined in torch_file/torch_file.cpp.
 TensorDict::Item read_object_file(FileOpener file);
 
 /// Like read_object_file(), for a file of torch.save of that size inside another file.
@@ -30,7 +30,8 @@ TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uin
 /// torch tensors as bytes in the pickle. Defined in torch_file/torch_file.cpp.
 TensorDict::Item read_pickle_file(const os::File& file);
 
-/// Describes an item for messages: "a container", "a JSON value", "an object of \"some.Class\"".
+/// Describes an item for messages: "a tensor of float32 [2, 3]", "a container", "a JSON value", "an
+/// object of \"some.Class\"".
 std::string describe_object(const TensorDict::Item& item);
 
 /// Returns the records, for write_zip_archive(), of a file that read_object_file() and

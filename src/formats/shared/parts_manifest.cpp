@@ -22,8 +22,7 @@ constexpr std::size_t kMaxPathBytes = 4096;
 constexpr std::size_t kMaxComponentBytes = 255;
 
 bool is_component(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxComponentBytes && name != "." && name != ".." &&
-         name.find('\0') == std::string_view::npos;
+  return !name.empty() && name != "." && name != ".." && name.find('\0') == std::string_view::npos;
 }
 
 std::optional<std::uint64_t> checksum_from(const ValueReader& reader) {
@@ -38,7 +37,12 @@ PartEntry entry_from(const ValueReader& reader) {
   PartEntry part;
   part.path = reader.at("path").text();
   const std::vector<std::string> names = components_of(part.path);
-  if (part.path.size() > kMaxPathBytes || !std::ranges::all_of(names, is_component)) {
+  const auto is_long = [](const std::string& name) { return name.size() > kMaxComponentBytes; };
+  if (part.path.size() > kMaxPathBytes || std::ranges::any_of(names, is_long)) {
+    reader.at("path").fail("at most " + std::to_string(kMaxPathBytes) + " bytes, and at most " +
+                           std::to_string(kMaxComponentBytes) + " in each component");
+  }
+  if (!std::ranges::all_of(names, is_component)) {
     reader.at("path").fail("a relative path that stays below the folder, without \"..\"");
   }
   part.num_rows = reader.at("num_rows").integer();
@@ -48,8 +52,8 @@ PartEntry entry_from(const ValueReader& reader) {
   return part;
 }
 
-/// Throws if two parts have the same path, or if one contains another. Compares paths by
-/// components, so that "a/b" comes right after "a".
+/// Throws if two parts have the same path, or if one contains another. Sorts paths by
+/// components, so that the paths inside "a" directly follow "a".
 void check_paths(const std::vector<PartEntry>& parts, const std::string& where) {
   std::map<std::vector<std::string>, std::string_view> paths;
   for (const PartEntry& part : parts) {
@@ -123,7 +127,7 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
 }
 
 std::string parts_manifest_text(const PartsManifest& manifest) {
-  // A line for each part, for people.
+  // One line for each part, so that people can read the file.
   std::string text = "{\"version\": " + std::to_string(kPartsVersion) +
                      ",\n \"schema\": " + to_json(manifest.schema) + ",\n \"parts\": [";
   for (std::size_t i = 0; i < manifest.parts.size(); ++i) {

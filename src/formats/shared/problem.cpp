@@ -9,6 +9,7 @@ namespace tenfold::detail::formats {
 bool is_problem_of_files(const Error& error) noexcept {
   if (error.code() != ErrorCode::io) return true;
   switch (error.system_errno()) {
+    case EIO:  // a block of the disk that cannot be read
     case EACCES:
     case EPERM:
     case ELOOP:

@@ -7,9 +7,10 @@
 
 namespace tenfold::detail::formats {
 
-/// True if the error is a problem of the files, such as damage or a missing permission. False for
-/// other failed system calls: a process without descriptors (EMFILE) or memory, or with a failing
-/// disk (EIO), must not conclude that the files are damaged or missing. Also false for ECANCELED.
+/// True if the error is a problem of the files, such as damage, a block of the disk that cannot be
+/// read (EIO) or a missing permission. False for other failed system calls: a process without
+/// descriptors (EMFILE) or memory must not conclude that the files are damaged or missing. Also
+/// false for ECANCELED.
 bool is_problem_of_files(const Error& error) noexcept;
 
 /// Converts an error to a problem of a report. `where` supplies a path or part that it lacks.

@@ -23,9 +23,9 @@ class TensorFile {
   const os::File& file() const noexcept { return file_; }
 
   /// The bytes of a tensor: mapped if `offset_bytes` is a multiple of `itemsize`, else copied.
-  /// Every call returns the same bytes.
+  /// All calls with the same arguments return the same memory.
   Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes, std::size_t itemsize);
-  /// A copy in memory: every call with the same arguments returns the same buffer.
+  /// A copy in memory. All calls with the same arguments return the same memory.
   Buffer copy(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
  private:

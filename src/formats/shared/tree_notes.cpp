@@ -4,6 +4,7 @@
 
 #include <tenfold/value.hpp>
 
+#include "core/notes/notes.hpp"
 #include "core/notes/walk.hpp"
 
 // The writer. The reader is in tree_notes_apply.cpp.
@@ -17,6 +18,7 @@ class TreeNotesCollector final : public TreeVisitor {
       : keeps_versions_(kept != ModuleVersions::elsewhere) {}
 
   void node(const std::string& path, const TensorDict& node) override {
+    require_valid_keys(path, node);
     const NodeInfo& info = node.info();
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     if (batched || info.kind == NodeKind::lazy_stack) {
@@ -30,6 +32,7 @@ class TreeNotesCollector final : public TreeVisitor {
     if (leaf.is_unbatched()) unbatched.items.emplace_back(path);
   }
   void value(const std::string& path, const NonTensor& value) override {
+    require_valid_keys(path, value.value);
     if (value.is_stack) stacks.members.emplace_back(path, value.stack_dim);
   }
 

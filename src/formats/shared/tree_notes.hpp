@@ -29,14 +29,15 @@ namespace tenfold::detail::formats {
 /// The location of NodeInfo::module_versions: in the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
-/// Returns the document, or "" if the nesting expresses everything.
+/// Returns the document, or "" if the nesting expresses everything. Throws Error(invalid_argument)
+/// like require_valid_keys() and walk(), and for strings that are not UTF-8.
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 
-/// Converts the nodes of `tree`, which was read as plain dicts and lists, to the kinds in the
-/// document. Ignores members that do not fit the tree, with a warning: another tool may have
-/// changed the file. Throws Error(corrupt) if `json` is not such a document, Error(unsupported) if
-/// its version is higher. `where` names the document.
+/// Applies the document to `tree`, which was read as plain dicts, lists and tuples. Ignores members
+/// that do not fit the tree, with a warning: another tool may have changed the file. Throws
+/// Error(corrupt) if `json` is not such a document, Error(unsupported) if its version is higher.
+/// `where` names the document.
 void apply_tree_notes(std::string_view json, const base::Where& where, TensorDict& tree);
 
 }  // namespace tenfold::detail::formats

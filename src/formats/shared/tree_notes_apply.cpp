@@ -130,6 +130,7 @@ class Reader {
     const Value* version = members.find("version");
     const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
     if (number == nullptr) corrupt(where_, "version", "1", version == nullptr ? Value() : *version);
+    if (*number < 1) throw base::corrupt(where_).part("\"version\"").expected("1").found(*number);
     if (*number > 1) {
       throw base::unsupported(where_)
           .part("\"version\"")

@@ -33,12 +33,13 @@ class VerifyFilter {
 
   const TensorDict& selected() const noexcept { return selected_; }
 
-  /// True for a selected leaf; `where` in the form of LeafSource::where().
+  /// True if a selected leaf has bytes at `where`, the text of LeafSource::where().
   bool wants(const std::string& where) const { return wanted_.contains(where); }
 
   /// True if the bytes belong only to leaves that were not selected.
   bool skips(const std::string& where) const { return named_.contains(where) && !wants(where); }
-  /// True if the bytes [begin, end) of a leaf belong to no selected leaf, or to no box.
+  /// True if the bytes [begin, end) at `where` belong only to leaves that were not selected, or are
+  /// outside of all boxes.
   bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const;
 
  private:

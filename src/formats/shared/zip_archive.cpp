@@ -41,7 +41,8 @@ codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
   return codecs::ZipLayout(std::move(items));
 }
 
-/// Returns the CRC-32 of an entry, combined from its head and the blocks of its leaf.
+/// Returns the CRC-32 of an entry, combined from its head and the blocks of its leaf, or
+/// its zeros.
 std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(entry.head)));
   std::uint64_t rest = write.size_bytes;
@@ -77,7 +78,7 @@ struct Packed {
   std::uint32_t crc32 = 0;
 };
 
-/// Concatenates head and leaf, unless one of them is empty and the other is in memory.
+/// Concatenates head and leaf, unless one of them is empty and the other is contiguous in memory.
 void gather(const ZipArchiveEntry& entry, Packed& packed) {
   if (!entry.leaf || entry.leaf->nbytes() == 0) {
     packed.bytes = std::as_bytes(std::span(entry.head));

@@ -18,17 +18,17 @@ namespace tenfold::detail::formats {
 struct ZipArchiveEntry {
   std::string name;
   std::string head;              ///< its first bytes, for example an .npy header
-  std::optional<Leaf> leaf;      ///< the leaf whose bytes follow; empty if `head` is everything
+  std::optional<Leaf> leaf;      ///< the leaf whose bytes follow; empty if there is none
   std::uint32_t alignment = 1;   ///< of a stored entry's first byte in the file: a power of two
   std::uint64_t zero_bytes = 0;  ///< instead of a leaf: zeros, stored as a hole in the file
   int deflate_level = 0;  ///< 1 to codecs::kMaxDeflateLevel: deflate, if that makes it smaller
-  std::string comment{};  ///< in the directory; not written if any entry has a deflate_level
+  std::string comment{};  ///< in the directory
 };
 
-/// Writes a whole archive to the empty `file`: the leaves' bytes in parallel, and their CRC-32s in
-/// the local and central headers. Counts the leaves' bytes as progress. Uses num_threads and
-/// durable of the request; the caller publishes the file. Throws Error(invalid_argument) like
-/// codecs::ZipLayout, before anything is written.
+/// Writes a whole archive to the empty `file`, with the CRC-32s of the entries in the local and
+/// central headers. Counts the leaves' bytes as progress. Uses num_threads and durable of the
+/// request; the caller publishes the file. Throws Error(invalid_argument) like codecs::ZipLayout,
+/// before anything is written.
 void write_zip_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                        const WriteRequest& request, Progress& progress);
 

@@ -22,12 +22,13 @@ void require_replaceable(const Path& path);
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Writes the data files of a plan into a folder that has none of them. Returns their checksums if
-/// requested. If `durable`, the files and their folders are fsynced when the call returns.
+/// requested. If `durable`, the files and the folders below `root` are fsynced when the call
+/// returns.
 std::vector<ChecksumLine> write_data_files(const Plan& plan, const os::Directory& root,
                                            const SnapshotOptions& options);
 
-/// Writes the documents of a snapshot: notes, checksums, and last the metadata, which marks the
-/// snapshot as complete for readers that rely on it.
+/// Writes the documents of a snapshot: notes, checksums, and last the metadata. A reader treats a
+/// folder without the metadata as incomplete.
 void write_documents(const Manifest& manifest, const std::string& notes,
                      std::vector<ChecksumLine> lines, const os::Directory& root,
                      const SnapshotOptions& options);
@@ -36,7 +37,7 @@ void write_documents(const Manifest& manifest, const std::string& notes,
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
                    const std::string& where, bool for_new_rank = false);
 
-/// Replaces the snapshot or empty folder at `path` by a new snapshot.
+/// Writes a snapshot to `path`, and replaces a snapshot or empty folder that is there.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);
 
 }  // namespace tenfold::detail::formats::snapshot

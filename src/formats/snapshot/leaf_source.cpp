@@ -126,12 +126,6 @@ void RawSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
   files_->open(*range.file)->read_at(range.offset + offset_bytes, into);
 }
 
-void RawSource::will_need(const Leaf& leaf) {
-  if (leaf.nbytes() == 0) return;
-  const Range& range = range_of(leaf);
-  files_->open(*range.file)->will_need(range.offset, leaf.nbytes());
-}
-
 /// Leaves over the same range are aliases. Ranges of one file that overlap otherwise, which no
 /// writer creates, have different identities.
 StoredRange RawSource::identity(const Leaf& leaf) {

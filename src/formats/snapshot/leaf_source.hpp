@@ -69,7 +69,6 @@ class RawSource final : public LeafSource {
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  void will_need(const Leaf& leaf) override;
   StoredRange identity(const Leaf& leaf) override;
   base::Where where(const Leaf& leaf) const override;
 

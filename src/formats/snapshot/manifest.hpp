@@ -75,7 +75,8 @@ struct Entry {
 };
 
 /// The index of a snapshot: `{"version", "world_size", "manifest": {path: entry}}`. A path is
-/// `<rank>/<app_state key>/<key>/...`, each key with "%" and "/" written as %25 and %2F.
+/// `<rank>/<app_state key>/<key>/...`, each key with "%" and "/" written as %25 and %2F. An entry
+/// with the path `<rank>` is app_state itself.
 struct Manifest {
   std::string version = "0.1.0";
   std::int64_t world_size = 1;
@@ -96,16 +97,17 @@ struct Manifest {
 
 /// True for a dict or list.
 bool is_container(EntryType type);
-/// True for sharded entries.
+/// True for a sharded_tensor or dtensor.
 bool is_sharded(EntryType type);
 
 /// Escapes a key for a path of the manifest.
 std::string escape(std::string_view key);
 
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
-/// every entry has the members of its type, and lengths are not negative. A byte range of raw bytes
-/// has the size of its tensor, and every location is inside the folder. Entries of unknown type are
-/// kept, with that type. Throws Error(corrupt), naming the entry if the error concerns one.
+/// every entry has the members of its type (mesh and dim_map may be missing), and lengths are not
+/// negative. A byte range of raw bytes of a known dtype has the size of its tensor, and every
+/// location is inside the folder. Entries of unknown type are kept, with the name of their type.
+/// Throws Error(corrupt), naming the entry if the error concerns one.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 /// Parses the document to a JSON value, without validation, for inspection.

@@ -104,7 +104,7 @@ std::vector<Piece> pieces_of(const ValueReader& reader) {
 }
 
 /// Returns nullopt if a key is a bool, which torchsnapshot treats as an int. Throws Error(corrupt)
-/// for keys of other types than str and int.
+/// for keys of types other than str, int and bool.
 std::optional<std::vector<Key>> keys_of(const ValueReader& reader) {
   std::vector<Key> keys;
   for (const ValueReader& item : reader.items()) {
@@ -251,9 +251,9 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
 
 namespace {
 
-/// Formats JSON as Python's json.dumps does, within the subset that a YAML parser reads in the same
-/// way. Characters above U+FFFF are not escaped, because YAML has no surrogate pairs. DEL is
-/// escaped.
+/// Formats JSON within the subset that a YAML parser reads in the same way. In strings, printable
+/// ASCII is written as it is, with a backslash before quotes and backslashes. Other characters up
+/// to U+FFFF become \uXXXX. Those above are not escaped, because YAML has no surrogate pairs.
 class Text {
  public:
   void raw(std::string_view text) { text_ += text; }
@@ -262,7 +262,8 @@ class Text {
     text_ += '"';
     while (!text.empty()) {
       const auto [code, size] = codecs::decode_wtf8(text.data(), text.data() + text.size());
-      if (size == 0) throw base::invalid_argument().part("text").expected("UTF-8").found("bytes");
+      if (size == 0)
+        throw base::invalid_argument().part("text").expected("UTF-8").found("other bytes");
       if (code == '"' || code == '\\') {
         text_ += '\\';
         text_ += static_cast<char>(code);

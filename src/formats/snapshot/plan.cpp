@@ -15,6 +15,7 @@
 #include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
@@ -118,11 +119,17 @@ class Planner {
   Error refuse_shards() const { return base::invalid_argument().part(subject()); }
 
   /// Returns the notes of the tree. If there are several ranks, readers apply the notes to the dict
-  /// of all ranks, so the paths begin with the rank.
+  /// of all ranks, so the paths begin with the rank. The metadata has no path. A schema would make
+  /// a data set of the dict of all ranks.
   std::string notes_of(const TensorDict& tree) const {
     if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
     NodeInfo ranks;
     ranks.kind = NodeKind::dict;
+    if (tree.info().schema) {
+      warn(subject() + ": schema: ignored: expected one process, found " +
+           std::to_string(rank_.world_size));
+    }
+    ranks.metadata = tree.info().metadata;
     TensorDict all(std::move(ranks));
     all.set(rank_name_, tree);
     return tree_notes_of(all, ModuleVersions::in_notes);

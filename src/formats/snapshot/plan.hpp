@@ -65,11 +65,12 @@ std::string path_of(const KeyPath& key);
 
 /// Plans files like those of torchsnapshot. Small tensors are packed into slabs, each at a multiple
 /// of 64 bytes; others get separate files, and are split along dimension 0 if they are large.
-/// Aliases are stored once. Values that torchsnapshot pickles (None, tuples, complex tensors,
-/// dtypes that it has no name for) become files of torch.save. Files of several ranks have
-/// different names: all are below folders with the number of the rank. Throws Error(unsupported),
-/// naming the key, for entries that a snapshot cannot store, and Error(invalid_argument) for
-/// PlannedRank::shards that do not match the tree. Reads no tensor.
+/// Aliases of a dtype that torchsnapshot stores raw are stored once. Values that torchsnapshot
+/// pickles (None, tuples, complex tensors, dtypes that it has no name for) become files of
+/// torch.save. Files of several ranks have different names: all are below folders with the number
+/// of the rank. Throws Error(unsupported), naming the key, for entries that a snapshot cannot
+/// store, and Error(invalid_argument) for PlannedRank::shards that do not match the tree. Reads no
+/// tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
                    const PlannedRank& rank = {});
 

@@ -45,9 +45,9 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Maximum number of files that are open at once.
+/// Maximum number of data files that are written, and open, at once.
 constexpr std::size_t kOpenFiles = 64;
-/// Number of threads that sync files. They hardly use a core.
+/// Number of threads that fsync files and folders. They mostly wait for the disk.
 constexpr int kSyncThreads = 32;
 
 /// The folder at `path` below `root`; a copy of the root for "".
@@ -227,8 +227,8 @@ bool has_files(const os::Directory& folder) {
   });
 }
 
-/// Adds the files below `folder` that are not `named`. Of a folder without named files, which may
-/// have millions of others, only the name is added.
+/// Adds the paths of files below `folder` that are not `named`, except leftovers. For a folder with
+/// such files and no named ones, adds only its own path: it may have millions of files.
 void add_foreign(const os::Directory& folder, const std::string& prefix,
                  const std::set<std::string>& named, std::vector<std::string>& foreign) {
   std::vector<std::string> names = folder.list();
@@ -278,7 +278,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Visits the tree, so that every entry is converted, and checks the sizes of the files.
+/// Visits the tree, so that every entry is converted, and checks the sizes of files of raw bytes.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)

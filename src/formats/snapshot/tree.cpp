@@ -39,15 +39,16 @@ struct Context {
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
   /// The paths of these entries, with rank, by the path of the enclosing dict, without rank.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
-  /// True for a rank that did not save: its tree has the containers of rank 0, and the entries that
-  /// all ranks share.
+  /// True for a rank that did not save: its tree has the containers of rank 0. Access to an entry
+  /// that is neither replicated nor sharded throws Error(key_not_found).
   bool is_new = false;
 };
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
 /// Builds the tree below one entry for one rank; `path` without the rank, `key` for messages. A
-/// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed.
+/// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed, but
+/// Error(io) at once.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
@@ -122,7 +123,8 @@ class Builder {
     return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
   }
 
-  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others.
+  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others. Only
+  /// Error(io) is thrown at once.
   Converted convert(const std::string& path) {
     try {
       const Entry* entry = find(path);
@@ -214,7 +216,7 @@ class Builder {
       const bool is_quantized = name.find("torch.q") == 0;
       throw unsupported()
           .part("dtype")
-          .expected("one that is not quantized and that torch has a name for")
+          .expected("a supported dtype that is not quantized")
           .found(base::quote(name), (is_quantized ? "; dequantize it before it is saved" : ""));
     }
     return *dtype;
@@ -268,7 +270,8 @@ class Builder {
       if (ranges[i].second.first >= ranges[i - 1].second.second) continue;
       throw corrupt()
           .problem("two pieces share bytes of ", base::quote(ranges[i].first))
-          .expected("separate bytes for each");
+          .expected("separate bytes for each")
+          .found("overlapping ones");
     }
   }
 
@@ -292,7 +295,10 @@ class Builder {
         for (std::size_t d = 0; d < shape.size(); ++d) {
           constexpr std::int64_t kMost = std::int64_t{1} << 62;
           if (piece.offsets[d] > kMost || piece.sizes[d] > kMost) {
-            throw corrupt().problem("the offset or size of a shard is too large");
+            throw corrupt()
+                .problem("the offset or size of a shard is too large")
+                .expected("at most ", kMost)
+                .found("offset ", piece.offsets[d], " and size ", piece.sizes[d]);
           }
           shape[d] = std::max(shape[d], piece.offsets[d] + piece.sizes[d]);
         }
@@ -405,7 +411,7 @@ class Builder {
     children.emplace_back(std::move(key), std::move(converted));
   }
 
-  /// A container of JSON values only becomes one JSON value.
+  /// Returns one JSON value for a container that has only JSON values, else a node.
   Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
@@ -590,9 +596,17 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
 std::vector<std::string> unreachable(const Manifest& manifest) {
   std::vector<std::string> lost;
   std::unordered_set<std::string> named;
+  std::unordered_set<std::string_view> sharded;  // without rank
   for (const auto& [path, entry] : manifest.entries) {
     for (const Key& key : entry.keys) named.insert(path + "/" + escape(key.text));
+    if (is_sharded(entry.type)) sharded.insert(logical(path));
   }
+  // As find_entry(): replicated entries are those of rank 0 only.
+  const auto is_found = [&](const std::string& path) {
+    if (manifest.find(path) != nullptr || sharded.contains(logical(path))) return true;
+    const Entry* first = manifest.find("0/" + std::string(logical(path)));
+    return first != nullptr && first->tensor.replicated;
+  };
   for (const auto& [path, entry] : manifest.entries) {
     const std::size_t last = path.rfind('/');
     if (last != std::string::npos && last == path.find('/')) continue;  // an element of app_state
@@ -605,7 +619,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
                              number.find_first_not_of("0123456789") == std::string::npos;
       const std::string before =
           path.substr(0, last + 1) + std::to_string(is_number ? std::stoll(number) - 1 : -2);
-      if (number == "0" || manifest.find(before) != nullptr) continue;
+      if (number == "0" || is_found(before)) continue;
     }
     lost.push_back(path);
   }

@@ -42,7 +42,7 @@ class TreeBuilder {
   /// the pickle, are converted.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
-  using Slot = Node::Slot;  ///< a NonTensor if it has neither tensors nor opaque nodes
+  using Slot = Node::Slot;  ///< what a node of the pickle becomes: Leaf, NonTensor or TensorDict
 
   /// Marks a container as being converted.
   class Entered {
@@ -78,8 +78,8 @@ class TreeBuilder {
   Slot of_global(std::uint32_t id);
   Slot of_call(std::uint32_t id);
 
-  // The conversion recurses for each level of the tree, up to kMaxDepth. These functions are not
-  // inlined, so that rarely needed variables are not in the frame of each level.
+  // The conversion recurses for each level of the tree, up to kMaxDepth. Functions for rare objects
+  // are not inlined, so that their variables are not in the frame of each level.
 
   [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const Pickle::Call& call);
   [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
@@ -167,7 +167,7 @@ class TreeBuilder {
   /// Converts a key that is not a string. Returns nullopt if a tree does not support it.
   std::optional<Value> typed_key(std::uint32_t id);
 
-  /// Adds pairs with unsupported keys, under names that no key has.
+  /// Adds the pairs of Children::unreadable as opaque nodes, under names that no key has.
   [[gnu::noinline]] void add_unreadable_pairs(Children& to);
 
   Pickle pickle_;

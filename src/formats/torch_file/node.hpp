@@ -27,7 +27,8 @@ struct Children {
     std::uint32_t value;
     std::string problem;
   };
-  std::vector<Pair> unreadable;  ///< for dicts: pairs whose keys are not supported
+  /// For dicts: pairs whose keys are not supported, or have the same string as another key.
+  std::vector<Pair> unreadable;
 };
 
 /// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor opaque

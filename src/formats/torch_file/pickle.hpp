@@ -15,7 +15,7 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// A pickle of torch.save that is converted to a tree. Interprets its nodes, and creates errors
+/// A pickle that is converted to a tree. Interprets its nodes, and creates errors
 /// that name the key.
 class Pickle {
  public:
@@ -72,7 +72,7 @@ class Pickle {
  private:
   const codecs::PickleGraph& graph_;
   base::Where where_;
-  std::vector<codecs::PickleChange> changes_;  ///< by object; those of one in the pickle's order
+  std::vector<codecs::PickleChange> changes_;  ///< sorted by object, stably
 };
 
 }  // namespace tenfold::detail::formats::torch_file

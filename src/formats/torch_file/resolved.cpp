@@ -47,10 +47,6 @@ class ResolvedSource final : public LeafSource {
     }
   }
 
-  void will_need(const Leaf&) override {
-    if (source_of(bytes_) != nullptr) source_of(bytes_)->will_need(bytes_);
-  }
-
   StoredRange identity(const Leaf&) override {
     StoredRange inner = stored_range(bytes_);
     if (inner == StoredRange{}) return {};

@@ -16,7 +16,7 @@ namespace tenfold::detail::formats::torch_file {
 /// The location of a contiguous tensor in a storage.
 struct StorageRange {
   std::size_t storage = 0;
-  std::uint64_t begin = 0;
+  std::uint64_t begin = 0;  ///< offset in the storage, in bytes
   std::uint64_t size_bytes = 0;
 };
 

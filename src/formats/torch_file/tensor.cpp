@@ -148,8 +148,8 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   return made;
 }
 
-/// Reads requires_grad. Throws if it is not a bool, or true for integers: torch supports gradients
-/// only for floating-point and complex numbers.
+/// Reads requires_grad. Throws Error(corrupt) if it is not a bool, or if it is true for a dtype
+/// other than floating-point and complex ones: torch supports no gradients of those.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -184,7 +184,10 @@ Leaf Tensors::of_call(std::uint32_t id) {
   std::optional<Leaf> made = is_plain ? leaf(id, *inner) : std::nullopt;
   if (made) return *std::move(made);
   if (inner) pickle_.refuse_global(inner->module, inner->name);
-  throw pickle_.corrupt().part("parameter").expected("a tensor").found(pickle_.describe(id));
+  throw pickle_.corrupt()
+      .part("tensor")
+      .expected("a call that creates it")
+      .found(pickle_.describe(id));
 }
 
 /// Returns the tensor of a call that also sets Python attributes, which are ignored with a warning;
@@ -330,7 +333,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
   if (!key) {
     throw pickle_.corrupt()
         .part("storage key")
-        .expected("text")
+        .expected("a string")
         .found(pickle_.describe(tuple.items[2]));
   }
   const auto found = storages_->find(*key);
@@ -338,7 +341,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
     throw pickle_.corrupt()
         .part("storage")
         .problem("the file lacks it")
-        .expected("a record \"data/", *key, "\"")
+        .expected("the storage ", base::quote(*key))
         .found("none");
   }
   result.number = *found;
@@ -481,7 +484,7 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   const auto names = sparse_parts(layout);
   const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
   if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
-      parts.size() > names.size() + 2) {
+      parts.size() > names.size() + (layout == "sparse_coo" ? 2 : 1)) {
     throw pickle_.unsupported()
         .part("sparse tensor")
         .expected("a layout of torch and its parts")
@@ -501,7 +504,15 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   node.info().layout = layout;
   node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
   if (parts.size() == names.size() + 2) {
-    node.info().is_coalesced = pickle_.at(parts[names.size() + 1]).integer != 0;
+    const std::uint32_t flag = parts[names.size() + 1];
+    const PickleNode coalesced = pickle_.at(flag);
+    if (coalesced.kind != PickleKind::boolean && coalesced.kind != PickleKind::none) {
+      throw pickle_.corrupt()
+          .part("sparse tensor: is_coalesced")
+          .expected("a bool or None")
+          .found(pickle_.describe(flag));
+    }
+    node.info().is_coalesced = coalesced.integer != 0;
   }
   return made;
 }
@@ -512,8 +523,8 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
                            "_rebuild_njt");
 }
 
-/// Builds a dict with the integers, the quantization scheme and its parameters, as torch's
-/// q_scale(), q_zero_point(), ... return them.
+/// Builds a dict with the integers, the dtype, the quantization scheme and its parameters, as
+/// torch's q_scale(), q_zero_point(), ... return them.
 Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   Tensors::Quantized parts = tensors_.quantized(call);
   const PickleNode scheme = pickle_.at(call.arguments[4]);
@@ -558,7 +569,7 @@ void TreeBuilder::require_numbers(std::span<const std::uint32_t> arguments) cons
       .found(pickle_.describe(arguments[1]), " and ", pickle_.describe(arguments[2]));
 }
 
-/// Checks the scales and zero points for each index along the axis.
+/// Checks that there is one scale and one zero point for each index along the axis.
 void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
                                    std::uint64_t axis) const {
   if (axis >= shape.size()) {
@@ -697,8 +708,8 @@ bool is_multiarray(std::string_view module) {
   return module == "numpy.core.multiarray" || module == "numpy._core.multiarray";
 }
 
-/// Returns the items of the object's state. Returns none if the state was not set exactly once, or
-/// if anything else was changed.
+/// Returns the items of the object's state. Returns none if the state is not a tuple or was not set
+/// exactly once, or if anything else was changed.
 std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};

@@ -29,8 +29,9 @@ class Tensors {
   Tensors(Pickle& pickle, std::shared_ptr<Storages> storages)
       : pickle_(pickle), storages_(std::move(storages)) {}
 
-  /// Returns the leaf that the call `id` creates; nullopt if it creates no tensor. A contiguous
-  /// tensor stays on disk; another one is a strided view of its storage. NumPy scalars and arrays
+  /// Returns the leaf that the call `id` creates; nullopt for other calls, among them those that
+  /// create sparse, nested, jagged, quantized or meta tensors. A contiguous tensor stays on disk;
+  /// another one is a strided view of its storage, which is mapped. NumPy scalars and arrays
   /// are copied from the pickle. Lazy conjugate and negative views are resolved. Throws
   /// Error(corrupt) for invalid arguments, such as a tensor that exceeds its storage, and
   /// Error(unsupported) for arguments that are not read, such as an unknown storage class.

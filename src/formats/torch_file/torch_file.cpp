@@ -84,10 +84,6 @@ class LegacyStorages final : public Storages {
     const StorageRange& range = range_of(leaf);
     file_.file().read_at(extents_[range.storage].begin + range.begin + offset_bytes, into);
   }
-  void will_need(const Leaf& leaf) override {
-    const StorageRange& range = range_of(leaf);
-    file_.file().will_need(extents_[range.storage].begin + range.begin, range.size_bytes);
-  }
   StoredRange identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
     return StoredRange::in(file_.file().info_at_open(), extents_[range.storage].begin + range.begin,
@@ -275,7 +271,8 @@ struct ArchiveFile {
   }
 };
 
-/// The storages of an archive, through one mapping of the file.
+/// The storages of an archive: slices of one mapping of it, or copies of records that are deflated
+/// or unaligned.
 class ArchiveStorages final : public Storages {
  public:
   ArchiveStorages(ArchiveFile file, Archive archive)
@@ -323,12 +320,6 @@ class ArchiveStorages final : public Storages {
     }
     const Buffer copy = copy_of(range.storage);
     std::memcpy(into.data(), copy.data() + range.begin + offset_bytes, into.size());
-  }
-  void will_need(const Leaf& leaf) override {
-    const StorageRange& range = range_of(leaf);
-    const codecs::ZipEntry& found = entry(range.storage);
-    if (found.method != codecs::ZipMethod::stored) return;
-    file_.file()->will_need(file_.begin + found.data_offset + range.begin, range.size_bytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override {
@@ -546,7 +537,7 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
 
 /// Checks the archive's structure, and the CRC-32 of every record that the request does not skip.
 /// If no problem was found, also checks that the pickle gives a tree whose tensors fit their
-/// storages. The layout before torch 1.6 has no checksums.
+/// storages. The layout before torch 1.6 has no checksums: only its tree is checked.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

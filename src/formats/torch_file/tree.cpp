@@ -199,9 +199,9 @@ Node::Slot TreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
   if (value != nullptr) converted = NonTensor{Value(Value::List{std::move(set.items)})};
   parts.entries.push_back({"items", std::move(converted)});
   return opaque_node(id, std::move(parts),
-                     "a set with items that are not supported in a set: expected JSON values and "
-                     "tuples, found " +
-                         std::string(value == nullptr ? "tensors or objects" : "lists or dicts"));
+                     "a set with items that are not supported in a set: expected hashable values, "
+                     "found " +
+                         std::string(value == nullptr ? "tensors or objects" : "unhashable ones"));
 }
 
 Node::Slot TreeBuilder::of_collections(std::uint32_t id, const Pickle::Call& call) {
@@ -233,7 +233,7 @@ Node::Slot TreeBuilder::counter(std::uint32_t id, const Pickle::Call& call) {
     add_changes(to, id);
   });
   auto* value = std::get_if<NonTensor>(&counts);
-  if (value == nullptr) return counts;  // it contains tensors: a dict
+  if (value == nullptr) return counts;  // it contains tensors or opaque nodes: a dict
   Value::Special special;
   special.type = Value::Special::Type::counter;
   special.items.push_back(std::move(value->value));
@@ -397,7 +397,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Names of the types that pickles create without a call.
+/// Returns the name of a type that pickles create without a call; empty for other nodes.
 std::string_view class_of(PickleKind kind) {
   switch (kind) {
     using enum PickleKind;
@@ -513,7 +513,7 @@ double real(const Pickle& pickle, std::uint32_t id) {
 std::string text(const Pickle& pickle, std::uint32_t id, const std::string& subject) {
   const auto found = pickle.text(id);
   if (found && base::is_utf8(*found)) return std::string(*found);
-  throw pickle.corrupt().part(subject).expected("text").found(pickle.describe(id));
+  throw pickle.corrupt().part(subject).expected("a UTF-8 string").found(pickle.describe(id));
 }
 
 /// Parses bytearray(), bytearray(bytes), bytearray(text, "latin-1").

@@ -14,9 +14,10 @@ namespace tenfold::detail::formats::torch_file {
 /// Builds the tree of the pickle in a file of torch.save. Nothing is imported or called. Objects of
 /// known types become:
 ///
-///   dict, OrderedDict, list, tuple                 that container; without tensors, a JSON value
+///   dict, OrderedDict, list, tuple                 that container; a JSON value if it has neither
+///                                                  tensors nor opaque nodes
 ///   defaultdict                                    as a dict
-///   Counter with tensors                           a dict
+///   Counter with tensors or opaque nodes           a dict
 ///   tensors, nested tensors, parameters, numpy     leaves
 ///   scalars and arrays
 ///   quantized tensors                              dicts of their parts
@@ -27,16 +28,16 @@ namespace tenfold::detail::formats::torch_file {
 ///   torch.device, torch.layout, torch.qscheme
 ///
 /// A root container becomes a node even without tensors; a tensor or another value at the root
-/// becomes a bare root. `where` names the file. All other objects, dict items whose keys are not
-/// str, numbers, bools, None or tuples of these, and values that a tree does not support become
-/// nodes of kind opaque. Throws Error(unsupported) for excessive nesting or repetition, and
-/// Error(corrupt) for invalid arguments of known calls, such as a tensor that does not fit its
-/// storage.
+/// becomes a bare root. `where` names the file. All other objects, and values that a tree does not
+/// support, become nodes of kind opaque. So do dict items whose keys are not str, int, float, bool,
+/// None or tuples of these, or have the same string as an earlier key. Throws Error(unsupported)
+/// for excessive nesting or repetition, and Error(corrupt) for invalid arguments of known calls,
+/// such as a tensor that does not fit its storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
-/// Converts the object of any pickle in the same way: a plain value becomes a JSON value, a tensor
-/// a leaf, an unsupported object an opaque node.
+/// Converts the object of any pickle in the same way, except that the root is no special case: a
+/// container without tensors and opaque nodes becomes a JSON value, and a tensor a leaf.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where);
 

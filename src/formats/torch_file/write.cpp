@@ -73,7 +73,7 @@ std::string_view storage_class(DType dtype) noexcept {
 /// A storage of a file to be written.
 struct StorageLayout {
   Leaf bytes;  ///< written unchanged
-  /// The dtype of the typed storage class, and of all its tensors.
+  /// If not `untyped`: the dtype of the typed storage class, and of all tensors in the storage.
   DType dtype = DType::uint8;
   /// Bytes without a dtype: torch has no typed class for some dtypes, or tensors of several dtypes
   /// share the storage.
@@ -254,9 +254,10 @@ class Planner {
 };
 
 /// Assigns tensors to storages. As in torch.save, tensors with overlapping memory share one storage
-/// and keep their strides, so that aliases and views are preserved. A single tensor is stored
-/// unchanged, or contiguously if that takes less space. Leaves on disk share a storage if they have
-/// the same bytes. Reads no tensor.
+/// and keep their strides, so that aliases and views are preserved. A single tensor, or several
+/// identical ones, are stored unchanged, or contiguously if that takes less space. A tensor whose
+/// offset in the shared storage is no multiple of its itemsize gets a separate storage. Leaves on
+/// disk share a storage if they have the same bytes. Reads no tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -630,7 +631,7 @@ class Pickler {
 /// Converts dict, OrderedDict, list, tuple and JSON values to the same types in Python, a
 /// TensorDict and a tensorclass to a dict, a lazy stack to a list. Throws Error(unsupported),
 /// naming the key, for opaque objects, nested and jagged tensors, and frozensets. Also throws it
-/// for integers of more than 255 bytes, text that is not UTF-8 and nesting beyond the limit of
+/// for integers of more than 255 bytes, strings that are not UTF-8 and nesting beyond the limit of
 /// readers. Reads no tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 

@@ -6,7 +6,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Throws Error(unsupported), naming the key, for an entry that write_tree() refuses.
+/// Throws Error(unsupported), naming the key, for an entry that write_tree() refuses. Throws
+/// Error(invalid_argument) like require_valid_keys().
 void check_tree(const TensorDict& tree);
 
 /// Replaces the file at `path` by an archive that torch.load(weights_only=True) reads, mapped or

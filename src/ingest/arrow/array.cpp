@@ -160,7 +160,7 @@ class TypeParser {
     return value;
   }
 
-  /// Parses the number in "w:16", "+w:3".
+  /// Parses the number after the colon of "w:16" or "+w:3".
   std::int64_t width(std::string_view text) const {
     constexpr std::int64_t kMaxWidth = std::int64_t{1} << 31;
     const auto value = number(text);

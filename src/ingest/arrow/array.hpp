@@ -103,7 +103,7 @@ struct ArrowSlice {
     const std::int64_t at = begin + i;
     return (bits[at >> 3] >> (at & 7) & 1) != 0;
   }
-  /// False if there are certainly no nulls.
+  /// False if there are certainly no nulls, except those inside the dictionary.
   bool may_have_nulls() const {
     return type->kind == ArrowKind::null ||
            (array->null_count != 0 && array->n_buffers > 0 && array->buffers[0] != nullptr);
@@ -125,10 +125,11 @@ struct ArrowSlice {
   std::string decimal_at(std::int64_t i) const;
 };
 
-/// Checks everything that the interface allows a consumer to check: counts and pointers of buffers
-/// and children, that offsets do not decrease and stay inside the child, that views stay inside
-/// their buffers, and that indices stay inside the dictionary. The interface does not provide the
-/// sizes of other buffers. Throws Error(corrupt) naming the column.
+/// Checks what protects readers from accesses out of bounds: counts and pointers of buffers and
+/// children, that offsets do not decrease, that lists stay inside the child and views inside their
+/// buffers, and that indices stay inside the dictionary. Null views, null indices and null lists of
+/// a list view are not checked. The interface does not provide the sizes of other buffers. Throws
+/// Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

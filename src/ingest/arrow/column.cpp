@@ -92,8 +92,8 @@ class RowsReader {
 
   // --- numbers ---
 
-  /// Copies all numbers, converted to the column's dtype. Nulls get unspecified values, which the
-  /// caller replaces.
+  /// Copies all numbers, converted to the column's dtype. Nulls may get unspecified values, which
+  /// the caller replaces.
   void copy_numbers(const ArrowSlice& numbers, std::byte* into) const {
     const ArrowType& type = *numbers.type;
     const DType dtype = column_.dtype;

@@ -9,10 +9,10 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. Buffers that Arrow stores in the layout of a column are not
-/// copied.
+/// The rows of one column of a batch. A buffer of Arrow that has the layout of the column, and no
+/// nulls, is not copied.
 struct ArrowRows {
-  ColumnChunk chunk;  ///< points into `owned` and into Arrow's buffers
+  ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;
   std::vector<BadValue> bad;
 };

@@ -78,7 +78,8 @@ struct ArrowField {
   std::vector<ArrowField> fields;
 };
 
-/// The columns of `schema` as nested fields. A record is at the position of its first column.
+/// The columns of `schema` as nested fields, which point into it. A record is at the position of
+/// its first column.
 std::vector<ArrowField> arrow_fields(const Schema& schema);
 
 }  // namespace tenfold

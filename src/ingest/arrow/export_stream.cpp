@@ -25,9 +25,9 @@ struct Span {
 };
 
 /// The span of rows, or of items of ragged strings, [begin, end). Throws Error(corrupt) unless its
-/// offsets are nondecreasing and within [0, limit].
+/// offsets are nondecreasing and within [0, limit]. `noun`: of an offset, for the message.
 Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int64_t limit,
-             const Column& column) {
+             const Column& column, const char* noun) {
   const std::span<const std::int64_t> all = ends.span<std::int64_t>();
   Span found;
   found.first = begin == 0 ? 0 : all[static_cast<std::size_t>(begin - 1)];
@@ -38,7 +38,7 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
     const std::int64_t next = all[static_cast<std::size_t>(row)];
     if (found.first < 0 || next < found.last || next > limit) {
       throw base::corrupt()
-          .part("data set: column ", base::quote(column.name()), ": end offset ", row)
+          .part("data set: column ", base::quote(column.name()), ": ", noun, " ", row)
           .expected("nondecreasing offsets within [0, ", limit, "]")
           .found(next, " after ", found.last);
     }
@@ -167,10 +167,11 @@ class Exporter {
     const bool has_items = column.ragged && column.is_text();
     const std::int64_t num_values = stored.values.shape()[0];
     const std::int64_t limit = has_items ? stored.item_ends.numel() : num_values;
-    Span span = span_of(stored.ends, first_row, last_row, limit, column);
+    Span span = span_of(stored.ends, first_row, last_row, limit, column, "end offset");
     rows.offsets = std::move(span.offsets);
     if (has_items) {
-      Span items = span_of(stored.item_ends, span.first, span.last, num_values, column);
+      Span items = span_of(stored.item_ends, span.first, span.last, num_values, column,
+                           "end offset of item");
       rows.item_offsets = std::move(items.offsets);
       span = std::move(items);
     }

@@ -10,6 +10,7 @@
 #include "base/base64.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
 #include "core/value/value_json.hpp"
 #include "io/snapshot_ranks/message.hpp"
 
@@ -46,7 +47,7 @@ class Merger {
       lines_.insert(lines_.end(), std::make_move_iterator(lines.begin()),
                     std::make_move_iterator(lines.end()));
     }
-    if (!receipt.notes.empty()) add_notes(from_json(receipt.notes, where));
+    if (!receipt.notes.empty()) add_notes(from_json(receipt.notes, where), where);
   }
 
   /// Requires all chunks of replicated entries.
@@ -133,8 +134,9 @@ class Merger {
     }
   }
 
-  /// Adds the notes of one rank. Paths in the notes begin with the rank, so they are unique.
-  void add_notes(Value notes) {
+  /// Adds the notes of one rank. Paths in the notes begin with the rank, so they are unique. The
+  /// metadata belongs to the tree of all ranks: the first rank that has a key decides.
+  void add_notes(Value notes, const std::string& where) {
     auto* document = std::get_if<Value::Object>(&notes.data());
     if (document == nullptr) return;
     for (auto& [name, part] : document->members) {
@@ -144,12 +146,34 @@ class Merger {
         notes_.members.emplace_back(name, std::move(part));
       } else if (auto* object = std::get_if<Value::Object>(&part.data())) {
         auto& members = std::get<Value::Object>(known->second.data()).members;
-        std::ranges::move(object->members, std::back_inserter(members));
+        if (name == "metadata") {
+          add_metadata(object->members, members, where);
+        } else {
+          std::ranges::move(object->members, std::back_inserter(members));
+        }
       } else if (auto* list = std::get_if<Value::List>(&part.data())) {
         auto& items = std::get<Value::List>(known->second.data()).items;
         std::ranges::move(list->items, std::back_inserter(items));
       }
     }
+  }
+
+  using Members = std::vector<std::pair<std::string, Value>>;
+
+  static void add_metadata(Members& from, Members& to, const std::string& where) {
+    for (auto& [key, text] : from) {
+      const auto known = std::ranges::find(to, key, &Members::value_type::first);
+      if (known == to.end()) {
+        to.emplace_back(std::move(key), std::move(text));
+      } else if (known->second != text) {
+        warn_of_other(where, "metadata " + base::quote(key));
+      }
+    }
+  }
+
+  static void warn_of_other(const std::string& where, const std::string& part) {
+    warn(where + ": " + part +
+         ": ignored: expected the same as on the ranks before it, found another");
   }
 
   std::string where_;

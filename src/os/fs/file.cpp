@@ -324,12 +324,6 @@ void File::copy_permissions(const FileInfo& like) {
   change.done();
 }
 
-void File::will_need(std::uint64_t offset_bytes, std::uint64_t size_bytes) const noexcept {
-  if (!base::range_fits(offset_bytes, size_bytes, kMaxOffset)) return;
-  ::posix_fadvise(fd(), static_cast<off_t>(offset_bytes), static_cast<off_t>(size_bytes),
-                  POSIX_FADV_WILLNEED);
-}
-
 std::string File::read_all(std::uint64_t limit_bytes) const {
   const std::uint64_t size = size_bytes();
   if (size > limit_bytes) {

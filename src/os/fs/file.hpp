@@ -112,9 +112,6 @@ class File {
   /// error, but may reduce the permissions.
   void copy_permissions(const FileInfo& like);
 
-  /// Prefetches the range into the page cache and returns at once. A hint.
-  void will_need(std::uint64_t offset_bytes, std::uint64_t size_bytes) const noexcept;
-
   /// Reads the whole file. If it is larger than `limit_bytes`, throws Error(corrupt) before memory
   /// is allocated.
   std::string read_all(std::uint64_t limit_bytes) const;

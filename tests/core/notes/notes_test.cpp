@@ -76,10 +76,10 @@ TEST_F(NotesTest, NonStringKeysAreKept) {
   const Notes read = Notes::from_json(text, "n.json");
   EXPECT_EQ(read, notes);
   NodeInfo info;
-  apply_node_note(read, "d", child.keys(), info);
+  apply_node_note(read, "d", child.keys(), info, "n.json");
   EXPECT_EQ(info.typed_keys, some_keys());
   Value value = from_json(R"__([{"x": 1, "None": 2, "0.5": 3, "(1, 'a')": 4}])__", "v");
-  EXPECT_TRUE(apply_value_note(read, "v", value));
+  EXPECT_TRUE(apply_value_note(read, "v", value, "n.json"));
   EXPECT_EQ(value, tree.value("v"));
   EXPECT_TRUE(warnings.empty());
 }
@@ -90,11 +90,11 @@ TEST_F(NotesTest, RemovedKeysAreIgnoredWithAWarning) {
                        R"("values": {"v": {"keys": {"": {"0.5": 0.5}}}}})",
                        "n.json");
   NodeInfo info;
-  apply_node_note(notes, "d", std::vector<std::string>{"0.75"}, info);
+  apply_node_note(notes, "d", std::vector<std::string>{"0.75"}, info, "n.json");
   EXPECT_TRUE(info.typed_keys.empty());
   Value value = from_json(R"({"0.75": 1})", "v");
   const Value before = value;
-  EXPECT_FALSE(apply_value_note(notes, "v", value));
+  EXPECT_FALSE(apply_value_note(notes, "v", value, "n.json"));
   EXPECT_EQ(value, before);
   EXPECT_EQ(warnings.size(), 2U);
 }
@@ -187,9 +187,19 @@ TEST_F(NotesTest, TypeNotesOfAValueSurviveJson) {
   const Notes notes = Notes::from_json(collected.to_json(), "n.json");
   Value value = from_json(to_json(marked_value()), "v");
   ASSERT_NE(value, marked_value());
-  EXPECT_TRUE(apply_value_note(notes, "v", value));
+  EXPECT_TRUE(apply_value_note(notes, "v", value, "n.json"));
   EXPECT_EQ(value, marked_value());
   EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(NotesTest, ACounterWithoutItemsIsReadAsAnEmptyOne) {
+  const Value empty(Value::Special{.type = Value::Special::Type::counter});
+  Notes notes;
+  collect_value_note("v", empty, notes);
+  Value value = from_json(to_json(empty), "v");
+  EXPECT_TRUE(apply_value_note(notes, "v", value, "n.json"));
+  EXPECT_EQ(value, Value(Value::Special{.type = Value::Special::Type::counter,
+                                        .items = {Value(Value::Object())}}));
 }
 
 TEST_F(NotesTest, AStaleValueNoteWarnsAndChangesNothing) {
@@ -205,16 +215,16 @@ TEST_F(NotesTest, AStaleValueNoteWarnsAndChangesNothing) {
     warnings.clear();
     notes.values["v"] = note;
     Value value = from_json(text, "v");
-    EXPECT_FALSE(apply_value_note(notes, "v", value)) << text;
+    EXPECT_FALSE(apply_value_note(notes, "v", value, "n.json")) << text;
     EXPECT_EQ(value, from_json(text, "v"));
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_TRUE(warnings[0].starts_with("notes: value \"v\": ")) << warnings[0];
+    EXPECT_TRUE(warnings[0].starts_with("n.json: value \"v\": ")) << warnings[0];
   }
 }
 
 TEST_F(NotesTest, AValueWithoutANoteIsUnchanged) {
   Value value(3);
-  EXPECT_TRUE(apply_value_note(Notes(), "v", value));
+  EXPECT_TRUE(apply_value_note(Notes(), "v", value, "n.json"));
   EXPECT_EQ(value, Value(3));
 }
 
@@ -223,11 +233,11 @@ TEST_F(NotesTest, ANodeNoteSetsTheKind) {
   notes.nodes["s"] = {NodeKind::dict, true};
   NodeInfo info;
   const std::vector<std::string> keys = {"0", "-7", "12345678901234567890"};
-  apply_node_note(notes, "s", keys, info);
+  apply_node_note(notes, "s", keys, info, "n.json");
   EXPECT_EQ(info.kind, NodeKind::dict);
   EXPECT_TRUE(info.int_keys);
   NodeInfo other;
-  apply_node_note(notes, "t", other);
+  apply_node_note(notes, "t", other, "n.json");
   EXPECT_EQ(other.kind, NodeKind::tensordict);
   EXPECT_TRUE(warnings.empty());
 }
@@ -238,19 +248,19 @@ TEST_F(NotesTest, AMismatchedNodeNoteIsIgnoredWithAWarning) {
   notes.nodes["l"] = {NodeKind::list, false};
   for (const std::string key : {"a", "", "-", "-0", "01", "1.5", "+1"}) {
     NodeInfo info;
-    apply_node_note(notes, "s", std::vector<std::string>{"1", key}, info);
+    apply_node_note(notes, "s", std::vector<std::string>{"1", key}, info, "n.json");
     EXPECT_EQ(info.kind, NodeKind::tensordict) << key;
   }
   NodeInfo info;
-  apply_node_note(notes, "l", std::vector<std::string>{"0", "2"}, info);
+  apply_node_note(notes, "l", std::vector<std::string>{"0", "2"}, info, "n.json");
   EXPECT_EQ(info.kind, NodeKind::tensordict);
   EXPECT_EQ(warnings.size(), 8u);
   EXPECT_EQ(warnings.back(),
-            "notes: node \"l\": kind \"list\" is ignored: expected keys \"0\", \"1\", ..., found "
+            "n.json: node \"l\": kind \"list\" is ignored: expected keys \"0\", \"1\", ..., found "
             "others; another tool may have changed the tree");
   NodeInfo stack;
   stack.kind = NodeKind::lazy_stack;
-  apply_node_note(notes, "l", stack);
+  apply_node_note(notes, "l", stack, "n.json");
   EXPECT_EQ(stack.kind, NodeKind::lazy_stack);
   EXPECT_EQ(warnings.size(), 9u);
 }
@@ -261,10 +271,10 @@ TEST_F(NotesTest, OnlyTheRootCanBeBare) {
   EXPECT_EQ(notes.to_json(), R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": true}}})");
   NodeInfo info;
   apply_node_note(Notes::from_json(notes.to_json(), "n.json"), "",
-                  std::vector<std::string>{"value"}, info);
+                  std::vector<std::string>{"value"}, info, "n.json");
   EXPECT_TRUE(info.is_bare);
   NodeInfo other;
-  apply_node_note(notes, "", std::vector<std::string>{"value", "b"}, other);
+  apply_node_note(notes, "", std::vector<std::string>{"value", "b"}, other, "n.json");
   EXPECT_FALSE(other.is_bare);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_NE(warnings[0].find("expected the key \"value\" alone, found others"), std::string::npos);

@@ -87,6 +87,25 @@ TEST(Sparse, IndicesOutOfRangeAreReported) {
               HasSubstr("increasing numbers within a row"));
 }
 
+TEST(Sparse, ADimensionOfLengthZeroHasNoIndices) {
+  EXPECT_THAT(complaint(csr({0, 1, 1}, {0}, {2, 0})),
+              HasSubstr("col_indices: expected none in a dimension of length 0, found 0"));
+  TensorDict coo = node_of("sparse_coo", {0});
+  coo.set("indices", int64s({0}, {1, 1}));
+  coo.set("values", Tensor::zeros(DType::float32, {1}));
+  EXPECT_THAT(complaint(coo),
+              HasSubstr("indices: expected none in a dimension of length 0, found 0"));
+}
+
+TEST(Sparse, MoreRowsOfIndicesThanDimensionsAreReported) {
+  TensorDict coo = node_of("sparse_coo", {3});
+  coo.set("indices", int64s({0, 2, 1, 3}, {2, 2}));
+  coo.set("values", Tensor::zeros(DType::float32, {2}));
+  EXPECT_THAT(
+      complaint(coo),
+      HasSubstr("indices: expected at most one row for each dimension of [3], found 2 rows"));
+}
+
 TEST(Sparse, AHugeShapeDoesNotOverflow) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {1, 3, 0}, {kMost, 4})),

@@ -211,6 +211,16 @@ TEST(TensorDict, JsonContainersAreNodes) {
             "ckpt/groups: key \"1\": expected a node, found a JSON value");
 }
 
+TEST(TensorDict, IntKeysStayIntNextToAStringKey) {
+  TensorDict td(NodeInfo{.kind = NodeKind::dict, .int_keys = true});
+  td.set("1", 10);
+  td.set("2", 20);
+  EXPECT_TRUE(td.info().int_keys);
+  td.set("loss", 0.5);
+  EXPECT_FALSE(td.info().int_keys);
+  EXPECT_EQ(td.info().typed_keys, (TypedKeys{{"1", 1}, {"2", 2}}));
+}
+
 TEST(TensorDict, FlushesEachSourceOnce) {
   const auto a = std::make_shared<FakeSource>(Buffer::allocate(8));
   const auto b = std::make_shared<FakeSource>(Buffer::allocate(8));

@@ -127,5 +127,26 @@ TEST(DictKeys, KeysOfSeveralTypesAreListedByTheirStrings) {
   EXPECT_TRUE(refused.typed_keys.empty());
 }
 
+TEST(DictKeys, IntegersHaveTheFormOfPythonsStr) {
+  for (const char* text : {"0", "7", "-7", "10", "12345678901234567890"}) {
+    EXPECT_TRUE(is_int_key(text)) << text;
+  }
+  for (const char* text : {"", "-", "-0", "01", "+1", "1.5", "1 ", "a"}) {
+    EXPECT_FALSE(is_int_key(text)) << text;
+  }
+}
+
+TEST(DictKeys, TheFlagForIntegersBecomesAListIfOtherKeysJoinThem) {
+  NodeInfo info;
+  info.int_keys = true;
+  fit_int_keys(info, std::vector<std::string>{"2", "10"});
+  EXPECT_TRUE(info.int_keys);
+  EXPECT_TRUE(info.typed_keys.empty());
+  fit_int_keys(info, std::vector<std::string>{"2", "a", "10"});
+  EXPECT_FALSE(info.int_keys);
+  EXPECT_EQ(info.typed_keys, (TypedKeys{{"10", 10}, {"2", 2}}));
+  EXPECT_TRUE(are_valid(info.typed_keys));
+}
+
 }  // namespace
 }  // namespace tenfold::test

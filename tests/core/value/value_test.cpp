@@ -230,6 +230,14 @@ TEST(Value, ConvertsToTheRequestedType) {
             "value: expected an int outside the range of int64, found int 3");
   EXPECT_EQ(refusal_of([] { Value(5).as<Value::Special>(); }),
             "value: expected an extended scalar, such as bytes, found int 5");
+  EXPECT_EQ(refusal_of([] { Value("a\xFF").as<bool>("lr"); }),
+            "lr: expected a bool, found str \"a\\xff\"");
+  EXPECT_EQ(refusal_of([] { Value(Value::List{{"\xFF"}}).as<bool>("lr"); }),
+            "lr: expected a bool, found list");
+}
+
+TEST(Value, ACounterWithoutItemsIsAnEmptyObject) {
+  EXPECT_EQ(to_json(Value(Value::Special{.type = Value::Special::Type::counter})), "{}");
 }
 
 TEST(Value, PrintsAsJson) {

@@ -141,10 +141,10 @@ CASES = {
                            {"meta.json": td(a=leaf([[2]])), "a.memmap": GOOD}),
     "shape-number": ("corrupt", '/meta.json: tensor "a": shape: expected an array of integers, found an integer',
                      {"meta.json": td(a={**leaf(), "shape": 2}), "a.memmap": GOOD}),
-    "dtype-unknown": ("unsupported", '/meta.json: tensor "a": unknown dtype: expected one of torch\'s such as '
+    "dtype-unknown": ("unsupported", '/meta.json: tensor "a": unsupported dtype: expected a supported one such as '
                                      '"torch.float32", found "torch.float7"',
                       {"meta.json": td(a=leaf(dtype="torch.float7")), "a.memmap": GOOD}),
-    "dtype-quantized": ("unsupported", '/meta.json: tensor "a": unknown dtype: expected one of torch\'s such as '
+    "dtype-quantized": ("unsupported", '/meta.json: tensor "a": unsupported dtype: expected a supported one such as '
                                        '"torch.float32", found "torch.qint8"',
                         {"meta.json": td(a=leaf(dtype="torch.qint8")), "a.memmap": GOOD}),
     "dtype-number": ("corrupt", '/meta.json: tensor "a": dtype: expected a string, found an integer',
@@ -166,14 +166,14 @@ CASES = {
                                       "found 8; it may be truncated",
                            {"meta.json": nested([2, 1]), "a.memmap": GOOD, "a.shape.memmap": int64(1)}),
     "nested-sizes-negative": ("corrupt", '/a.shape.memmap: tensor "a": sizes of the components: expected lengths of '
-                                         "at least 0 whose products fit 63 bits",
+                                         "at least 0 whose products and their sum fit 63 bits",
                               {"meta.json": nested([2, 1]), "a.memmap": GOOD, "a.shape.memmap": int64(3, -1)}),
     "nested-sizes-overflow": ("corrupt", '/a.shape.memmap: tensor "a": sizes of the components: expected lengths of '
-                                         "at least 0 whose products fit 63 bits",
+                                         "at least 0 whose products and their sum fit 63 bits",
                               {"meta.json": nested([1, 2]), "a.memmap": GOOD,
                                "a.shape.memmap": int64(2**62, 2**62)}),
     "nested-sizes-sum": ("corrupt", '/a.shape.memmap: tensor "a": sizes of the components: expected lengths of '
-                                    "at least 0 whose products fit 63 bits",
+                                    "at least 0 whose products and their sum fit 63 bits",
                          {"meta.json": nested([3, 1]), "a.memmap": GOOD,
                           "a.shape.memmap": int64(2**62, 2**62, 2**62)}),
     "nested-bytes": ("corrupt", ': tensor "a": nested tensor too large: expected fewer than 2^63 bytes, '

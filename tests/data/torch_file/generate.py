@@ -341,7 +341,7 @@ def bad_files() -> dict[str, tuple[bytes, str, str]]:
         "storage-missing": (
             rezipped(good, **{"data/0": None}),
             "corrupt",
-            'key "w": storage: the file lacks it: expected a record "data/0"',
+            'key "w": storage: the file lacks it: expected the storage "0"',
         ),
         "storage-short": (
             rezipped(good, **{"data/0": b"\0" * 20}),

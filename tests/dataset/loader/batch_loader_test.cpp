@@ -300,6 +300,19 @@ TEST(BatchLoader, RefusesInvalidOptionsAndStates) {
         R"({"seed":0,"epoch":-1,"position":0})", R"({"seed":0.5,"epoch":0,"position":0})"}) {
     EXPECT_THROW(loader.load_state_dict(state), Error) << state;
   }
+  const auto message = [&](const char* state) -> std::string {
+    try {
+      loader.load_state_dict(state);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(R"({"seed":7,"epoch":9223372036854775808,"position":0})"),
+            "batch loader: state: member \"epoch\": expected an int from 0 to 2^63 - 1, found "
+            "9223372036854775808");
+  EXPECT_EQ(message(R"({"seed":-1,"epoch":0,"position":0})"),
+            "batch loader: state: member \"seed\": expected an int from 0 to 2^64 - 1, found -1");
   EXPECT_LE(std::string(R"({"seed":4294967295,"epoch":999999,"position":999999999999})").size(),
             64U);
 }

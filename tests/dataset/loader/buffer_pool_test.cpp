@@ -110,6 +110,14 @@ TEST(BufferPool, ReleasesSuppliedBlocksWithTheirLastBuffer) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
+TEST(BufferPool, LimitsTheNumberOfRequestedSizes) {
+  SuppliedMemory supplied;
+  for (int i = 0; i < 5000; ++i) static_cast<void>(supplied.take(100));
+  EXPECT_EQ(supplied.requested(), std::vector<std::size_t>(1024, 100));
+  static_cast<void>(supplied.take(200));
+  EXPECT_EQ(supplied.requested(), std::vector<std::size_t>{200});
+}
+
 TEST(BufferPool, LimitsTheNumberOfSuppliedBlocks) {
   SuppliedMemory supplied;
   const auto owner = std::make_shared<int>();

@@ -55,6 +55,12 @@ TEST(MixPattern, RefusesInvalidWeights) {
        {std::vector<double>{}, {0, 0}, {1, -1}, {1, NAN}, {1, infinity}}) {
     EXPECT_THROW(mix_pattern(weights), Error);
   }
+  try {
+    mix_pattern(std::vector<double>{1, -1e-9});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.found(), "-1e-09");
+  }
 }
 
 }  // namespace

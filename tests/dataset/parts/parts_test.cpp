@@ -310,7 +310,8 @@ TEST(Parts, VerifyNamesThePartAndTheProblem) {
   write_bytes(file, bytes);
   // A part was replaced by another data set with the same number of rows.
   save(rows_of_all_kinds(4, 8), ds / part_name(0, 2));
-  EXPECT_THAT(only_problem(), HasSubstr("the part was written again since it was committed"));
+  EXPECT_THAT(only_problem(),
+              HasSubstr("checksum: the part was written again since it was committed: expected "));
   save(rows_of_all_kinds(4, 9), ds / part_name(0, 2));
   EXPECT_THAT(only_problem(), HasSubstr("rows: expected 4, the number in %parts.json, found 5"));
   EXPECT_THROW(Dataset(ds).rows(0, 1), Error);

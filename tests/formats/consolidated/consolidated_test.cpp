@@ -228,11 +228,11 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {leaf(R"(["torch.uint8", [1.5], 0, 8, 0])"), corrupt,
        R"(node "x": shape has the wrong type: expected an integer from 0, found float)"},
       {node(R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
-       R"(node "": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found another entry)"},
+       R"(node "": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found the end of "leaves")"},
       {node(
            R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0], "y": ["torch.uint8", [8], 0, 8, 0])"),
        corrupt,
-       R"(node "y": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found another entry)"},
+       R"(node "y": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found "y")"},
       {node(R"("<NJT_OFFSETS>x": ["torch.int64", [1], 0, 8, 0])"), corrupt,
        R"(node "<NJT_OFFSETS>x": it is not a valid part of a jagged tensor: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>x")"},
       {node(R"("<NJT>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
@@ -268,7 +268,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {stack("<class 'm.C'>", R"(, "0": )" + node("")), unsupported,
        R"(node "": a tensorclass around a lazy stack cannot be opened: expected "batch_size", found "stack_dim")"},
       {stack("NonTensorStack", ""), unsupported,
-       R"(node "": a root that is not a TensorDict cannot be opened: expected a TensorDict, found "NonTensorStack")"},
+       R"(node "": a stack of values cannot be opened as the root: expected a TensorDict, tensorclass or lazy stack, found "NonTensorStack")"},
   };
   const TemporaryFolder folder;
   const Path path = folder / "file";

@@ -234,6 +234,19 @@ TEST(Dcp, ReportsErrorsInShardsInSafetensors) {
   EXPECT_THAT(changed("[3, 0["), HasSubstr("DCP_SHARDING_INFO"));
 }
 
+TEST(Dcp, ReportsThatShardsInSafetensorsDisagreeOnTheDtypeOfOneBox) {
+  const TemporaryFolder folder;
+  const Path path =
+      with_shard(folder, R"("model.plain":{"dtype":"F32")", R"("model.plain":{"dtype":"I32")");
+  const std::string name = "shard-00003-model-00001-of-00001.safetensors";
+  std::filesystem::copy(checkpoint("hf") / "shard-00002-model-00001-of-00001.safetensors",
+                        path / name);
+  EXPECT_FALSE(verify(path).ok());
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+              HasSubstr(name + ": tensor \"model.plain\": a piece of it has another dtype: "
+                               "expected int32, as in another file, found float32"));
+}
+
 TEST(Dcp, NeedsAllShardsInSafetensors) {
   const TemporaryFolder folder;
   std::filesystem::copy(checkpoint("hf"), folder / "hf");
@@ -297,6 +310,19 @@ TEST(DcpMetadata, RoundTrips) {
   EXPECT_EQ(tensor.chunks[1].item.begin, 70'000U);
   EXPECT_EQ(tensor.chunks[1].item.size_bytes, 5'000'000'000U);
   EXPECT_EQ(std::get<dcp::Item>(read.entries[1].what).begin, 64U);
+}
+
+TEST(DcpMetadata, TheLastOfSeveralEqualKeysCounts) {
+  dcp::Metadata metadata;
+  metadata.files = {"__0_0.distcp"};
+  metadata.entries = {{"x", {{"first", false}}, dcp::Item{0, 0, 800, 0}},
+                      {"x", {{"last", false}}, dcp::Item{0, 64, 800, 0}}};
+  const dcp::Metadata read = dcp::parse_metadata(dcp::write_metadata(metadata), "x");
+  ASSERT_THAT(read.entries, SizeIs(2));
+  for (const dcp::Entry& entry : read.entries) {
+    EXPECT_EQ(std::get<dcp::Item>(entry.what).begin, 64U);
+    EXPECT_EQ(entry.path, metadata.entries[1].path);
+  }
 }
 
 }  // namespace

@@ -109,6 +109,15 @@ TEST(Npy, RewritesItsFilesByteForByte) {
   EXPECT_EQ(count, 16U);
 }
 
+TEST(Npy, SavesWhatTheProgramWroteToItsPrivateCopy) {
+  const TemporaryFolder folder;
+  const TensorDict tree = numpy::kNpy.open(npy("ok-dtype-float32"), {.mode = Mode::copy_on_write});
+  std::get<Leaf>(bare_value(tree)).tensor().mutable_data<float>()[0] = 77;
+  numpy::kNpy.write(tree, folder / "written.npy", {});
+  EXPECT_EQ(values_of<float>(leaf_in(folder / "written.npy").tensor()),
+            (std::vector<float>{77, 1, 2}));
+}
+
 TEST(Npy, WritesAnyStridesInRowMajorOrder) {
   const TemporaryFolder folder;
   numpy::kNpy.write(numpy::kNpy.open(npy("ok-fortran"), {}), folder / "rows.npy", {});

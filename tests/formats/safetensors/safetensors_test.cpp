@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -280,6 +281,36 @@ TEST(Safetensors, SharedTensorsOfAFlatDictAreStoredOnceUnderTheFirstName) {
   EXPECT_EQ(header.entries.size(), 2U);
   ASSERT_NE(header.metadata_value("head"), nullptr);
   EXPECT_EQ(*header.metadata_value("head"), "embed");
+}
+
+TEST(Safetensors, MetadataOfTheUserIsKeptUnderTheNameOfATensor) {
+  const TemporaryFolder folder;
+  const Tensor shared = tensor_of<float>({1}, {1});
+  const std::map<std::string, std::string> metadata = {{"a", "hello"}, {"b", "a"}, {"m", "x"}};
+  for (const bool has_alias : {false, true}) {
+    TensorDict tree(kind(NodeKind::dict));
+    tree.set("a", shared);
+    tree.set("b", tensor_of<float>({2}, {1}));
+    if (has_alias) tree.set("tied", shared);
+    tree.info().metadata = metadata;
+    const TensorDict opened = reopened(tree, folder);
+    EXPECT_EQ(opened.info().metadata, metadata);
+    EXPECT_EQ(opened.keys(), tree.keys());
+    EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr) << "plain";
+  }
+}
+
+TEST(Safetensors, MetadataOfTheUserThatNamesAnAliasDoesNotChangeTheOrder) {
+  const TemporaryFolder folder;
+  const Tensor shared = tensor_of<float>({1}, {1});
+  TensorDict tree(kind(NodeKind::dict));
+  for (const char* key : {"z", "n", "a"}) tree.set(key, shared);
+  tree.info().metadata = {{"o", "n"}};
+  const Warnings warnings;
+  const TensorDict opened = reopened(tree, folder);
+  EXPECT_EQ(opened.keys(), tree.keys());
+  EXPECT_EQ(opened.info().metadata, tree.info().metadata);
+  EXPECT_TRUE(Warnings::messages().empty());
 }
 
 TEST(Safetensors, SharedTensorsOfATreeAreStoredOnce) {

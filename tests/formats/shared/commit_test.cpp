@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -468,6 +469,40 @@ TEST(OpenWriteThrough, ASaveNamesTheProcessThatHoldsTheFile) {
   EXPECT_EQ(error_of([&] { open_write_through(folder / "x"); }).system_errno(), EBUSY);
   replacement.publish(false);
   EXPECT_TRUE(open_write_through(folder / "x").valid());
+}
+
+TEST(OpenWriteThrough, AFileThatTheSaveCannotLockIsNotReplaced) {
+  const TemporaryFolder folder;
+  {
+    FileReplacement replacement(folder / "x", 0, OldFile::exclusive);
+    // Another process created the file and writes to it.
+    write_text(folder / "x", "old");
+    const os::File held = open_write_through(folder / "x");
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    const Error error = error_of([&] { replacement.publish(false); });
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(error.system_errno(), EMFILE);
+    EXPECT_EQ(error.path(), (folder / "x").string());
+  }
+  EXPECT_EQ(read_text(folder / "x"), "old");
+}
+
+TEST(FileReplacement, AFileThatThisUserMayNotOpenIsReplaced) {
+  const TemporaryFolder folder;
+  fs::permissions(folder.path(), fs::perms::all);
+  const int result = as_nobody([&] {
+    save_file(folder / "x", "old");
+    fs::permissions(folder / "x", fs::perms::none);
+    FileReplacement replacement(folder / "x", 0, OldFile::exclusive);
+    replacement.publish(false);
+    return 0;
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(os::file_info(folder / "x").mode, 0U);
+  EXPECT_EQ(os::file_info(folder / "x").size_bytes, 0U);
 }
 
 TEST(RecoverFolder, RestoresTheFolderSetAsideByACrash) {

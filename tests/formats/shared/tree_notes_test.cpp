@@ -136,6 +136,8 @@ TEST(TreeNotes, InvalidDocumentsAreRefused) {
            "[]",
            "{}",
            R"({"version": "1"})",
+           R"({"version": 0})",
+           R"({"version": -1})",
            R"({"version": 1, "nodes": []})",
            R"({"version": 1, "nodes": {"": []}})",
            R"({"version": 1, "nodes": {"": {}}})",

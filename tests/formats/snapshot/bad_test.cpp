@@ -116,7 +116,7 @@ TEST_F(Hostile, ChunksMustCoverTheirTensorExactly) {
   const std::string half = piece("[0]", "[4]", "data", "[0, 4]");
   expect_corrupt(chunked("[8]", half), "gaps or overlaps");
   expect_corrupt(chunked("[8]", half + ", " + piece("[3]", "[5]", "data", "[3, 8]")),
-                 "share bytes");
+                 "share bytes of \"data\": expected separate bytes for each, found overlapping");
   expect_corrupt(chunked("[6]", half + ", " + piece("[3]", "[3]", "data", "[4, 7]")),
                  "gaps or overlaps");
   expect_corrupt(chunked("[8]", half + ", " + piece("[4]", "[4]", "data", "[0, 4]")),
@@ -125,6 +125,13 @@ TEST_F(Hostile, ChunksMustCoverTheirTensorExactly) {
                  "does not fit");
   expect_corrupt(chunked("[8, 1]", half + ", " + piece("[4]", "[4]", "data", "[4, 8]")),
                  "does not fit");
+}
+
+TEST_F(Hostile, ShardsMustNotBeTooLarge) {
+  const std::string found = "found offset 4611686018427387905 and size 8";
+  expect_corrupt(R"({"type": "ShardedTensor", "shards": [)" +
+                     piece("[4611686018427387905]", "[8]", "data", "[0, 8]") + "]}",
+                 "too large: expected at most 4611686018427387904, " + found);
 }
 
 TEST_F(Hostile, ContainersMustHaveTheEntriesThatTheyName) {

@@ -147,3 +147,14 @@ def test_damaged_offsets_raise_an_error_from_the_stream(tmp_path: Path) -> None:
     offsets.write_bytes(np.array([99, 5], np.int64).tobytes())
     with pytest.raises(OSError, match=r'column "t": end offset 0: expected nondecreasing offsets'):
         pa.table(Dataset(tmp_path / "d"))
+
+
+def test_damaged_offsets_of_items_are_told_from_those_of_rows(tmp_path: Path) -> None:
+    tenfold.ingest([{"t": ["abc", "de"]}, {"t": ["f"]}], tmp_path / "d")
+    dataset = Dataset(tmp_path / "d")
+    assert pa.table(dataset)["t"].to_pylist() == [["abc", "de"], ["f"]]
+    items = np.array([3, 5, 6], np.int64).tobytes()
+    (offsets,) = (p for p in (tmp_path / "d").rglob("*.memmap") if p.read_bytes() == items)
+    offsets.write_bytes(np.array([3, 2, 6], np.int64).tobytes())
+    with pytest.raises(OSError, match=r'column "t": end offset of item 1: expected nondecreasing'):
+        pa.table(Dataset(tmp_path / "d"))

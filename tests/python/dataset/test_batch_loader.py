@@ -339,6 +339,14 @@ def test_accumulate_counts_rows_independent_of_column_order(tmp_path: Path, pad:
         assert [[weight for _, weight in window] for window in windows] == [[0.5, 0.5], [1.0]]
 
 
+def test_complex_columns_are_padded(tmp_path: Path) -> None:
+    schema = {"z": {"dtype": "complex64", "ragged": True}}
+    tenfold.ingest([{"z": [1 + 2j]}, {"z": []}], tmp_path / "ds", schema=schema, progress=False)
+    batch = next(iter(BatchLoader(Dataset(tmp_path / "ds"), 2, pad=-3)))
+    assert batch["z"].tolist() == [[1 + 2j], [-3]]
+    assert batch["z.length"].tolist() == [1, 0]
+
+
 @pytest.fixture
 def texts() -> Dataset:
     """Rows of 2, 0, 3 and 1 tokens, with a second ragged column and a name each."""

@@ -281,6 +281,8 @@ def test_create_parts_makes_an_empty_dataset(tmp_path) -> None:
     [
         ('"path": "part-00000', '"path": "../part-00000', "stays below the folder"),
         ('"path": "part-00000', '"path": "/part-00000', "stays below the folder"),
+        ('"path": "part-00000', '"path": "' + 256 * "x", "at most 255 in each component"),
+        ('"path": "part-00000', '"path": "' + 4096 * "x/", "at most 4096 bytes"),
         ('"version": 1', '"version": 2', '"version": expected 1 at most, found 2'),
         ('"num_rows": 5', '"num_rows": 4', "rows: expected 4"),
         ('"num_rows": 5', '"num_rows": 9223372036854775807', "63|expected 9223372036854775807"),

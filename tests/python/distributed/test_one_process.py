@@ -745,6 +745,18 @@ def test_shards_and_torch_layouts_load_as_the_same_tree(layout: str, tmp_path: P
     assert {path.name for path in tmp_path.iterdir()} == {"m", "m.safetensors"}
 
 
+@pytest.mark.parametrize("layout", ["shards", "torch"])
+def test_verify_reports_a_manifest_that_does_not_end_with_a_checksum(
+    layout: str, tmp_path: Path
+) -> None:
+    distributed.save(STATE, tmp_path / "m", layout=layout, no_dist=True)
+    assert tenfold.verify(tmp_path / "m").ok
+    manifest = tmp_path / "m" / "metadata.json"
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    (problem,) = tenfold.verify(tmp_path / "m").problems
+    assert "it has no checksum: expected 16 hexadecimal digits and" in problem.what
+
+
 def test_metadata_of_the_torch_layout_equals_that_of_torch(tmp_path: Path) -> None:
     state = {
         "model": {"w": torch.arange(6.0).reshape(2, 3), "h": torch.ones(2, dtype=torch.bfloat16)},

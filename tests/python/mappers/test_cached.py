@@ -134,6 +134,46 @@ def test_rows_of_mixed_types_are_correct_but_not_cached():
     assert cached.nbytes == 8
 
 
+@tenfold.register_mapper("test.cached_sum")
+class Sum(torch.nn.Module):
+    def forward(self, states):
+        return states.sum(1, keepdim=True)
+
+
+def test_states_that_differ_below_a_mapper_have_rows_of_their_own():
+    rows = tenfold.SparseStateMapper([1, "1", "True"], torch.eye(3).double().to_sparse_csr())
+    mapper = tenfold.HierarchicalStateMapper(
+        {"m": rows, "default": [9.0] * 3, "l": {"1": [8.0] * 3}}
+    )
+    states = [("m", 1), ("m", "1"), ("m", True), ("m", "True"), ("l", 1), ("l", True), ("l", "1")]
+    cached = mapper.cached(1 << 20)
+    for state in states:
+        assert cached(state).equal(mapper(state))
+    assert cached(states).equal(mapper(states))
+    assert cached.misses == 5
+
+
+def test_tensors_in_paths_are_compared_by_content():
+    net = tenfold.ModuleStateMapper("test.cached_sum")
+    cached = tenfold.HierarchicalStateMapper({"net": net}).cached(1 << 20)
+    state = torch.tensor([1.0, 2.0])
+    assert cached(("net", state)).item() == 3
+    assert cached(("net", state.clone())).item() == 3
+    assert (cached.hits, cached.misses) == (1, 1)
+    state += 1
+    assert cached(("net", state)).item() == 5
+
+
+def test_cache_names_the_mapper_below_which_a_state_is_unknown():
+    inner = tenfold.HierarchicalStateMapper({"a": 1})
+    cached = tenfold.HierarchicalStateMapper({"in": inner}).cached(1 << 20)
+    for state in (("in", ("x", "y")), ("in", "x"), ("in", 1, 2)):
+        with pytest.raises(KeyError, match=r'below "in": .*no state'):
+            cached(state)
+    with pytest.raises(KeyError, match=r"no state .*nearest level that exists is the root"):
+        cached([("out", 1)])
+
+
 def test_exception_keeps_the_cache_unchanged():
     mapper = tenfold.HierarchicalStateMapper({"a": 1})
     cached = mapper.cached(100)

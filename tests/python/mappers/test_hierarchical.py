@@ -216,6 +216,18 @@ def test_nested_mapper_receives_the_rest_of_the_path():
         mapper(["row", "deep/inner/nowhere"])
 
 
+@pytest.mark.parametrize("batch", [[1, 2], torch.tensor([1, 2])])
+def test_last_component_that_would_be_a_batch_is_one_state(batch):
+    arm = tenfold.SparseStateMapper([1, 2], torch.eye(2).to_sparse_csr())
+    mapper = tenfold.HierarchicalStateMapper({"arm": arm, "row": [0.0, 0.0]})
+    for states in (("arm", batch), [("arm", batch)], ["row", ("arm", batch)]):
+        with pytest.raises(TypeError, match="expected an int, a str or a tuple of them"):
+            mapper(states)
+    net = tenfold.ModuleStateMapper("test.hierarchical_linear")
+    mapper = tenfold.HierarchicalStateMapper({"net": net})
+    assert mapper(("net", [0.5, 1.0])).equal(mapper([("net", (0.5, 1.0))])[0])
+
+
 def test_default_mapper_receives_the_path_below_its_level():
     inner = tenfold.HierarchicalStateMapper({"a": 1, "b": {"c": 2}})
     mapper = tenfold.HierarchicalStateMapper({"top": {"default": inner, "own": 5, "low": {}}})

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
+
 import tenfold  # noqa: E402
 from tenfold.mappers import _mapper  # noqa: E402
 
@@ -47,6 +49,20 @@ def test_custom_mapper_is_saved_with_name_config_and_tensors(tmp_path):
     assert loaded(torch.tensor([0, 2])).shape == (2, 4)
     TableMapper(torch.rand(5, 2)).save(tmp_path / "b.safetensors")
     assert tenfold.StateMapper.load(tmp_path / "b.safetensors")([4, 0]).shape == (2, 2)
+
+
+@pytest.mark.parametrize("bools", [torch.tensor([True, False]), np.array([True, False])])
+def test_an_array_of_bools_is_no_list_of_states(bools):
+    asked = []
+    mapper = OneHot(4)
+    mapper.generate = lambda states: asked.append(states) or [None]
+    mapper(bools)
+    assert len(asked[0]) == 1
+    assert asked[0][0] is bools
+    with pytest.raises(
+        TypeError, match=r"a tensor of integers \[n\].*found a tensor \[2\] of bool"
+    ):
+        tenfold.SparseStateMapper(bools, torch.eye(2).to_sparse_csr())
 
 
 def test_load_of_a_class_refuses_other_mapper_classes(tmp_path):

@@ -48,6 +48,14 @@ def test_plain_json_files_are_loaded(tmp_path):
     assert mapper("level2/c") == 3
 
 
+def test_load_with_verify_parses_a_json_file(tmp_path):
+    tenfold.HierarchicalStateMapper(SEED).save(tmp_path / "x.json")
+    assert tenfold.StateMapper.load(tmp_path / "x.json", verify=True)("level2/c") == 3
+    (tmp_path / "x.json").write_text('{"a": 1')
+    with pytest.raises(tenfold.CorruptFileError, match=r"x\.json"):
+        tenfold.StateMapper.load(tmp_path / "x.json", verify=True)
+
+
 def test_tensors_are_readable_json_and_round_trip_exactly(tmp_path):
     hierarchy = {"a": torch.tensor([[1.5, 2.0]]), "%b": {"%%c": torch.tensor(3)}, "d": [0.1, 2.0]}
     tenfold.HierarchicalStateMapper(hierarchy, "else").save(tmp_path / "x.json")

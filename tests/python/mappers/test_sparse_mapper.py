@@ -142,6 +142,14 @@ def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
         ({"a": 0, "b": 9}, ValueError, r"'b': expected a row of the matrix, in \[0, 3\), found 9"),
         ({"a": -1}, ValueError, "found -1"),
         ({"a": 1.5}, ValueError, "found 1.5"),
+        ({"a": True}, ValueError, "found True"),
+        ({"a": torch.tensor(1.0)}, ValueError, r"found tensor\(1.\)"),
+        ({"a": np.int64(3)}, ValueError, "found 3"),
+        (
+            {torch.tensor(1): 0, torch.tensor(1): 2},
+            ValueError,
+            r"state tensor\(1\): expected it once, found it in rows 0 and 2",
+        ),
         ([float("nan")], ValueError, "NaN"),
         ([[1]], TypeError, "found list"),
         ([1, 2, 3, 4], ValueError, "found 3"),
@@ -162,6 +170,14 @@ def test_several_states_may_share_a_row(tmp_path):
     mapper = tenfold.SparseStateMapper({"a": 2, "b": 0, "c": 2}, matrix_of(dense), default=1)
     for each in (mapper, saved(mapper, tmp_path / "mapper")):
         assert each(["c", "b", "a", "d"]).equal(torch.cat([dense[[2, 0, 2]], torch.ones(1, 5)]))
+
+
+@pytest.mark.parametrize("row", [np.int64(2), np.array(2), torch.tensor(2)])
+def test_row_numbers_may_be_integers_of_numpy_and_torch(tmp_path, row):
+    dense = dense_of(3)
+    mapper = tenfold.SparseStateMapper({"a": row, "b": 0}, matrix_of(dense))
+    for each in (mapper, saved(mapper, tmp_path / "mapper")):
+        assert each(["a", "b"]).equal(dense[[2, 0]])
 
 
 def test_mapped_dict_can_hold_the_keys(tmp_path):
@@ -354,6 +370,14 @@ def test_default_that_overflows_the_dtype_is_refused(default, dtype):
     assert tenfold.SparseStateMapper([0, 1], matrix, 0.0)(9).tolist() == [0] * 5
     if dtype.is_floating_point:
         assert tenfold.SparseStateMapper([0, 1], matrix, float("inf"))(9).isinf().all()
+
+
+@pytest.mark.parametrize("default", [0.1, [0.1] * 5, (0.1, 0.1, 0.1, 0.1, np.float64(0.1))])
+def test_default_of_python_floats_keeps_their_precision(default):
+    mapper = tenfold.SparseStateMapper([1], matrix_of(dense_of(1, dtype=torch.float64)), default)
+    assert mapper(9).tolist() == [0.1] * 5
+    mapper = tenfold.SparseStateMapper([1], matrix_of(dense_of(1, dtype=torch.complex128)), 0.1j)
+    assert mapper(9).tolist() == [0.1j] * 5
 
 
 @pytest.mark.parametrize("default", ["x", 2**70, torch.ones(5, device="meta"), {}])

@@ -74,12 +74,56 @@ def test_storage_of_the_entry_file_is_used_without_a_copy(td, tmp_path):
         td.make_memmap_from_storage("memory", memory, (3,))
 
 
+@pytest.mark.parametrize(("robust_key", "file"), [(True, "a%20b.memmap"), (False, "a b.memmap")])
+def test_storage_must_be_of_the_file_that_robust_key_selects(td, tmp_path, robust_key, file):
+    def storage(file):
+        path = tmp_path / "p" / file
+        path.write_bytes(bytes(range(24)))
+        return torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)
+
+    options = {"dtype": torch.int32, "robust_key": robust_key}
+    with pytest.raises(RuntimeError, match="associated filename"):
+        td.make_memmap_from_storage("a b", storage("other.memmap"), (3, 2), **options)
+    made = td.make_memmap_from_storage("a b", storage(file), (3, 2), **options)
+    loaded = TensorDict.load_memmap(tmp_path / "p", robust_key=robust_key)
+    assert torch.equal(loaded["a b"], made)
+    assert [path.name for path in (tmp_path / "p").glob("a?*b.memmap")] == [file]
+
+
 def test_anonymous_trees_accept_new_tensors():
     td = TensorDict({"a": torch.zeros(3)}, [3]).memmap_()
     made = td.make_memmap(("x", "y"), (3, 2))
     assert type(made) is MemoryMappedTensor
     assert td["x", "y"] is made
     assert td.make_memmap_from_tensor("t", torch.ones(3)).sum() == 3
+
+
+OPENED = {
+    "open": lambda td, path: tenfold.open(path / "p", mode="r+"),
+    "open_file": lambda td, path: tenfold.open(tenfold.save(td, path / "x.safetensors")),
+    "load_memmap": lambda td, path: TensorDict.load_memmap(path / "p"),
+    "archive": lambda td, path: td.memmap(path / "x.tdz"),
+    "new_archive": lambda td, path: td.memmap_like(path / "x.tdz"),
+    "consolidated": lambda td, path: (
+        td.contiguous().consolidate(path / "x"),
+        TensorDict.from_consolidated(path / "x"),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("opened", OPENED.values(), ids=OPENED)
+def test_trees_of_opened_files_accept_no_new_tensors(td, tmp_path, opened):
+    tree = opened(td, tmp_path)
+    tensor = torch.ones(3)
+    for make in (
+        lambda: tree.make_memmap("new", (3,)),
+        lambda: tree.make_memmap_from_tensor("new", tensor),
+        lambda: tree.make_memmap_from_storage("new", tensor.untyped_storage(), (3,)),
+        lambda: tree.make_memmap(("node", "new"), (3,)),
+    ):
+        with pytest.raises(RuntimeError, match="expected the result of memmap, memmap_ or"):
+            make()
+    assert tree.keys(True) == td.keys(True)
 
 
 def test_a_rejected_entry_changes_nothing(td, tmp_path):
@@ -107,9 +151,9 @@ def test_a_key_whose_file_holds_the_sizes_of_a_nested_tensor_is_refused(td, tmp_
     td.make_memmap("x", sizes)
     td.make_memmap("y.shape", (3,))
     before = sorted(os.listdir(tmp_path / "p"))
-    with pytest.raises(ValueError, match='its file has the name of key "x"'):
+    with pytest.raises(ValueError, match='its file has the same name as that of key "x"'):
         td.make_memmap("x.shape", (3,))
-    with pytest.raises(ValueError, match=r'its file has the name of key "y\.shape"'):
+    with pytest.raises(ValueError, match=r'its file has the same name as that of key "y\.shape"'):
         td.make_memmap("y", sizes)
     assert sorted(os.listdir(tmp_path / "p")) == before
 
@@ -234,6 +278,46 @@ def test_invalid_appends_raise_clear_errors(tmp_path):
     more = TensorDict({"a": torch.zeros(1), "s": ["e"]}, [1])
     with pytest.raises(ValueError, match=r'key "s"'):
         append_memmap(tmp_path / "stack", more)
+
+
+@pytest.mark.parametrize("batch_size", [[], [2]])
+def test_saved_tree_without_a_batch_size_is_named_as_the_cause(tmp_path, batch_size):
+    TensorDict({"a": torch.zeros(4)}, []).memmap(tmp_path / "p")
+    message = r"saved batch size: expected at least one dimension, found \[\]; save the tree"
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", TensorDict({"a": torch.ones(2)}, batch_size))
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 16
+
+
+def test_saved_tensor_without_dimensions_is_named_as_the_cause(tmp_path):
+    rows(4).memmap(tmp_path / "p")
+    meta = tmp_path / "p" / "meta.json"
+    members = json.loads(meta.read_text())
+    members["a"]["shape"] = []
+    meta.write_text(json.dumps(members))
+    message = r'key "a": shape of the saved tensor: expected at least one dimension, found \[\]'
+    with pytest.raises(ValueError, match=message):
+        append_memmap(tmp_path / "p", rows(1))
+
+
+@pytest.mark.parametrize("key", ["shape", "device", "_type"])
+@pytest.mark.parametrize("is_node", [False, True])
+@pytest.mark.parametrize("has_key", [False, True])
+def test_key_of_the_metadata_is_refused_and_nothing_changes(tmp_path, key, is_node, has_key):
+    def rows(n):
+        tensor = torch.arange(float(n))
+        below = TensorDict({"a": tensor, key: {"x": tensor} if is_node else tensor}, [n])
+        return TensorDict({"a": tensor, "n": below}, [n])
+
+    tenfold.save(rows(3), tmp_path / "p")
+    more = rows(2)
+    if not has_key:
+        del more["n", key]
+    message = rf'key "n": key "{key}": rows cannot be appended to it: .* metadata uses itself'
+    with pytest.raises(tenfold.UnsupportedError, match=message):
+        append_memmap(tmp_path / "p", more)
+    assert (tmp_path / "p" / "a.memmap").stat().st_size == 12
+    assert tenfold.load(tmp_path / "p")["n", "a"].shape == (3,)
 
 
 def test_truncated_file_is_not_appended_to(tmp_path):

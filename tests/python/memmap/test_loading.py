@@ -1,12 +1,14 @@
 """load_memmap and similar: shared or private mappings, parts of trees, targets of other trees."""
 
 import pickle
+import shutil
 
 import pytest
 import torch
 
 import tenfold
-from tenfold import MemoryMappedTensor, TensorDict
+from tenfold import MemoryMappedTensor, TensorDict, UnbatchedTensor
+from tenfold.tensordict._files import folder
 
 
 @pytest.fixture
@@ -61,6 +63,18 @@ def test_the_meta_device_opens_no_file(saved):
     assert td["a"].device == torch.device("meta")
     assert td["b", "c"].shape == (3, 2)
     assert td.device == torch.device("meta")
+
+
+def test_unbatched_tensors_are_moved_to_a_device(tmp_path):
+    td = TensorDict({"a": torch.arange(3.0)}, [3]).set("u", UnbatchedTensor(torch.arange(5)))
+    td.memmap(tmp_path / "p")
+    loaded = TensorDict.load_memmap(tmp_path / "p", device="meta")
+    assert isinstance(loaded.get("u"), UnbatchedTensor)
+    assert loaded["u"].device == torch.device("meta")
+    assert loaded["u"].shape == (5,)
+    found = tenfold.load(tmp_path / "p", map_location="meta")
+    assert isinstance(found.get("u"), UnbatchedTensor)
+    assert (found["a"].device.type, found["u"].device.type) == ("meta", "meta")
 
 
 def test_out_receives_the_loaded_entries(saved):
@@ -147,3 +161,17 @@ def test_damaged_entry_does_not_affect_the_others(saved):
     assert td["b", "c"].sum() == 6
     with pytest.raises(tenfold.CorruptFileError, match=r'tensor "a": leaf file is missing'):
         td["a"]
+
+
+def test_entries_beside_a_damaged_one_are_mapped_at_once(saved):
+    (saved / "a.memmap").unlink()
+    td = TensorDict.load_memmap(saved)
+    shutil.rmtree(saved)
+    assert td["b", "c"].sum() == 6
+    assert td["s"] == "text"
+
+
+def test_values_do_not_count_as_mapped_tensors(saved):
+    tree = folder.open_folder(str(saved), "r")
+    assert folder.map_now(tree, budget=2) == 0
+    assert folder.held(tree["b"]).keys() == {"c"}

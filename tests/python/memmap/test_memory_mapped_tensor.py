@@ -183,6 +183,15 @@ def test_from_storage_of_a_file_maps_that_file(path):
         MemoryMappedTensor.from_storage(storage, dtype=torch.float32, filename="elsewhere")
 
 
+def test_from_storage_takes_a_relative_path_for_the_same_file(path, monkeypatch):
+    MemoryMappedTensor.from_tensor(torch.arange(6.0), filename=path)
+    monkeypatch.chdir(path.parent)
+    for of_storage, given in ((path.name, path), (str(path), path.name), (path.name, path.name)):
+        storage = torch.UntypedStorage.from_file(of_storage, shared=True, nbytes=24)
+        made = MemoryMappedTensor.from_storage(storage, dtype=torch.float32, filename=given)
+        assert made.filename == str(path)
+
+
 # --- modes and bad files -------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import MemoryMappedTensor, TensorDict
+from tenfold import MemoryMappedTensor, TensorDict, UnbatchedTensor
 
 
 def make(**more):
@@ -82,6 +82,17 @@ def test_return_early_future_returns_the_tree_or_raises(tmp_path, num_threads):
     assert not (tmp_path / "q").exists()
 
 
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_save_of_an_archive_returns_a_future_and_copies_mapped_tensors(tmp_path, compression):
+    options = {"compression": compression, "num_threads": 2, "return_early": True}
+    made = make().memmap(tmp_path / "p").save(tmp_path / "x.tdz", **options).result()
+    assert made["a"].tolist() == [0, 1, 2]
+    failed = make(odd=object()).save(tmp_path / "y.tdz", **options)
+    with pytest.raises(ValueError, match="odd"):
+        failed.result()
+    assert not (tmp_path / "y.tdz").exists()
+
+
 def test_mapped_trees_keep_their_data_when_the_folder_is_replaced(tmp_path):
     td = make().memmap(tmp_path / "p")
     loaded = TensorDict.load_memmap(tmp_path / "p")
@@ -117,6 +128,19 @@ def test_without_a_prefix_all_tensors_share_one_anonymous_file():
     again = td.memmap()
     assert again["a"] is td["a"]
     assert again["b", "c"] is td["b", "c"]
+
+
+def test_without_a_prefix_unbatched_tensors_are_mapped_too():
+    td = make(u=UnbatchedTensor(torch.arange(5)))
+    files = td.memmap()
+    assert isinstance(files.get("u"), UnbatchedTensor)
+    assert isinstance(files["u"], MemoryMappedTensor)
+    assert files["u"].tolist() == [0, 1, 2, 3, 4]
+    zeros = td.memmap_like()
+    assert zeros["u"].tolist() == [0] * 5
+    zeros["u"].fill_(7)
+    assert td["u"].tolist() == [0, 1, 2, 3, 4]
+    assert isinstance(td.memmap_()["u"], MemoryMappedTensor)
 
 
 def test_tensor_under_two_keys_is_mapped_twice():
@@ -299,6 +323,9 @@ def test_a_value_that_is_not_json_is_named_with_its_type(tmp_path, value):
 def test_compression_needs_an_archive_and_archives_need_a_path(tmp_path):
     with pytest.raises(ValueError, match="compression"):
         make().memmap(tmp_path / "p", compression="deflate")
+    with pytest.raises(ValueError, match=r"options: expected none with a compression"):
+        make().save(tmp_path / "p.tdz", format="safetensors", compression="deflate")
+    assert not (tmp_path / "p.tdz").exists()
     with pytest.raises(ValueError, match="prefix"):
         make().memmap(archive=True)
 
@@ -339,6 +366,29 @@ def test_save_of_a_mapped_tree_to_its_own_path_keeps_its_files(tmp_path):
     saved = td.save(tmp_path / "p")
     td["a"].fill_(4)
     assert saved["a"].tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("mode", ["r", "c"])
+@pytest.mark.parametrize("atomic", [None, True, False])
+@pytest.mark.parametrize("method", ["save", "memmap", "memmap_"])
+def test_private_mappings_are_saved_to_their_own_path(tmp_path, mode, atomic, method):
+    make().save(tmp_path / "p").save(tmp_path / "p")
+    loaded = TensorDict.load_memmap(tmp_path / "p", mode=mode)
+    loaded["a"].fill_(9)
+    made = getattr(loaded, method)(tmp_path / "p", atomic=atomic)
+    again = TensorDict.load_memmap(tmp_path / "p")
+    for tree in (loaded, made, again):
+        assert tree["a"].tolist() == [9, 9, 9]
+        assert tree["b", "c"].sum() == 6
+    assert tenfold.verify(tmp_path / "p").ok
+
+
+@pytest.mark.parametrize("rows", [slice(1, None), slice(0, 2)], ids=["end", "begin"])
+def test_part_of_a_private_mapping_does_not_overwrite_its_folder(tmp_path, rows):
+    saved = make().save(tmp_path / "p")
+    with pytest.raises(RuntimeError, match="copy_existing"):
+        saved[rows].save(tmp_path / "p")
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2]
 
 
 def test_durable_writes_round_trip(tmp_path):

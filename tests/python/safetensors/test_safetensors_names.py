@@ -230,6 +230,21 @@ def test_save_model_makes_tensors_contiguous_unless_disabled(tmp_path: Path) -> 
         ours.save_model(model, tmp_path / "m", force_contiguous=False)
 
 
+def test_save_model_names_force_contiguous_for_tensors_that_are_not_contiguous_only(
+    tmp_path: Path,
+) -> None:
+    model = torch.nn.Module()
+    model.register_buffer("a", torch.ones(2, dtype=torch.complex128))
+    with pytest.raises(tenfold.UnsupportedError) as raised:
+        ours.save_model(model, tmp_path / "m", force_contiguous=False)
+    assert "force_contiguous" not in str(raised.value)
+    model.a = torch.ones(2)
+    described = {"tensordict": "{}"}
+    with pytest.raises(ValueError, match="tensordict") as refused:
+        ours.save_model(model, tmp_path / "m", described, force_contiguous=False)
+    assert "force_contiguous" not in str(refused.value)
+
+
 def test_numpy_arrays_are_interchangeable(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     shared = np.arange(4)

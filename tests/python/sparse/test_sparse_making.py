@@ -138,6 +138,15 @@ def test_invalid_matrix_types_are_refused():
         SparseMatrix.from_torch(bad)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_elements_of_a_dtype_that_torch_does_not_have_are_refused(layout):
+    x = sp.eye(3, format=layout, dtype=np.longdouble)
+    with pytest.raises(tenfold.UnsupportedError, match="expected numbers or bool, found an array"):
+        SparseMatrix.from_scipy(x)
+    with pytest.raises(tenfold.UnsupportedError, match="expected numbers or bool, found an array"):
+        SparseMatrix.from_coo([0], [0], x.data[:1], (1, 1), layout=layout)
+
+
 def test_files_without_a_matrix_are_refused(tmp_path):
     tenfold.save({"a": torch.zeros(2)}, tmp_path / "dict")
     with pytest.raises(ValueError, match="kind: expected a sparse tensor, found a dict"):
@@ -217,6 +226,8 @@ def test_invalid_coordinates_are_refused():
         SparseMatrix.from_coo([0], [-1], [1.0], (4, 4))
     with pytest.raises(ValueError, match="one length, found 2, 1 and 1"):
         SparseMatrix.from_coo([0, 1], [1], [1.0], (4, 4))
+    with pytest.raises(ValueError, match=r"^sparse matrix: coordinates: .*found fewer of columns"):
+        SparseMatrix.from_coo([[0], [1]], [[0]], [[1.0], [1.0]], (4, 4))
     with pytest.raises(ValueError, match="some of each"):
         SparseMatrix.from_coo([0, 1], (np.zeros(1) for _ in "a"), [1.0, 2.0], (4, 4))
     with pytest.raises(ValueError, match=r"shape: expected \(rows, columns\)"):
@@ -354,6 +365,17 @@ def test_elements_may_be_scalar_tensors(tmp_path):
     assert SparseMatrix.build(floats, tmp_path / "m")[:, 1].tolist() == [0.0, 2.5]
     ints = [{0: torch.tensor(7)}, {1: np.int8(-2)}]
     assert SparseMatrix.build(ints, tmp_path / "m").dtype == torch.int64
+
+
+@pytest.mark.parametrize("column", [True, 1.0, "1", torch.tensor(1.0), torch.tensor([0, 1])])
+def test_columns_that_are_no_ints_are_named(tmp_path, column):
+    with pytest.raises(TypeError, match=r"row 1: column: expected an int, found"):
+        SparseMatrix.build([{0: 1}, {column: 2}], tmp_path / "m")
+
+
+def test_columns_may_be_scalar_tensors(tmp_path):
+    rows = [{torch.tensor(2): 1, np.int8(0): 2}]
+    assert SparseMatrix.build(rows, tmp_path / "m")[0].tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize(

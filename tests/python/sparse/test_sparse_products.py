@@ -48,6 +48,29 @@ def test_products_match_scipy(layout: str, dtype: Any) -> None:
     np.testing.assert_allclose(by_numpy, expected @ dense)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_product_is_on_the_device_of_the_dense_operand(layout: str) -> None:
+    expected = scipy_matrix(layout)
+    found = SparseMatrix.from_scipy(expected) @ torch.ones(25, 2, device="cuda").double()
+    assert found.device.type == "cuda"
+    np.testing.assert_allclose(found.cpu().numpy(), expected @ np.ones((25, 2)))
+
+
+@pytest.mark.usefixtures("blocks")
+def test_product_with_an_array_supports_the_dtypes_of_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    matrix = SparseMatrix.from_torch(torch.eye(3, dtype=torch.bfloat16).to_sparse_csr())
+    dense = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        found = matrix @ dense.astype(dtype)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found.astype(np.float32), dense)
+    with pytest.raises(tenfold.UnsupportedError, match="numpy has no complex32"):
+        SparseMatrix.from_coo([0], [0], torch.ones(1, dtype=torch.complex32), (1, 3)) @ dense
+
+
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64])
@@ -124,5 +147,23 @@ def test_out_of_range_column_index_raises_corrupt_file_error(tmp_path: Path) -> 
     damaged.tofile(file)
     matrix = SparseMatrix(path)
     for call in (lambda: matrix @ torch.ones(25, 2), lambda: matrix.sum(0)):
-        with pytest.raises(tenfold.CorruptFileError, match="column of an entry: expected 0 to 24"):
+        with pytest.raises(tenfold.CorruptFileError, match="col_indices: expected 0 to 24"):
             call()
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_end_offsets_that_decrease_raise_corrupt_file_error(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "m"
+    SparseMatrix.from_scipy(scipy_matrix(layout)).save(path)
+    file = path / ("crow_indices.memmap" if layout == "csr" else "ccol_indices.memmap")
+    ends = np.fromfile(file, np.int32)
+    ends[5] = ends[9]
+    ends.tofile(file)
+    for call in (
+        lambda matrix: matrix @ torch.ones(25, 2),
+        lambda matrix: matrix @ np.ones((25, 2)),
+        lambda matrix: matrix.sum(0),
+        lambda matrix: matrix.sum(1),
+    ):
+        with pytest.raises(tenfold.CorruptFileError, match=r"sparse tensor: .*_indices: expected"):
+            call(SparseMatrix(path))

@@ -67,6 +67,12 @@ READING = {
         for key, about in sorted(o.state_dict()._metadata.items())
     ],
     "load_state_dict": lambda o, lib: plain(lib).zero_().load_state_dict(o.state_dict()),
+    "nested_state_dict": lambda o, lib: sorted(
+        o.state_dict(flatten=False).items(), key=lambda pair: pair[0]
+    ),
+    "load_nested_state_dict": lambda o, lib: (
+        plain(lib).zero_().load_state_dict(o.state_dict(flatten=False))
+    ),
     "load_state_dict_of_a_tree": lambda o, lib: lib.TensorDict(
         {"o": plain(lib).zero_()}, [4]
     ).load_state_dict(lib.TensorDict({"o": o}, [4]).state_dict()),
@@ -203,6 +209,22 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert type(found["inner"]) is tenfold.TensorDict
     found["x"].zero_()
     assert made.x.any()
+
+
+def test_to_tensordict_copies_unbatched_tensors_and_arrays(tmp_path):
+    made = sample()
+    made.info = tenfold.UnbatchedTensor(torch.zeros(5))
+    found = made.to_tensordict()
+    assert type(found.get("info")) is tenfold.UnbatchedTensor
+    made.info.fill_(1)
+    assert found["info"].tolist() == [0] * 5
+    made.save(tmp_path / "saved")
+    tenfold.set_framework("numpy")
+    try:
+        found = tenfold.open(tmp_path / "saved").to_tensordict()
+    finally:
+        tenfold.set_framework(None)
+    assert found["x"].tolist() == made.x.tolist()
 
 
 def test_from_tensordict_refuses_other_values():

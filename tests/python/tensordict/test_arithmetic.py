@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 import torch
 
-from tenfold import TensorDict
+import tenfold
+from tenfold import TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -38,12 +40,60 @@ def test_operand_of_another_batch_size_is_refused():
         tree() + "x"
 
 
+def test_the_shape_of_a_tensor_broadcasts_with_the_batch_size_from_the_right():
+    square = TensorDict({"a": torch.zeros(3, 3), "n": {"b": torch.zeros(3, 3, 2)}}, [3, 3])
+    for made in (square + torch.arange(3), torch.arange(3) + square, square + np.arange(3)):
+        assert made["a"].tolist() == [[0, 1, 2]] * 3
+        assert made["n", "b"][..., 1].tolist() == [[0, 1, 2]] * 3
+    assert (tree() + torch.zeros(4, 1)).batch_size == (4, 2)
+    assert (TensorDict({"a": torch.zeros(1, 5)}, [1]) + torch.arange(3)).batch_size == (3,)
+    assert tree().clamp(torch.tensor([0, 5]), torch.tensor([3, 6]))["n", "b"].tolist() == [2, 5]
+
+
+def test_lazy_stacks_take_the_same_operands_as_their_dense_copies():
+    rows = [tree().auto_batch_size_(1) + i for i in range(3)]
+    for dim in (0, 1):
+        stack = tenfold.lazy_stack(rows, dim)
+        for operand in (torch.arange(2), np.arange(3)[:, None], torch.ones(4, 1, 1)):
+            if dim == 0:
+                assert (stack + operand == stack.contiguous() + operand).all()
+            below = TensorDict({"s": stack}, stack.batch_size)
+            operand = torch.arange(stack.batch_size[1])
+            assert ((below < operand)["s"] == (stack.contiguous() < operand)).all()
+
+
+def test_members_of_different_lengths_take_one_operand_each():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}, [n]) for n in (2, 3)])
+    made = stack + torch.tensor([[1], [2]])
+    assert [member["a"].tolist() for member in made.tensordicts] == [[1, 1], [2, 2, 2]]
+    with pytest.raises(RuntimeError):
+        stack + torch.zeros(2, 2)
+
+
+def test_unbatched_tensors_keep_their_shape():
+    td = TensorDict({"a": torch.zeros(2), "u": UnbatchedTensor(torch.zeros(2, 3))}, [2])
+    assert (td + 1)["u"].tolist() == [[1, 1, 1]] * 2
+    assert (td + torch.tensor([1, 2]))["u"].tolist() == [[1, 1, 1], [2, 2, 2]]
+    with pytest.raises(RuntimeError):
+        td.expand(3, 2) + torch.ones(3, 2)
+
+
 def test_comparisons_return_bool_trees():
     same = tree() == tree()
     assert same["a"].dtype == torch.bool
     assert same.all()
     assert not (tree() > 1)["a"].any()
     assert (tree() > 1).any(dim=0).batch_size == ()
+
+
+def test_all_and_any_along_a_dimension_keep_values_and_unbatched_tensors():
+    td = TensorDict({"a": torch.tensor([0, 1]), "s": "x", "t": ["y", "z"]}, [2])
+    td["u"] = UnbatchedTensor(torch.zeros(3))
+    for made, expected in ((td.all(0), False), (td.any(0), True)):
+        assert made["a"] == expected
+        assert [made["s"], made["t"]] == ["x", ["y", "z"]]
+        assert made["u"].shape == (3,)
+    assert TensorDict({"a": torch.zeros(0), "s": "x"}, [0]).all(0)["s"] == "x"
 
 
 def test_reductions_reduce_the_batch_or_all_dimensions():
@@ -53,6 +103,21 @@ def test_reductions_reduce_the_batch_or_all_dimensions():
     values, indices = tree().max(0)
     assert values["a"].tolist() == [1, 1, 1]
     assert indices["n", "b"] == 0
+
+
+def test_apply_passes_the_unbatched_tensors_of_all_trees():
+    td = tree().set("u", UnbatchedTensor(torch.arange(5)))
+    made = td.apply(torch.add, td)
+    assert made["u"].tolist() == [0, 2, 4, 6, 8]
+    assert isinstance(made.get("u"), UnbatchedTensor)
+    assert made["n", "b"].tolist() == [4, 4]
+
+
+def test_apply_keeps_tensors_that_are_no_leaves():
+    td = tree()
+    made = td.apply(lambda node: node + 1, is_leaf=lambda cls: issubclass(cls, TensorDict))
+    assert made["a"] is td["a"]
+    assert made["n", "b"].tolist() == [3, 3]
 
 
 def test_torch_functions_dispatch_to_methods():

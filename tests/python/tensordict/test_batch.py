@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -12,9 +13,31 @@ def test_batch_size_that_does_not_match_the_tensors_is_refused():
         td.batch_size = [3]
 
 
+def test_a_value_that_all_rows_share_follows_the_batch_size():
+    td = TensorDict({"s": "x"}, [2])
+    for batch_size in ([4], [], [3, 5], [3]):
+        td.batch_size = batch_size
+        row = td[(-1,) * len(batch_size)]
+        assert row.batch_size == ()
+        assert row["s"] == "x"
+    td = TensorDict({"s": ["x", "y"]}, [2])
+    with pytest.raises(RuntimeError, match=r'key "s": .* \[4\], found \[2\]'):
+        td.batch_size = [4]
+
+
 def test_the_longest_common_batch_size_is_found():
     td = TensorDict({"a": torch.zeros(2, 3, 4), "b": torch.zeros(2, 3, 5)}).auto_batch_size_()
     assert td.batch_size == (2, 3)
+
+
+def test_the_common_device_is_found_and_that_of_different_devices_removed():
+    td = TensorDict({"a": torch.zeros(2), "n": {"b": torch.zeros(2)}}, [2])
+    assert td.auto_device_()["n"].device == torch.device("cpu")
+    td.clear_device_()["n"].auto_device_()
+    td["a"] = torch.zeros(2, device="meta")
+    assert td.auto_device_()["n"].device is None
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
+    assert stack.auto_device_()[0].device == torch.device("cpu")
 
 
 def test_names_follow_the_dimensions():
@@ -24,5 +47,11 @@ def test_names_follow_the_dimensions():
     assert td[0].names == [None]
     assert td[:, [0, 2]].names == ["time", None]
     assert td.rename(time="t").names == ["t", None]
+    cube = TensorDict({"a": torch.zeros(2, 3, 4, 5)}, [2, 3, 4, 5], names=["x", "y", "z", "w"])
+    for position in (1, torch.tensor(1)):
+        assert cube[:, [0, 2], position, [1, 2]].names == ["x", None]
     with pytest.raises(ValueError, match="expected different ones"):
         td.names = ["x", "x"]
+    for names in (["x", "y"], ["x"], [["x", "y"]], [None]):
+        with pytest.raises(ValueError, match="expected names or keywords, found both"):
+            td.rename(*names, time="t")

@@ -280,3 +280,13 @@ def test_threads_end_and_nothing_is_warned(tmp_path):
         tree().consolidate(tmp_path / "f", num_threads=4)
         tree().consolidate(num_threads=4)
     assert threading.active_count() == before
+
+
+def test_a_tree_without_rows_is_consolidated(tmp_path):
+    stack = tenfold.NonTensorStack.from_list([])
+    td = TensorDict({"s": stack, "x": torch.zeros(0, 3)}, [0])
+    for made in (td.consolidate(), td.consolidate(tmp_path / "file")):
+        assert made.is_consolidated()
+        assert made["s"] == []
+        assert made["x"].shape == (0, 3)
+    assert TensorDict.from_consolidated(tmp_path / "file")["s"] == []

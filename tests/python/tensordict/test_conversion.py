@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 
-from tenfold import LazyStackedTensorDict, TensorDict
+from tenfold import LazyStackedTensorDict, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -13,6 +13,15 @@ def tree():
 def test_tolist_returns_a_list_of_dicts():
     assert tree().tolist(convert_tensors=True)[1] == {"a": 1, "b": {"c": [1, 1, 1]}, "s": "x"}
     assert tree().numpy()["b"]["c"].shape == (2, 3)
+
+
+def test_unbatched_tensors_are_converted_to_lists_and_refused_as_columns():
+    td = tree().set("u", UnbatchedTensor(torch.arange(3)))
+    assert td.to_dict(convert_tensors=True)["u"] == [0, 1, 2]
+    assert td.tolist(convert_tensors=True)[1]["u"] == [0, 1, 2]
+    with pytest.raises(ValueError, match=r'key "u": .* found an UnbatchedTensor; exclude it'):
+        td.to_struct_array()
+    assert td.exclude("u").to_struct_array().shape == (2,)
 
 
 def test_rows_of_to_dict_omit_none_on_request():
@@ -33,12 +42,73 @@ def test_state_dict_has_dotted_names_and_round_trips():
         other.load_state_dict({"a": torch.zeros(2)})
 
 
+def test_nested_state_dict_equals_that_of_tensordict_and_round_trips():
+    def levels(state):
+        below = {key: levels(value) for key, value in state.items() if isinstance(value, dict)}
+        return (list(state), {key: about["batch_size"] for key, about in state._metadata.items()},
+                below)  # fmt: skip
+
+    td = tree().exclude("s")
+    td["b", "d"] = TensorDict({"e": torch.ones(2, 5)}, [2, 5])
+    state = td.state_dict(prefix="p.", flatten=False)
+    assert state["p.b"]["d"]["e"].shape == (2, 5)
+    state = td.state_dict(flatten=False)
+    tensordict = pytest.importorskip("tensordict")
+    theirs = td.to_tensordict()
+    assert levels(state) == levels(theirs.state_dict(flatten=False))
+    for form in (state, theirs.state_dict(flatten=False), td.state_dict()):
+        for other in (td.clone().zero_(), TensorDict({}, [2])):
+            other.load_state_dict(form)
+            assert (other == td).all()
+            assert other["b", "d"].batch_size == (2, 5)
+    zeros = tensordict.TensorDict.from_dict(td.clone().zero_().to_dict(), batch_size=[2])
+    assert (zeros.load_state_dict(state)["b", "c"] == 1).all()
+    nested = TensorDict({"n": tree()}).state_dict(flatten=False)
+    other = TensorDict({"n": tree().set_non_tensor("s", "y")})
+    assert other.load_state_dict(nested)["n", "s"] == "x"
+
+
+@pytest.mark.parametrize("keys", [["a.b", ("a", "b")], [("a", "b.c"), ("a", "b", "c")]])
+def test_entries_with_the_same_dotted_name_are_an_error_of_state_dict(keys):
+    td = TensorDict({}, [2])
+    for key in keys:
+        td[key] = torch.ones(2)
+    for call in (td.state_dict, lambda: td.load_state_dict(td.state_dict(flatten=False))):
+        with pytest.raises(KeyError, match="expected one entry, found"):
+            call()
+    td.pop(keys[1])
+    assert td.state_dict().keys() == {".".join(keys[0]) if isinstance(keys[0], tuple) else "a.b"}
+
+
+def test_state_with_keys_that_begin_with_underscores_round_trips():
+    td = TensorDict({"__x": torch.ones(2), "b": {"__batch_size": torch.ones(2)}}, [2])
+    other = td.clone().zero_()
+    for flatten in (True, False):
+        other.zero_().load_state_dict(td.state_dict(flatten=flatten))
+        assert (other == td).all()
+
+
+def test_state_dict_of_an_older_tensordict_is_loaded():
+    below = {"c": torch.ones(2, 3), "__batch_size": torch.Size([2, 3]), "__device": None}
+    state = {"a": torch.ones(2), "b": below, "__batch_size": torch.Size([2]), "__device": None}
+    td = TensorDict({"a": torch.zeros(2), "b": {"c": torch.zeros(2, 3)}}, [2])
+    td.load_state_dict(state)
+    assert td["b", "c"].sum() == 6
+    assert td["b"].batch_size == (2, 3)
+
+
 def test_pytree_round_trips():
     pytree = [torch.ones(2), {"a": (torch.zeros(1), torch.ones(1))}]
     found = TensorDict.from_pytree(pytree).to_pytree()
     assert type(found) is list
     assert type(found[1]["a"]) is tuple
     assert found[0] is pytree[0]
+
+
+@pytest.mark.parametrize("pytree", [{1: 2, "1": 3}, [{1: 2, "1": 3}], {"_pytree_type": 1}])
+def test_keys_of_a_pytree_that_would_replace_each_other_are_refused(pytree):
+    with pytest.raises(ValueError, match=r"from_pytree: .*expected .* found"):
+        TensorDict.from_pytree(pytree)
 
 
 def test_conversion_to_tensordict_shares_memory():
@@ -54,6 +124,28 @@ def test_conversion_to_tensordict_shares_memory():
         TensorDict({"x": torch.ones(1)}), TensorDict({"x": torch.ones(2)})
     )
     assert len(stack.to_tensordict().tensordicts) == 2
+
+
+def test_conversion_from_tensordict_keeps_the_tensors_on_every_device():
+    tensordict = pytest.importorskip("tensordict")
+    theirs = tensordict.TensorDict(
+        {"a": torch.empty(2, device="meta"), "s": "x", "v": tensordict.NonTensorStack("y", "z")},
+        [2],
+        names=["time"],
+    )
+    theirs["u"] = tensordict.UnbatchedTensor(torch.arange(5))
+    theirs["object"] = tensordict.NonTensorData(pytest)
+    theirs["stack"] = tensordict.LazyStackedTensorDict(
+        *[tensordict.TensorDict({"x": torch.ones(n)}) for n in (1, 2)]
+    )
+    for ours in (TensorDict.from_tensordict(theirs), TensorDict({"n": theirs}, [2])["n"]):
+        assert ours.batch_size == (2,)
+        assert ours.names == ["time"]
+        assert ours["a"] is theirs["a"]
+        assert (ours["s"], ours["v"], ours["object"]) == ("x", ["y", "z"], pytest)
+        assert ours["u"].tolist() == [0, 1, 2, 3, 4]
+        assert isinstance(ours["stack"], LazyStackedTensorDict)
+        assert ours["stack"][1]["x"] is theirs["stack"][1]["x"]
 
 
 def test_to_tensordict_without_the_package_names_it(monkeypatch):

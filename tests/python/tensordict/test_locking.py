@@ -1,6 +1,9 @@
+import pickle
+
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 LOCKED = "Cannot modify locked TensorDict"
@@ -39,3 +42,60 @@ def test_with_block_restores_the_lock_state():
     with td.lock_().unlock_():
         assert not td.is_locked
     assert td.is_locked
+
+
+def test_lock_of_an_outer_tree_keeps_a_tree_mapped(tmp_path):
+    mapped = TensorDict({"a": torch.zeros(2), "b": {"s": "old"}, "s": "old"}, [2])
+    mapped.memmap_(tmp_path / "p")
+    outer = TensorDict({"m": mapped})
+    outer.lock_()
+    assert mapped.is_memmap()
+    assert mapped["b"].is_memmap()
+    assert not outer.is_memmap()
+    assert mapped.saved_path == tmp_path / "p"
+    mapped.set_("s", "new")
+    mapped.set_(("b", "s"), "newer")
+    found = TensorDict.load_memmap(tmp_path / "p")
+    assert (found["s"], found["b", "s"]) == ("new", "newer")
+    mapped.memmap_refresh_()
+    with pytest.raises(RuntimeError, match="part of a locked TensorDict"):
+        mapped.unlock_()
+    outer.unlock_()
+    assert not mapped.is_locked
+    assert not mapped.is_memmap()
+    assert not mapped["b"].is_memmap()
+
+
+def opened(path):
+    tree().save(path)
+    return tenfold.open(path)
+
+
+def loaded(path):
+    tree().memmap(path)
+    return TensorDict.load_memmap(path)
+
+
+def consolidated(path):
+    tree().consolidate(path)
+    return TensorDict.from_consolidated(path).unlock_()
+
+
+def stacked(path):
+    tenfold.lazy_stack([tree(), tree()]).save(path)
+    return tenfold.open(path)
+
+
+@pytest.mark.parametrize("make", [lambda path: tree(), opened, loaded, consolidated, stacked])
+def test_pickles_keep_the_lock(make, tmp_path):
+    td = make(tmp_path / "p")
+    assert not pickle.loads(pickle.dumps(td)).is_locked
+    td.lock_()
+    again = pickle.loads(pickle.dumps(td))
+    assert again.is_locked
+    assert again.is_memmap() == td.is_memmap()
+    with pytest.raises(RuntimeError, match=LOCKED):
+        again.set("new", torch.zeros(again.batch_size))
+    assert td["b"].is_locked
+    assert pickle.loads(pickle.dumps(td["b"])).is_locked
+    assert again["b"].is_locked

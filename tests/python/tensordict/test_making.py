@@ -34,6 +34,8 @@ ARRAYS = {
     "nested": np.ones(3, [("n", [("a", "f4"), ("b", "u1")])]),
     "odd_strides": np.ones(3, [("a", "i8"), ("b", "f4")]),
     "text": np.array([("x", 1), ("yz", 2)], [("s", "U2"), ("a", "i8")]),
+    "reversed": np.array([(1, 2), (3, 4)], [("a", "f4"), ("b", "i8")])[::-1],
+    "big_endian": np.array([(1, (2,)), (3, (4,))], [("a", ">f4"), ("n", [("b", ">i2")])]),
 }
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import NonTensorData, TensorDict
+from tenfold import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -39,6 +39,13 @@ def test_missing_key_returns_the_default_or_raises_key_error():
         tree()["z"]
 
 
+def test_get_at_indexes_tensors_and_values():
+    td = tree().set("u", UnbatchedTensor(torch.arange(5)))
+    assert td.get_at("a", 0).tolist() == [0, 0, 0]
+    assert td.get_at("s", 0) == "text"
+    assert td.get_at("u", 4) == 4
+
+
 @pytest.mark.parametrize("key", [3, (), ("a", 3)], ids=repr)
 def test_key_must_be_a_str_or_a_tuple_of_str(key):
     with pytest.raises(KeyError, match="key: expected a str or a non-empty tuple of str"):
@@ -72,6 +79,16 @@ def test_set_non_tensor_keeps_any_object():
     assert td.is_non_tensor("x")
 
 
+def test_set_non_tensor_checks_the_number_of_values():
+    td = TensorDict(batch_size=[3])
+    with pytest.raises(RuntimeError, match=r'key "x": expected .* \[3\], found \[2\]'):
+        td.set_non_tensor("x", NonTensorStack("a", "b"))
+    td.set_non_tensor("x", NonTensorStack("a", "b", "c"))
+    assert td[2]["x"] == "c"
+    td.set_non_tensor("x", NonTensorData("a"))
+    assert td.get("x").batch_size == (3,)
+
+
 @pytest.mark.parametrize("key", ["x", ("n", "x")], ids=["key", "path"])
 def test_set_checks_the_shape_and_the_lock(key):
     td = TensorDict({"x": torch.zeros(2), "n": {"x": torch.zeros(2)}}, [2])
@@ -103,3 +120,18 @@ def test_int_key_error_suggests_the_str_key(tmp_path):
     with pytest.raises(RuntimeError, match="with int keys, are str: '0'"):
         opened["state"][0]
     assert opened["state", "0"]["step"].shape == (1,)
+
+
+def test_int_keys_stay_int_next_to_a_str_key(tmp_path):
+    tenfold.save({1: torch.ones(1), 2: torch.ones(1)}, tmp_path / "saved")
+    td = tenfold.open(tmp_path / "saved").clone()
+    td["loss"] = torch.ones(1)
+    assert td.to_dict().keys() == {1, 2, "loss"}
+
+
+@pytest.mark.parametrize("name", ["folder", "file.pt", "file.safetensors"])
+def test_int_keys_are_saved_next_to_a_str_key(tmp_path, name):
+    tenfold.save({1: torch.ones(1), 2: torch.ones(1)}, tmp_path / "saved")
+    td = tenfold.open(tmp_path / "saved").clone()
+    td["loss"] = torch.ones(1)
+    assert tenfold.load(tenfold.save(td, tmp_path / name)).keys() == {1, 2, "loss"}

@@ -66,3 +66,15 @@ def test_a_mapped_pytree_keeps_the_batch_size_that_its_tensors_have():
     assert tree_map(lambda tensor: tensor.sum(), td).batch_size == ()
     other = TensorDict({"a": torch.ones(2, 1)}, [2])
     assert tree_map(torch.add, td, other)["a"].shape == (2, 3)
+
+
+def test_a_mapped_pytree_may_have_strided_nested_tensors():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    td = TensorDict({"n": nested, "a": torch.ones(2, 4)}, [2])
+    found = torch.utils._pytree.tree_map(lambda tensor: tensor * 2, td)
+    assert found.batch_size == (2,)
+    assert [part.tolist() for part in found["n"].unbind()] == [[2, 2], [2, 2, 2]]
+    halves = torch.utils._pytree.tree_map(
+        lambda tensor: tensor if tensor.is_nested else tensor[:, :2], td
+    )
+    assert halves.batch_size == (2,)

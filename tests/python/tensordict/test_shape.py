@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -33,10 +34,34 @@ def test_shape_operations_change_only_batch_dimensions(change, batch_size):
     assert td["n", "y"].shape == (*batch_size, 4)
 
 
+def test_expand_to_the_batch_size_of_no_dimensions_changes_nothing():
+    td = TensorDict({"x": torch.tensor(1), "n": {"y": torch.zeros(2)}, "s": "text"})
+    for made in (td.expand(), td.expand([]), td.expand_as(torch.tensor(0))):
+        assert (made == td).all()
+        assert made["s"] == "text"
+    assert tenfold.lazy_stack([td]).expand(3)["n", "y"].shape == (3, 2)
+
+
 def test_shape_operations_keep_the_values_of_rows():
     assert tree().permute(1, 0)[2, 1]["x"].tolist() == tree()[1, 2]["x"].tolist()
     assert tree().reshape(6)[5]["n", "y"].tolist() == [20, 21, 22, 23]
     assert tree().flip(0)[0]["x"].tolist() == tree()[1]["x"].tolist()
+
+
+def test_rows_are_repeated_whatever_the_device_of_new_tensors():
+    with torch.device("meta"):
+        td = TensorDict({"x": torch.arange(3, device="cpu")}, [3])
+        made = td.repeat_interleave(torch.tensor([1, 0, 2], device="cpu"))
+        assert made["x"].tolist() == [0, 2, 2]
+        assert td.repeat_interleave(2)["x"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_repeats_may_be_on_the_device_of_the_rows():
+    td = TensorDict({"x": torch.arange(3), "s": ["a", "b", "c"]}, [3]).to("cuda")
+    made = td.repeat_interleave(torch.tensor([1, 0, 2], device="cuda"))
+    assert made["x"].tolist() == [0, 2, 2]
+    assert made["s"] == ["a", "c", "c"]
 
 
 def test_split_unbind_and_chunk_return_views():

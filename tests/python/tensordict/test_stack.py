@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict
+from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict, UnbatchedTensor
 
 
 def row(i, length=2):
@@ -47,6 +47,72 @@ def test_a_lazy_stack_keeps_its_members():
     assert stack.batch_size == (3,)
 
 
+def test_densify_converts_nodes_below():
+    rows = [TensorDict({"b": {"x": torch.ones(n), "y": n}}) for n in (1, 2)]
+    td = tenfold.lazy_stack(rows).densify()
+    assert type(td["b"]) is TensorDict
+    assert td["b", "y"].tolist() == [1, 2]
+    assert td["b", "x"].is_nested
+    assert [part.tolist() for part in td["b", "x"].unbind()] == [[1], [1, 1]]
+
+
+@pytest.mark.parametrize("new", ["own", ("own", "x"), "a"], ids=repr)
+def test_a_key_is_renamed_in_all_members_or_none(new):
+    rows = [TensorDict({"a": 1}), TensorDict({"a": 2, "own": 3})]
+    if new == "a":
+        rows[1].lock_()
+    stack = tenfold.lazy_stack(rows)
+    with pytest.raises(RuntimeError if new == "a" else KeyError):
+        stack.rename_key_("a", "z" if new == "a" else new, safe=True)
+    assert [member.keys() for member in rows] == [["a"], ["a", "own"]]
+    if new == "own":
+        stack.rename_key_("a", new)
+        assert [member["own"] for member in rows] == [1, 2]
+
+
+def test_nodes_of_a_lazy_stack_may_have_different_batch_sizes():
+    stack = tenfold.lazy_stack([TensorDict({"b": {"c": torch.ones(n)}}, [n]) for n in (1, 2)])
+    assert stack.keys(True) == [("b", "c"), "b"]
+    assert stack["b"].batch_size == (2, -1)
+    assert [part.tolist() for part in stack["b"].get("c", as_list=True)] == [[1], [1, 1]]
+    one, two = TensorDict({"b": {"c": 1}}), TensorDict({"b": TensorDict(batch_size=[3])})
+    with pytest.raises(RuntimeError, match=r'key "b": expected .* number of batch dimensions'):
+        tenfold.lazy_stack([one, two])["b"]
+
+
+def nested_stack():
+    members = [TensorDict({"x": torch.ones(n), "u": {"v": 1.0}}) for n in (1, 2)]
+    return TensorDict({"s": tenfold.lazy_stack([tenfold.lazy_stack(members)])})
+
+
+def test_keys_of_a_stack_of_stacks_do_not_stack_its_tensors():
+    stack = nested_stack()["s"]
+    assert stack.keys(True) == ["x", ("u", "v"), "u"]
+    assert not stack.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda td: td.apply(lambda x: x + 1), 2),
+        (lambda td: td.apply(torch.add, td), 2),
+        (lambda td: td.named_apply(lambda key, x: x + len(key)), 2),
+        (lambda td: td.apply_(lambda x: x + 1), 2),
+        (lambda td: td.addcmul(td, td), 2),
+        (lambda td: td.lerp(3.0, 0.5), 2),
+        (lambda td: td.where(torch.tensor(False), td + 1), 2),
+        (lambda td: td.apply(lambda x: x if x.shape == (1,) else None), 1),
+    ],
+    ids=["apply", "others", "named", "in_place", "ternary", "number", "where", "some_members"],
+)
+def test_functions_of_a_tree_are_applied_to_the_members_of_its_stacks(change, expected):
+    made = change(nested_stack())["s"]
+    assert isinstance(made, LazyStackedTensorDict)
+    assert made.batch_size == (1, 2)
+    assert made[0, 0]["x"].tolist() == [expected]
+    assert made[0, 1].get("x", torch.zeros(0)).tolist() in ([expected] * 2, [])
+
+
 def test_lazy_stack_supports_shape_operations_and_indexing():
     members = [TensorDict({"x": torch.arange(4) + 10 * i}, [4]) for i in range(3)]
     stack = tenfold.lazy_stack(members, 1)
@@ -56,6 +122,56 @@ def test_lazy_stack_supports_shape_operations_and_indexing():
     assert stack[:, [2, 0]].tensordicts[0]["x"].tolist() == [20, 21, 22, 23]
     assert stack.contiguous()["x"].shape == (4, 3)
     assert (stack + 1)["x"][0].tolist() == [1, 11, 21]
+
+
+@pytest.mark.parametrize(
+    ("index", "members"),
+    [(0, [0]), (slice(0, 2), [0, 1]), ([2, 0], [0, 2]), ((slice(None), 0), [0, 1, 2])],
+    ids=repr,
+)
+def test_rows_of_a_lazy_stack_include_unbatched_tensors(index, members):
+    rows = [TensorDict({"x": torch.zeros(2)}, [2]) for _ in range(3)]
+    for member in rows:
+        member["u"] = UnbatchedTensor(torch.zeros(5))
+    tenfold.lazy_stack(rows)[index] = 5
+    assert [member["u"].tolist() == [5] * 5 for member in rows] == [i in members for i in range(3)]
+    tenfold.lazy_stack(rows).set_at_("u", torch.arange(5.0), index)
+    assert [member["u"].sum() == 10 for member in rows] == [i in members for i in range(3)]
+
+
+SCALARS = {
+    "position": torch.tensor(-1),
+    "in_both_dims": (torch.tensor(1), torch.tensor(2)),
+    "in_the_stack_dim": (torch.tensor(1), torch.tensor([2, 0])),
+    "in_a_member": (slice(None), torch.tensor(1)),
+}
+
+
+@pytest.mark.parametrize("index", SCALARS.values(), ids=SCALARS)
+def test_a_lazy_stack_accepts_tensors_without_dimensions_as_indices(index):
+    rows = TensorDict({"x": torch.arange(6).reshape(2, 3)}, [2, 3])
+    stack = tenfold.lazy_stack(list(rows.clone().unbind(0)))
+    expected = rows["x"].clone()
+    assert stack[index]["x"].tolist() == expected[index].tolist()
+    stack[index] = 7
+    expected[index] = 7
+    assert stack["x"].tolist() == expected.tolist()
+    stack[index] = TensorDict({"x": expected[index] + 1}, expected[index].shape)
+    expected[index] += 1
+    assert stack["x"].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("mask", [True, [False, True]], ids=repr)
+def test_uint8_tensors_are_masks_for_a_lazy_stack_as_for_torch(mask):
+    stack = tenfold.lazy_stack([row(0), row(1)])
+    found = stack[torch.tensor(mask, dtype=torch.uint8)]
+    assert found["n", "b"].tolist() == stack["n", "b"][torch.tensor(mask)].tolist()
+
+
+def test_a_position_beyond_a_lazy_stack_is_refused():
+    stack = tenfold.lazy_stack([row(0), row(1)])
+    with pytest.raises(IndexError, match="index 2 is out of bounds"):
+        stack[torch.tensor(2)]
 
 
 def test_lazy_stack_round_trips(tmp_path):
@@ -98,6 +214,51 @@ def test_entries_that_cannot_be_joined_are_kept():
     assert td.stack_tensors("a", "d", out_key="a")["a"].shape == (2, 2)
 
 
+UNBATCHED = UnbatchedTensor(torch.ones(1))
+DIFFERENT = {
+    "tensor_and_node": (torch.ones(1), {"b": torch.ones(1)}),
+    "node_and_tensor": ({"b": torch.ones(1)}, torch.ones(1)),
+    "node_and_value": ({"b": torch.ones(1)}, "text"),
+    "value_and_tensor": ("text", torch.ones(1)),
+    "unbatched": (UNBATCHED, UnbatchedTensor(torch.zeros(1))),
+    "unbatched_and_batched": (UNBATCHED, torch.zeros(1)),
+}
+
+
+@pytest.mark.parametrize(("actual", "expected"), DIFFERENT.values(), ids=DIFFERENT)
+def test_assert_close_names_entries_that_differ(actual, expected):
+    trees = [TensorDict({"n": {"a": entry}}) for entry in (actual, expected)]
+    with pytest.raises(AssertionError, match=r'key "n\.a": '):
+        tenfold.assert_close(*trees)
+    for tree in trees:
+        assert tenfold.assert_close(tree, tree.clone())
+
+
+def test_assert_close_compares_the_members_of_lazy_stacks():
+    rows = [row(0, 1).set("own", torch.ones(1)), row(1, 2)]
+    stack = tenfold.lazy_stack(rows)
+    other = stack.clone()
+    assert tenfold.assert_close(stack, other)
+    other[0]["own"].zero_()
+    with pytest.raises(AssertionError, match=r'key "0\.own"'):
+        tenfold.assert_close(stack, other)
+
+
 def test_merge_keeps_the_first_of_duplicate_keys():
     td = tenfold.merge_tensordicts(TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3}))
     assert (td["a"], td["b"]) == (1, 3)
+
+
+def test_masks_broadcast_to_the_rows_of_a_stack_or_change_nothing():
+    stack = tenfold.lazy_stack([TensorDict({"x": torch.zeros(3, 3)}, [3]) for _ in range(2)])
+    for shape in ((3,), (4, 3), (2, 2)):
+        with pytest.raises(RuntimeError):
+            stack.masked_fill_(torch.ones(shape, dtype=torch.bool), 1)
+        with pytest.raises(RuntimeError):
+            stack.where(torch.ones(shape, dtype=torch.bool), 1)
+    with pytest.raises(RuntimeError):
+        TensorDict({"x": torch.zeros(2)}, [2]).where(torch.ones(2, 2, dtype=torch.bool), 1)
+    assert stack["x"].sum() == 0
+    mask = torch.tensor([[True, False, True]])
+    assert stack.where(mask, 1)["x"].sum() == 6
+    assert stack.masked_fill_(mask, 1)["x"].sum() == 12

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tenfold
 from tenfold import TensorDict
 
 
@@ -22,10 +23,74 @@ def test_exclude_ignores_missing_keys():
     assert tree().exclude(("b", "d"), "z").keys(True, True) == ["a", ("b", "c")]
 
 
+def test_the_largest_tensor_at_an_address_counts():
+    w = torch.zeros(5)
+    for entries in ({"w": w, "head": w[:1]}, {"head": w[:1], "w": w, "same": w}):
+        td = TensorDict(entries)
+        assert td.bytes(count_duplicates=False) == 20
+        assert td.param_count(count_duplicates=False) == 5
+    td = TensorDict({name: torch.zeros(3, device="meta") for name in "ab"})
+    td["c"] = td["a"]
+    assert td.bytes(count_duplicates=False) == 24
+    assert td.bytes() == 36
+
+
 def test_split_keys_returns_the_rest_last():
     first, rest = tree().split_keys(["a"])
     assert first.keys(True, True) == ["a"]
     assert rest.keys(True, True) == [("b", "c"), ("b", "d", "e")]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [["a", "z"], ["a", ("b", "z")], ["a", "a"], ["b", ("b", "c")], [("b", "c"), ("a", "x")]],
+    ids=repr,
+)
+def test_keys_that_cannot_be_separated_leave_all_entries(keys):
+    td = tree()
+    with pytest.raises(KeyError):
+        td.separates(*keys)
+    assert td.keys(True, True) == tree().keys(True, True)
+
+
+def test_separates_keeps_all_entries_if_a_node_is_locked():
+    td = tree()
+    td["b"].lock_()
+    with pytest.raises(RuntimeError, match="locked"):
+        td.separates("a", ("b", "c"))
+    assert td.keys(True, True) == tree().keys(True, True)
+
+
+def test_an_entry_and_its_node_can_be_separated():
+    td = tree()
+    node = td["b"]
+    part = td.separates(("b", "c"), "b")
+    assert td.keys() == ["a"]
+    assert part["b"] is node
+    assert part.keys(True, True) == [("b", "c"), ("b", "d", "e")]
+    first, second, rest = tree().split_keys([("b", "c")], ["b"])
+    assert first.keys(True, True) == [("b", "c")]
+    assert second.keys(True, True) == [("b", "d", "e")]
+    assert rest.keys() == ["a"]
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_nodes_of_an_empty_tree_have_its_batch_size_device_and_names(lazy):
+    inner = TensorDict({"x": torch.zeros(3, 4), "s": "text"}, [3, 4])
+    td = TensorDict({"n": {"y": torch.zeros(3)}, "inner": inner}, [3], device="cpu")
+    if lazy:
+        td = tenfold.lazy_stack(list(td.unbind(0)))
+    made = td.empty(True, batch_size=[5, 2], device="meta", names=["time", "env"])
+    assert made["n"].batch_size == (5, 2)
+    assert made["inner"].batch_size == (5, 2, 4)
+    assert lazy or made["inner", "s"] == "text"
+    assert made.get(("inner", "s")).batch_size == (5, 2, 4)
+    for node in (made, made["n"], made["inner"], made.get(("inner", "s"))):
+        assert node.device == torch.device("meta")
+    assert made["inner"].names == ["time", "env", None]
+    assert made.keys(True) == ["n", ("inner", "s"), "inner"]
+    assert td.empty(True)["inner"].batch_size == (3, 4)
+    assert td.empty(True, device=None)["n"].device is None
 
 
 def test_rename_key_moves_entries_between_nodes():

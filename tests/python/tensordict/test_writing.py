@@ -1,7 +1,15 @@
+import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from tenfold import TensorDict
+import tenfold
+from tenfold import NonTensorData, TensorDict, UnbatchedTensor, tensorclass
+
+
+@tensorclass
+class Point:
+    x: torch.Tensor
 
 
 def tree():
@@ -23,6 +31,33 @@ def test_set_inplace_needs_an_entry_of_the_same_shape():
         tree().set_("a", torch.zeros(2, 7))
 
 
+class Copies(TorchDispatchMode):
+    """Records the copies of tensors, and whether they may be asynchronous."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "copy" in func.__name__:
+            self.made.append((func.__name__, args[2] if len(args) > 2 else False))
+        return func(*args, **(kwargs or {}))
+
+    def __enter__(self):
+        self.made = []
+        return super().__enter__()
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+@pytest.mark.parametrize("method", ["set_", "set", "update", "update_"])
+def test_tensors_of_another_device_are_copied_without_waiting(method, lazy):
+    td = TensorDict({"a": torch.zeros(2, 3)}, [2], device="meta")
+    if lazy:
+        td = tenfold.lazy_stack(list(td.unbind(0)))
+    value = torch.ones(2, 3)
+    arguments = ({"a": value},) if "update" in method else ("a", value)
+    options = {} if method.endswith("_") else {"inplace": True}
+    with Copies() as copies:
+        getattr(td, method)(*arguments, non_blocking=True, **options)
+    assert copies.made == [("copy_.default", True)] * (2 if lazy else 1)
+
+
 def test_update_merges_nodes():
     td = tree().update({"b": {"d": torch.zeros(2)}, ("n", "x"): torch.ones(2)})
     assert td.keys(True, True) == ["a", ("b", "c"), ("b", "d"), ("n", "x")]
@@ -39,6 +74,29 @@ def test_update_at_writes_rows():
     assert td["a"].sum(1).tolist() == [0, 3]
 
 
+@pytest.mark.parametrize("method", ["update_", "update_at_"])
+def test_keys_to_update_may_be_nested(method):
+    td = tree().set(("b", "d"), torch.ones(2))
+    wanted = [("b", "c"), ("a", "x")]
+    if method == "update_":
+        td.update_({"a": 7, "b": {"c": [8, 1], "d": 9}}, keys_to_update=wanted)
+    else:
+        td.update_at_({"a": 7, "b": {"c": 8, "d": 9}}, 0, keys_to_update=wanted)
+    assert td["a"].sum() == 0
+    assert td["b", "c"].tolist() == [8, 1]
+    assert td["b", "d"].tolist() == [1, 1]
+
+
+def test_set_at_indexes_an_unbatched_tensor_and_rows_have_all_of_it():
+    td = tree().set("u", UnbatchedTensor(torch.zeros(5)))
+    td.set_at_("u", 3, 4)
+    assert td["u"].tolist() == [0, 0, 0, 0, 3]
+    td.update_at_({"u": torch.ones(5)}, 0)
+    assert td["u"].tolist() == [1, 1, 1, 1, 1]
+    td[1] = 2
+    assert td["u"].tolist() == [2, 2, 2, 2, 2]
+
+
 def test_rows_can_be_assigned_from_a_tensordict_and_a_number():
     td = tree()
     td[0] = td[1].clone().fill_("a", 4.0)
@@ -51,6 +109,73 @@ def test_assigning_a_row_with_a_new_key_fills_zeros_elsewhere():
     td = tree()
     td[1] = td[1].clone().set("new", torch.tensor(7.0))
     assert td["new"].tolist() == [0, 7]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, [5, 0, 0]),
+        (True, [True, False, False]),
+        (np.ones((1, 2)), [[1, 1], [0, 0], [0, 0]]),
+        ([[1, 2]], [[1, 2], [0, 0], [0, 0]]),
+        ("text", ["text", None, None]),
+        (NonTensorData("text"), ["text", None, None]),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_new_entry_of_assigned_rows_may_be_any_value(value, expected, lazy):
+    td = TensorDict({"a": torch.ones(3)}, [3])
+    if lazy:
+        td = tenfold.lazy_stack(list(td.unbind(0)))
+    td[0:1] = {"a": 7.0, "new": value}
+    assert td["a"].tolist() == [7, 1, 1]
+    assert td.get("new").tolist() == expected
+
+
+def test_new_node_of_assigned_rows_is_added():
+    td = TensorDict({"a": torch.ones(3)}, [3])
+    node = TensorDict({"y": torch.ones(2, 4), "s": "text"}, [2])
+    td[0] = {"new": {"x": 1, "n": node, "l": ["u", "v"]}}
+    assert td["new"].batch_size == (3,)
+    assert td["new", "x"].tolist() == [1, 0, 0]
+    assert td["new", "n"].batch_size == (3, 2)
+    assert td["new", "n", "y"].sum((1, 2)).tolist() == [8, 0, 0]
+    assert td["new", "n", "s"] == [["text", "text"], [None, None], [None, None]]
+    assert td["new", "l"] == [["u", "v"], None, None]
+    td[1:] = {"t": Point(torch.ones(2))}
+    assert isinstance(td["t"], Point)
+    assert td["t"].x.tolist() == [0, 1, 1]
+
+
+def test_new_unbatched_tensor_of_assigned_rows_is_added_whole():
+    td = TensorDict({"a": torch.ones(3)}, [3])
+    td[0] = {"u": UnbatchedTensor(torch.arange(5))}
+    assert td["u"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_new_rows_that_do_not_fit_are_not_added():
+    td = tree()
+    with pytest.raises(RuntimeError):
+        td[:] = {"new": torch.ones(3)}
+    assert "new" not in td
+
+
+def test_fill_writes_tensors_and_refuses_plain_values():
+    td = tree().set("u", UnbatchedTensor(torch.ones(5))).set(("b", "s"), "text")
+    td.fill_("a", 3).fill_("u", 4).fill_("b", 5)
+    assert (td["a"].sum(), td["u"].sum(), td["b", "c"].sum()) == (18, 20, 10)
+    with pytest.raises(RuntimeError, match='key "s": expected a tensor or a node, found a NonT'):
+        td.fill_(("b", "s"), 6)
+
+
+def test_fill_writes_numpy_arrays(tmp_path):
+    tenfold.save(tree(), tmp_path / "saved")
+    td = tenfold.open(tmp_path / "saved", mode="r+", framework="numpy")
+    td.fill_("a", 3).fill_("b", 4)
+    del td
+    loaded = tenfold.load(tmp_path / "saved")
+    assert (loaded["a"].sum(), loaded["b"]["c"].sum()) == (18, 8)
 
 
 def test_masked_fill_and_masked_select_apply_to_rows():

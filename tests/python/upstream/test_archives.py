@@ -304,14 +304,29 @@ def test_archive_cannot_be_packed_into_its_source_folder(memmap_of, tmp_path):
 
 def test_a_growing_data_set_is_not_packed_without_its_new_rows(tmp_path):
     folder = tmp_path / "rows"
-    tenfold.Dataset.create(folder, {"x": "int64"})
-    with tenfold.Dataset.open(folder, "r+") as rows:
+    tenfold.create(folder, {"x": "int64"}).close()
+    with tenfold.Dataset(folder, "r+") as rows:
         rows.append({"x": [1, 2, 3]})
         with pytest.raises(tenfold.UnsupportedError, match="a data set that grows"):
             tenfold.pack_memmap(folder, tmp_path / "x.tdz")
         assert not (tmp_path / "x.tdz").exists()
     tenfold.pack_memmap(folder, tmp_path / "x.tdz")
     assert tenfold.open(tmp_path / "x.tdz")["x"].tolist() == [1, 2, 3]
+
+
+def test_a_circular_buffer_is_refused_with_a_remedy_that_works(tmp_path):
+    folder = tmp_path / "ring"
+    with tenfold.create(folder, {"x": "int64"}, capacity=4) as rows:
+        rows.append({"x": [1, 2, 3, 4, 5]})
+    message = 'a circular buffer: .*%commit"; save its rows to another path'
+    with pytest.raises(tenfold.UnsupportedError, match=message):
+        tenfold.pack_memmap(folder, tmp_path / "x.tdz")
+    more = tenfold.TensorDict({"x": torch.tensor([6])}, [1])
+    with pytest.raises(tenfold.UnsupportedError, match=message):
+        tenfold.append_memmap(folder, more)
+    tenfold.save(tenfold.open(folder), tmp_path / "rows")
+    tenfold.append_memmap(tmp_path / "rows", more)
+    assert sorted(tenfold.load(tmp_path / "rows")["x"].tolist()) == [2, 3, 4, 5, 6]
 
 
 def test_unpacking_a_damaged_archive_changes_nothing(tmp_path):

@@ -123,11 +123,11 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "key that is no text": (
         tensor(Stored("storage", Named("torch.FloatStorage"), 0, "cpu", 16)),
-        "storage key: expected text",
+        "storage key: expected a string",
     ),
     "no record": (
         tensor(Stored("storage", Named("torch.FloatStorage"), "7", "cpu", 16)),
-        'the file lacks it: expected a record "data/7"',
+        'the file lacks it: expected the storage "7"',
     ),
     "wrong size": (
         tensor(Stored("storage", Named("torch.FloatStorage"), "0", "cpu", 15)),
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "parameter of a number": (
         utils("_rebuild_parameter", 5, True, NO_HOOKS),
-        "parameter: expected a tensor",
+        "tensor: expected a call",
     ),
     "parameter of another call": (
         utils("_rebuild_parameter", Call(Named("os.system"), "x"), True, NO_HOOKS),
@@ -221,6 +221,14 @@ CASES: dict[str, tuple[Any, str]] = {
     "sparse parts": (
         sparse("torch.sparse_coo", 5, tensor(FLOATS), (2,)),
         "sparse tensor: indices: expected a tensor, found another value",
+    ),
+    "CSR with is_coalesced": (
+        sparse("torch.sparse_csr", tensor(LONGS), tensor(LONGS), tensor(FLOATS), (2, 2), True),
+        "sparse tensor: expected a layout of torch and its parts",
+    ),
+    "is_coalesced of text": (
+        sparse("torch.sparse_coo", tensor(LONGS), tensor(FLOATS), (2,), "yes"),
+        "sparse tensor: is_coalesced: expected a bool or None",
     ),
     "jagged without parts": (
         typed(

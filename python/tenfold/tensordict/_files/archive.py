@@ -106,8 +106,9 @@ def pack_memmap(
         FileNotFoundError: If the folder does not exist.
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
             compression is unknown, or if its level is out of range.
-        UnsupportedError: If the compression is bzip2 or lzma, or the folder contains links or
-            special files.
+        UnsupportedError: If the compression is bzip2 or lzma, or the folder grows (`%commit`),
+            contains symbolic links or special files, or is nested deeper than 512 folders.
+        CorruptFileError: If the `%commit` is damaged.
 
     Example:
         >>> tenfold.pack_memmap("run/ckpt", "run/ckpt.tdz")

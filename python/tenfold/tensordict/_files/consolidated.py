@@ -11,7 +11,7 @@ from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of
 from tenfold.tensordict._node import Opened
 from tenfold.tensordict._protocol import dense
-from tenfold.tensordict._values import UnbatchedTensor
+from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def entries_of(tree: Any) -> Iterator[Any]:
         if node is not None:
             yield from entries_of(node)
         elif class_kind(type(entry)) == VALUE and type(entry) is not UnbatchedTensor:
-            yield getattr(entry, "_values", None) or entry.data
+            # A NonTensorStack without rows has no data.
+            yield entry._values if type(entry) is NonTensorStack else entry.data
         else:
             yield entry
 

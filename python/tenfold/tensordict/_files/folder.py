@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -11,6 +12,7 @@ from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
 from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
+from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
@@ -20,12 +22,9 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Number of tensors and values after which `map_now` stops. Other tensors are mapped on access,
-#: because Linux by default limits a process to some 65,000 mappings.
+#: Number of tensors after which `map_now` stops. Other tensors are mapped on access, because Linux
+#: by default limits a process to some 65,000 mappings.
 MAX_MAPPED_LEAVES = 4096
-
-#: Value of ``_locked`` for a tree made by `memmap*`: locked, and `is_memmap` until it is unlocked.
-MAPPED = 2
 
 
 class MemmapFolder(Opened):
@@ -88,15 +87,12 @@ def nodes_of(tree: Any) -> Iterator[Any]:
 def lock(tree: Any) -> None:
     """Marks a tree as mapped; nodes that are loaded later are locked by their parents."""
     for node in nodes_of(tree):
-        node._locked = MAPPED
+        locking.mark(node)
 
 
 def is_marked(node: Any) -> bool:
     """True if `lock` marked the node, or a marked parent locked it."""
-    locked = node._locked
-    if isinstance(locked, tuple):
-        return any(ref() is not None and is_marked(ref()) for ref in locked)
-    return bool(locked == MAPPED and locked is not True)
+    return locking.is_marked(node)
 
 
 # --- folders -------------------------------------------------------------------------------------
@@ -172,10 +168,10 @@ def adopt(
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
-    """Maps tensors node by node, until `budget` tensors and values are loaded.
+    """Maps tensors node by node, until `budget` tensors are mapped.
 
-    Mapped tensors remain usable if the folder is replaced or removed, as a temporary one is. A node
-    with an entry that cannot be read is skipped; that entry raises an error on access.
+    Mapped tensors remain usable if the folder is replaced or removed, as a temporary one is. An
+    entry that cannot be read is skipped; it raises an error on access.
 
     Returns:
         The unused budget; 0 or less if all of it was used.
@@ -187,9 +183,14 @@ def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
         try:
             node._entries()
         except (CorruptFileError, UnsupportedError, OSError):
-            return budget
+            for key in node._key_list()[:budget]:
+                with contextlib.suppress(CorruptFileError, UnsupportedError, OSError):
+                    node._entry(key)
     for entry in held(node).values():
-        budget = budget - 1 if node_of(entry) is None else map_now(entry, budget)
+        if node_of(entry) is not None:
+            budget = map_now(entry, budget)
+        elif not getattr(entry, "_is_non_tensor", False):
+            budget -= 1
     return budget
 
 
@@ -199,7 +200,8 @@ def reopened(
     marked: bool,
     identity: tuple[int, int] | None,
     keys: tuple[str, ...],
-    framework: Name | None = None,
+    framework: Name | None,
+    locked: bool,
 ) -> Any:
     """Opens a pickled tree; raises OSError if the path has another one now."""
     found = identity_of(path)
@@ -213,9 +215,12 @@ def reopened(
         node = node_of(made)
         made = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)
     map_now(made)
+    made = node_of(made)  # a pickled tensorclass consists of its class and this node
     if marked:
         lock(made)
-    return node_of(made)  # a pickled tensorclass consists of its class and this node
+    elif locked:
+        locking.lock(made, None)
+    return made
 
 
 def check_pickle(allow_pickle: Any) -> None:

@@ -11,6 +11,7 @@ from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.folder import check_pickle
 from tenfold.tensordict._node import ON_DISK, identity_of
+from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
@@ -61,7 +62,8 @@ def make_from_storage(
         made = mapped.from_storage(storage, shape=shape, dtype=dtype)
         node._items[name] = made
         return made
-    path = os.path.join(folder, _core.encode_key(name) + ".memmap")
+    stem = name if robust_key is False else _core.encode_key(name)
+    path = os.path.join(folder, f"{stem}.memmap")
     known = getattr(storage, "filename", None)
     if known is None:
         raise RuntimeError(
@@ -81,10 +83,11 @@ def make_from_storage(
 
 def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
     """The node of the new entry, created if it is missing, and the key in it."""
-    if not tree.is_memmap():
+    # Trees of archives and opened files are mapped, too, but no file can be added to them.
+    if not tree.is_memmap() or not (folders.is_stack(tree) or folders.is_marked(node_of(tree))):
         raise RuntimeError(
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
-            "of memmap, memmap_ or memmap_like"
+            "of memmap, memmap_ or memmap_like in a folder or without a prefix"
         )
     if arrays.import_torch() is None:
         raise ImportError("make_memmap needs torch, which cannot be imported")
@@ -136,7 +139,7 @@ def _added_node(node: Any, name: str, robust_key: Any) -> Any:
     folder = folders.folder_of(node)
     if folder is None:
         made = dense()._made({}, node._batch_size, "cpu")
-        made._locked = folders.MAPPED
+        locking.mark(made)
         node._items[name] = made
         return made
     _core.add_memmap_node(folder, name, tuple(node._batch_size), robust_key is not False)
@@ -195,8 +198,8 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
     """Adds rows at the end of every tensor of a saved folder.
 
     Values that all rows share do not change. Files grow first, then each meta.json is replaced,
-    that of the root first. So concurrent readers see only rows that are written, but during the
-    call nodes below may have fewer rows than the root. Open trees keep their length until they are
+    that of the root last. So concurrent readers see only rows that are written, but during the
+    call nodes below may have more rows than the root. Open trees keep their length until they are
     refreshed. The folder's checksums are removed. One call may append at a time.
 
     Args:
@@ -206,10 +209,10 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
-        ValueError: If the rows do not fit, a tensor is nested, a node is a stack, or `prefix` is a
-            file; nothing has been written.
-        UnsupportedError: If the folder is a data set that grows (`%commit`), or `allow_pickle` is
-            true.
+        ValueError: If the rows do not fit, the saved tree has no batch size, a tensor is nested, a
+            node is a stack, or `prefix` is a file; nothing has been written.
+        UnsupportedError: If the folder grows (`%commit`), an entry has the key "shape", "device" or
+            "_type", which tensordict's metadata uses itself, or `allow_pickle` is true.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If a file of the saved tree is damaged or too short.
         OSError: If another call is appending, or a file has hard links outside of this tree, as in
@@ -232,10 +235,14 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk.
 
     Returns false if the tree has no folder, or is not a shared mapping. Raises UnsupportedError if
-    the value is not JSON; nothing has changed then.
+    the value is not JSON, or has other types of keys, or other tuples, than `%notes.json` states;
+    nothing has changed then.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:
         return False
-    _core.write_memmap_value(os.path.join(folder, _core.encode_key(key)), entry)
+    path = os.path.join(folder, _core.encode_key(key))
+    if not os.path.lexists(path) and os.path.basename(key) == key and key not in ("", ".", ".."):
+        path = os.path.join(folder, key)  # written with robust_key=False
+    _core.write_memmap_value(path, entry)
     return True

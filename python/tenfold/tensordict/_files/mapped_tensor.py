@@ -425,7 +425,7 @@ class MemoryMappedTensor(torch.Tensor):
 
         Raises:
             RuntimeError: If both `filename` and the path of the storage are given and are different
-                strings, or if the storage does not have as many elements as `shape`.
+                paths, or if the storage does not have as many elements as `shape`.
 
         Example:
             >>> storage = torch.UntypedStorage.from_file("x.memmap", shared=True, nbytes=24)
@@ -433,7 +433,8 @@ class MemoryMappedTensor(torch.Tensor):
             '/data/x.memmap'
         """
         known = getattr(storage, "filename", None)
-        if known is not None and filename is not None and str(known) != str(filename):
+        given = [os.path.abspath(os.fsdecode(one)) for one in (filename, known) if one is not None]
+        if len(set(given)) > 1:
             raise RuntimeError(
                 f"{filename}: Providing a storage with an associated filename that differs from "
                 f"the filename argument is not permitted: expected {known}; pass filename=None"
@@ -448,10 +449,7 @@ class MemoryMappedTensor(torch.Tensor):
         if shape is not None:
             is_nested = isinstance(shape, torch.Tensor)
             flat = as_nested(flat, sizes) if is_nested else flat.view(torch.Size(shape))
-        path = known if filename is None else filename
-        file = None
-        if path is not None:
-            file = _core.MappedFile(os.path.abspath(path), "r+", storage.data_ptr(), None)
+        file = _core.MappedFile(given[0], "r+", storage.data_ptr(), None) if given else None
         made = cls._wrapped(flat, file)
         return made if index is None else made._part(index)
 

@@ -13,8 +13,9 @@ from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
 from tenfold.tensordict._files.archive import open_archive
-from tenfold.tensordict._files.write import replace_tensors
+from tenfold.tensordict._ops import locking
 from tenfold.tensordict._ops.locking import check_unlocked
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,29 +67,31 @@ def save(
         options: Options of `tenfold.save`.
     """
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
+    level = 0
     if as_archive:
         options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
-        if level > 0 and set(options) != {"format"}:
+        if level > 0 and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with a compression, found {options}")
+    _note_share_non_tensor(share_non_tensor)
+
+    def run() -> Any:
         if level > 0:
             return archives.save_deflated(
                 td, prefix, level, durable=durable, num_threads=num_threads
             )
-    _note_share_non_tensor(share_non_tensor)
-    return _run_early_or_now(
-        lambda: write.save(
+        return write.save(
             td,
             prefix,
-            copy_existing=copy_existing,
+            copy_existing=copy_existing or as_archive,
             num_threads=num_threads,
             robust_key=robust_key,
             atomic=atomic,
             durable=durable,
             options=options,
-        ),
-        return_early and num_threads > 1,
-    )
+        )
+
+    return _run_early_or_now(run, return_early and num_threads > 1)
 
 
 def write_tree(
@@ -196,6 +199,7 @@ def reduced(td: Any) -> Any:
         opened.identity,
         disk.keys_above,
         opened.framework,
+        bool(td._locked),
     )
 
 
@@ -214,7 +218,7 @@ def as_view(td: T, made: T, index: Any = ...) -> T:
     if td._locked and made is not td and folders.is_marked(td):
         parts = index if type(index) is tuple else (index,)
         if all(_begins_at_zero(part) for part in parts):
-            made._locked = folders.MAPPED
+            locking.mark(made)
     return made
 
 
@@ -318,7 +322,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     else:
         plain = torch.Tensor
         change = lambda t: t.as_subclass(plain).to(to, non_blocking=non_blocking)  # noqa: E731
-        replace_tensors(tree, change)
+        node_of(tree)._replace_arrays(change)
     for node in folders.nodes_of(tree):
         if not folders.is_stack(node):
             node._device = str(to)
@@ -339,9 +343,9 @@ def _use_meta(torch: Any, tree: Any) -> None:
         if kind == "node":
             _use_meta(torch, described)
         elif kind == "tensor" and described is not None:
-            node._items[key] = torch.empty(
-                described[1], dtype=getattr(torch, described[0]), device=torch.device("meta")
-            )
+            dtype, shape, _, is_unbatched = described
+            made = torch.empty(shape, dtype=getattr(torch, dtype), device=torch.device("meta"))
+            node._items[key] = UnbatchedTensor(made) if is_unbatched else made
 
 
 def _filled(out: Any, tree: Any) -> Any:

@@ -8,7 +8,6 @@ from collections import namedtuple
 
 from tenfold import _core
 from tenfold._errors import with_remedy
-from tenfold._interop import arrays
 from tenfold._options import INT32_MAX, boolean, integer
 from tenfold.tensordict._entries import node_of
 from tenfold.tensordict._files import folder as folders
@@ -17,7 +16,6 @@ from tenfold.tensordict._node import ON_DISK, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 
@@ -41,7 +39,7 @@ class _Targets:
         there: Files of these tensors, and of tensors that are not loaded yet and have their final
             file in the target. As paths within the target.
         elsewhere: (dotted key path, file) of the first tensor found that is mapped from another
-            file, or from its final file only in part or privately; None if there is none.
+            file, or from its final file only in part; None if there is none.
     """
 
     def __init__(self, target: str) -> None:
@@ -104,10 +102,12 @@ class _Targets:
         if file is None or file.path is None:
             return
         place = within + _core.encode_key(key) + ".memmap"
-        exists = file.path == os.path.join(self.target, place) and file.mode == "r+"
+        exists = file.path == os.path.join(self.target, place)
         if exists and not _is_same_file(file):
             return  # the file was replaced or deleted: no path leads to the tensor's bytes
-        if exists and _is_whole(tensor, file):
+        if exists and file.mode != "r+" and _is_all(tensor, file):
+            return  # a private mapping of the file that its content replaces
+        if exists and file.mode == "r+" and _is_whole(tensor, file):
             self.kept.setdefault(id(node), {})[key] = tensor
             self.there.append(place)
         elif self.elsewhere is None:
@@ -134,6 +134,11 @@ def _is_whole(tensor: Any, file: Any) -> bool:
     if tensor.is_nested or not tensor.is_contiguous():
         return False
     return not tensor.numel() or tensor.data_ptr() == file.base
+
+
+def _is_all(tensor: Any, file: Any) -> bool:
+    """True for a tensor of all bytes of its file, of which a save therefore loses none."""
+    return _is_whole(tensor, file) and tensor.nbytes == os.path.getsize(file.path)
 
 
 def _is_same_file(file: Any) -> bool:
@@ -260,7 +265,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
         return tensor
 
     made = tree if options.in_place else _copied(tree)
-    replace_tensors(made, collect)
+    node_of(made)._replace_arrays(collect)
     new = _mapped_together(tensors, options)
     places = iter(order)
 
@@ -268,7 +273,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
         place = next(places)
         return new[place] if isinstance(place, str) else place
 
-    replace_tensors(made, replace)
+    node_of(made)._replace_arrays(replace)
     for node in folders.nodes_of(made):
         node._disk = None
         if not folders.is_stack(node):
@@ -294,19 +299,6 @@ def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any
     file = _core.MappedFile(None, "r+", base, handler)
     made, _ = native.fill("r+", _core.Tied(mapped, file))
     return dict(made)
-
-
-def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
-    """Replaces each tensor but unbatched ones by `change(tensor)`, also in a locked tree."""
-    node = node_of(tree)
-    if not folders.is_stack(node):
-        items = node._entries()
-        for key, value in items.items():
-            if arrays.is_array(value):
-                items[key] = change(value)
-    for entry in folders.held(node).values():
-        if node_of(entry) is not None:
-            replace_tensors(entry, change)
 
 
 def _copied(tree: Any) -> Any:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._entries import (
+    LEAF,
+    NOTHING,
+    VALUE,
+    class_kind,
+    node_of,
+    rewrapped,
+    unwrapped,
+)
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._values import UnbatchedTensor
 
@@ -14,12 +22,12 @@ if TYPE_CHECKING:
 def applied(
     td: Any, plan: Any, batch_size: Any, device: Any, names: Any, propagate_lock: bool, out: Any
 ) -> Any:
-    made = plan.run(td, plan.others, (), batch_size, device, names)
+    made = td._run(plan, plan.others, (), batch_size, device, names)
     if made is None:
         return None
     if out is not None:
         return out.update_(made)
-    if propagate_lock and td._locked:
+    if propagate_lock and td.is_locked:
         made.lock_()
     return made
 
@@ -62,7 +70,7 @@ class Plan:
             if kind == VALUE and not (self.is_leaf is not None and as_leaf):
                 if type(entry) is UnbatchedTensor:
                     any_leaf = True
-                    result = self._call((*above, key), entry.data, *theirs)
+                    result = self._call((*above, key), entry.data, *map(unwrapped, theirs))
                     result = None if result is None else UnbatchedTensor(result)
                     any_result = any_result or result is not None
                 else:
@@ -72,9 +80,12 @@ class Plan:
                 any_leaf = True
                 result = self._call((*above, key), entry, *theirs)
                 any_result = any_result or result is not None
+            elif kind == LEAF:
+                result = entry
+                any_result = True
             else:
                 node = node_of(entry)
-                below = self.run(node, theirs, (*above, key), batch_size, device, names)
+                below = node._run(self, theirs, (*above, key), batch_size, device, names)
                 any_leaf = any_leaf or below is None
                 any_result = any_result or below is not None
                 result = None if below is None else rewrapped(entry, below)

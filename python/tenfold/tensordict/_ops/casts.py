@@ -31,7 +31,7 @@ CASTS = frozenset(
 def clone(td: Like, recurse: bool = True, **kwargs: Any) -> Like:
     if recurse:
         if not kwargs:
-            return td._valued(_cloned)
+            return td._valued(cloned)
         return td._valued(lambda tensor: tensor.clone(**kwargs))
     items = {}
     for key, entry in td._entries().items():
@@ -71,7 +71,7 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
 
 
 def set_device(td: Any, device: str) -> None:
-    """Records that all tensors of a new tree are on a device."""
+    """Records that all tensors, here and below, are on a device."""
     td._device = device
     for key, entry in list(td._entries().items()):
         node = node_of(entry)
@@ -119,11 +119,21 @@ def dtype(td: Any) -> torch.dtype | None:
 
 
 def counted(td: Any, count_duplicates: bool) -> list[Any]:
-    """All tensors. Unless `count_duplicates`, only the last of those with the same address."""
-    tensors = list(td._tensors())
-    if not count_duplicates:
-        tensors = list({tensor.data_ptr(): tensor for tensor in tensors}.values())
-    return tensors
+    """All tensors. Unless `count_duplicates`, only the largest of those with the same address."""
+    if count_duplicates:
+        return list(td._tensors())
+    largest: dict[int, Any] = {}
+    for tensor in td._tensors():
+        address = tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.ctypes.data
+        place = address or id(tensor)  # no memory: a tensor without elements, or on "meta"
+        if place not in largest or largest[place].nbytes < tensor.nbytes:
+            largest[place] = tensor
+    return list(largest.values())
+
+
+def num_elements(tensor: Any) -> int:
+    """The number of elements of a tensor or an array of numpy."""
+    return int(tensor.numel() if hasattr(tensor, "numel") else tensor.size)
 
 
 def detach(td: Like) -> Like:
@@ -144,7 +154,7 @@ def zero_grad(td: Like, set_to_none: bool = True) -> Like:
     return td
 
 
-def _cloned(tensor: Any) -> Any:
+def cloned(tensor: Any) -> Any:
     return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
@@ -194,7 +204,7 @@ def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -
         shape = (*size, *entry.shape[ndim:])
         if node_of(entry) is not None:
             more = {} if fill is NOTHING else {"fill_value": fill}
-            return new(node_of(entry), method, shape, {**options, **more})
+            return rewrapped(entry, new(node_of(entry), method, shape, {**options, **more}))
         args = () if fill is NOTHING else (fill,)
         return getattr(entry, method)(shape, *args, **options)
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import sys
 
-from tenfold.tensordict._entries import LEAF, WRAPPED, class_kind, is_path, node_of, path_of
+from tenfold._interop import arrays
+from tenfold.tensordict._entries import (
+    LEAF,
+    VALUE,
+    WRAPPED,
+    as_entry,
+    class_kind,
+    is_path,
+    node_of,
+    path_of,
+    rewrapped,
+)
 from tenfold.tensordict._index import indexed_names, indexed_shape, normalized
 from tenfold.tensordict._ops.locking import check_unlocked
-from tenfold.tensordict._ops.mapping import walk
-from tenfold.tensordict._values import NonTensorData
+from tenfold.tensordict._ops.mapping import new_child, put_value, walk
+from tenfold.tensordict._protocol import dense
+from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +65,32 @@ def assign(td: Any, key: Any, value: Any) -> None:
 def _put_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> None:
     """Adds an entry: `rows` at an index; elsewhere zeros, or None for plain values."""
     check_unlocked(td)
-    if class_kind(type(rows)) == LEAF:
-        whole = rows.new_zeros((*td._batch_size, *rows.shape[row_ndim:]))
-    elif node_of(rows) is not None:
-        whole = rows.new_zeros((*td._batch_size, *node_of(rows)._batch_size[row_ndim:]))
+    put_value(td, key, _all_rows(td, key, rows, index, row_ndim))
+
+
+def _all_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> Any:
+    if isinstance(rows, dict):
+        whole = new_child(td)
+        assign(whole, index, rows)
+        return whole
+    # Without the batch size, because rows need only broadcast to those of the index.
+    entry = as_entry(key, rows, dense()._made({}, (), td._device))
+    node = node_of(entry)
+    if node is not None:
+        whole = dense()._made({}, (*td._batch_size, *node._batch_size[row_ndim:]), td._device)
+        assign(whole, index, node)
+        return rewrapped(entry, whole)
+    if type(entry) is UnbatchedTensor:
+        return entry
+    if class_kind(type(entry)) == VALUE:
+        return NonTensorData(None, td._batch_size, td.device)._with_rows(index, rows)
+    shape = (*td._batch_size, *entry.shape[row_ndim:])
+    if arrays.torch_of(entry) is None:
+        made = arrays.numpy_module().zeros(shape, entry.dtype)
     else:
-        whole = NonTensorData(None, td._batch_size)
-    td._put(key, whole)
-    td._overwrite_at(key, rows, index)
+        made = entry.new_zeros(shape)
+    made[index] = entry
+    return made
 
 
 def rows(td: T, index: Any) -> T:

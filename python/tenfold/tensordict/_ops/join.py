@@ -15,9 +15,11 @@ from tenfold.tensordict._entries import (
     class_kind,
     node_of,
     rewrapped,
+    unwrapped,
     written,
 )
 from tenfold.tensordict._node import stack_with_class
+from tenfold.tensordict._ops.mapping import is_tensor_class
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import (
     NonTensorData,
@@ -617,8 +619,7 @@ def assert_close(
 ) -> bool:
     """Checks that two TensorDicts have the same keys and, almost, the same numbers.
 
-    Batch sizes, unbatched tensors and values that are not tensors are not compared, nor a tensor
-    with an entry of another kind.
+    Batch sizes and values that are not tensors are not compared.
 
     Args:
         actual: A TensorDict or tensorclass.
@@ -633,8 +634,8 @@ def assert_close(
         bool: True.
 
     Raises:
-        AssertionError: If two tensors differ in dtype, device, layout, shape or value. The message
-            names the key.
+        AssertionError: If two tensors differ in dtype, device, layout, shape or value, or one of
+            two entries is a node or a tensor and the other is not. The message names the key.
         KeyError: If keys differ and `intersection` is false.
         TypeError: If `actual` or `expected` is neither a TensorDict nor a tensorclass.
         ValueError: If only one of `rtol` and `atol` is given.
@@ -658,6 +659,16 @@ def _assert_close(
     actual: Any, expected: Any, above: tuple[str, ...], close: Any, intersection: bool, msg: str
 ) -> None:
     torch = need_torch("assert_close")
+    if (
+        isinstance(actual, stacked())
+        and isinstance(expected, stacked())
+        and actual.stack_dim == expected.stack_dim
+        and len(actual.tensordicts) == len(expected.tensordicts)
+    ):
+        pairs = zip(actual._nodes(), expected._nodes(), strict=True)
+        for i, (left, right) in enumerate(pairs):
+            _assert_close(left, right, (*above, str(i)), close, intersection, msg)
+        return
     mine, theirs = actual._entries(), expected._entries()
     if not intersection and mine.keys() != theirs.keys():
         odd = sorted(mine.keys() ^ theirs.keys())
@@ -667,15 +678,24 @@ def _assert_close(
         )
     for key in [key for key in mine if key in theirs]:
         left, right = mine[key], theirs[key]
-        nodes = node_of(left), node_of(right)
-        if nodes[0] is not None and nodes[1] is not None:
+        path = ".".join((*above, key))
+        kinds = [_kind_of(left), _kind_of(right)]
+        if kinds[0] != kinds[1]:
+            raise AssertionError(f'{msg}key "{path}": expected {kinds[1]}, found {kinds[0]}')
+        if kinds[0] == "a node":
+            nodes = node_of(left), node_of(right)
             _assert_close(nodes[0], nodes[1], (*above, key), close, intersection, msg)
-        elif class_kind(type(left)) == LEAF and class_kind(type(right)) == LEAF:
+        elif kinds[0] == "a tensor":
             try:
-                torch.testing.assert_close(left, right, **close)
+                torch.testing.assert_close(unwrapped(left), unwrapped(right), **close)
             except AssertionError as error:
-                path = ".".join((*above, key))
                 raise AssertionError(f'{msg}key "{path}": {error}') from None
+
+
+def _kind_of(entry: Any) -> str:
+    if node_of(entry) is not None:
+        return "a node"
+    return "a tensor" if is_tensor_class(type(entry)) else "a plain value"
 
 
 @set_module("tenfold")

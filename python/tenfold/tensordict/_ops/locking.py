@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
+#: The mark in ``_locked`` of a tree made by `memmap*`: `is_memmap` is true until it is unlocked.
+#: ``_locked`` is False, True, this mark, or a tuple of weak references to the locked nodes above,
+#: which begins with the mark if the tree is mapped.
+MAPPED = 2
+
 # The call at the end of a ``with`` statement: a method's name, its arguments and keyword arguments.
 # A closure would keep the TensorDict and its memory alive until the garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
@@ -72,20 +77,44 @@ def _check_below(td: Any) -> None:
 def lock(td: Any, parent: Any) -> None:
     import weakref
 
-    parents = td._locked if isinstance(td._locked, tuple) else ()
-    if parent is not None:
-        parents = (*parents, weakref.ref(parent))
-    td._locked = parents or td._locked or True  # a mapped tree without parents keeps its mark
+    if parent is None:
+        td._locked = td._locked or True
+    else:
+        is_mapped = is_marked(td) or is_marked(parent)
+        td._locked = _lock_of((*_parents_of(td), weakref.ref(parent)), is_mapped)
     for node in _held_nodes(td):
         lock(node, td)
 
 
+def mark(td: Any) -> None:
+    """Locks a node, but not those below, and marks it as mapped."""
+    td._locked = _lock_of(_parents_of(td), True)
+
+
+def is_marked(td: Any) -> bool:
+    """True if `mark` marked the node, or a marked parent locked it."""
+    locked = td._locked
+    return bool(MAPPED in locked if isinstance(locked, tuple) else locked == MAPPED)
+
+
+def _parents_of(td: Any) -> tuple[Any, ...]:
+    """Weak references to the nodes above that have locked the node."""
+    locked = td._locked
+    return tuple(one for one in locked if one != MAPPED) if isinstance(locked, tuple) else ()
+
+
+def _lock_of(parents: tuple[Any, ...], is_mapped: bool) -> Any:
+    if not is_mapped:
+        return parents
+    return (MAPPED, *parents) if parents else MAPPED
+
+
 def _unlock(td: Any, parent: Any = None) -> None:
-    if parent is not None and isinstance(td._locked, tuple):
-        left = tuple(ref for ref in td._locked if ref() is not None and ref() is not parent)
-        td._locked = left or False
-    else:
-        td._locked = False
+    left: tuple[Any, ...] = ()
+    if parent is not None:
+        found = [(ref, ref()) for ref in _parents_of(td)]
+        left = tuple(ref for ref, held in found if held is not None and held is not parent)
+    td._locked = _lock_of(left, is_marked(td)) if left else False
     if not td._locked:
         td._consolidated = None
         for node in _held_nodes(td):
@@ -93,8 +122,7 @@ def _unlock(td: Any, parent: Any = None) -> None:
 
 
 def _check_parents(td: Any, but: Any = None) -> None:
-    parents = td._locked if isinstance(td._locked, tuple) else ()
-    held_by = [ref() for ref in parents]
+    held_by = [ref() for ref in _parents_of(td)]
     if any(parent is not None and parent is not but and parent._locked for parent in held_by):
         raise RuntimeError(
             "Cannot unlock a TensorDict that is part of a locked TensorDict: expected "

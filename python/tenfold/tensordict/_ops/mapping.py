@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
     unwrapped,
 )
 from tenfold.tensordict._ops.locking import check_unlocked
-from tenfold.tensordict._protocol import Primitives, dense
+from tenfold.tensordict._protocol import Primitives, dense, stacked
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def get_at(td: Any, key: Key, index: Any, default: Any = None) -> Any:
     entry = td.get(key, NOTHING)
     if entry is NOTHING:
         return default
-    found = entry[index]
+    found = (entry.data if type(entry) is UnbatchedTensor else entry)[index]
     return found.data if type(found) is NonTensorData else found
 
 
@@ -137,8 +137,8 @@ def set_non_tensor(td: T, key: Key, value: Any) -> T:
     path = path_of(key)
     node = node_for(td, path)
     if not isinstance(value, (NonTensorData, NonTensorStack)):
-        value = NonTensorData(value, node._batch_size, node.device)
-    node._put(path[-1], value)
+        value = NonTensorData(value)
+    put_value(node, path[-1], value)
     return td
 
 
@@ -297,10 +297,10 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
     if node is not None:
         node.update_(item, non_blocking=non_blocking)
         return
-    entry = as_entry(key, item, td)
     if isinstance(there, (NonTensorData, NonTensorStack)):
-        td._put_locked(key, entry)
+        td._put_locked(key, as_entry(key, item, td))
         return
+    entry = entry_to_copy(key, item, td)
     if isinstance(there, UnbatchedTensor):
         there = there.data
     if isinstance(entry, UnbatchedTensor):
@@ -321,9 +321,19 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
             ) from error
 
 
+def entry_to_copy(key: str, item: Any, td: Any) -> Any:
+    """Like `as_entry`, but on its own device: `copy_` moves it, without waiting if it may."""
+    return as_entry(key, item, dense()._made({}, td._batch_size, None))
+
+
 def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> T:
     path = path_of(key)
-    node_above(td, path)._overwrite_at(path[-1], value, index)
+    node = node_above(td, path)
+    there = None if isinstance(node, stacked()) else node._entry(path[-1])
+    if isinstance(there, UnbatchedTensor):  # `index` is not one of rows
+        _write_at(there.data, value, index)
+    else:
+        node._overwrite_at(path[-1], value, index)
     return td
 
 
@@ -331,16 +341,20 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
     there = td._entry(key)
     if isinstance(there, (NonTensorData, NonTensorStack)):
         td._put_locked(key, there._with_rows(index, value))
-        return
-    if isinstance(there, UnbatchedTensor):
-        # An unbatched tensor has no rows, so any index refers to all of it.
-        there.data.copy_(unwrapped(value))
-        return
-    if class_kind(type(there)) == LEAF:
-        value = unwrapped(value)
-        torch = arrays.torch_of(there)
-        if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
-            value = torch.as_tensor(value, device=there.device)
+    elif isinstance(there, UnbatchedTensor):
+        # An unbatched tensor has no rows, so any index of rows refers to all of it.
+        _write_at(there.data, value, ...)
+    elif class_kind(type(there)) == LEAF:
+        _write_at(there, value, index)
+    else:
+        there[index] = value
+
+
+def _write_at(there: Any, value: Any, index: Any) -> None:
+    value = unwrapped(value)
+    torch = arrays.torch_of(there)
+    if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
+        value = torch.as_tensor(value, device=there.device)
     there[index] = value
 
 
@@ -450,8 +464,9 @@ def update_(
             td.set_(path, value, non_blocking=non_blocking)
             continue
         below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
-        if below:
-            node_of(walk(td, path)).update_(value, keys_to_update=below)
+        node = node_of(walk(td, path)) if below else None
+        if node is not None:
+            node.update_(value, non_blocking=non_blocking, keys_to_update=below)
     return td
 
 
@@ -459,13 +474,16 @@ def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[
     wanted = None if keys_to_update is None else _paths(keys_to_update)
     for key, value in _pairs(input_dict_or_td, {}):
         path = path_of(key)
+        below = None
         if wanted is not None and not any(path[: len(one)] == one for one in wanted):
-            continue
+            below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
+            if not below:
+                continue
         node = node_of(walk(td, path))
         if node is not None:
-            node.update_at_(value, idx)
-        else:
-            td.set_at_(path, value, idx)
+            node.update_at_(value, idx, keys_to_update=below)
+        elif below is None:
+            node_above(td, path)._overwrite_at(path[-1], value, idx)
     return td
 
 
@@ -479,9 +497,20 @@ def fill_entry(td: Any, key: str, value: Any) -> None:
     entry = td._entry(key)
     node = node_of(entry)
     if node is not None:
-        node._in_place(lambda tensor: tensor.fill_(value))
+        node._in_place(lambda tensor: _fill(tensor, value))
+    elif is_tensor_class(type(entry)):
+        _fill(unwrapped(entry), value)
     else:
-        unwrapped(entry).fill_(value)
+        raise RuntimeError(
+            f'fill_: key "{key}": expected a tensor or a node, found a {type(entry).__name__}'
+        )
+
+
+def _fill(tensor: Any, value: Any) -> None:
+    if arrays.torch_of(tensor) is None:
+        tensor.fill(value)
+    else:
+        tensor.fill_(value)
 
 
 def masked_fill_(td: T, mask: Any, value: Any) -> T:
@@ -509,7 +538,7 @@ def _pairs(source: Any, more: dict[str, Any]) -> Any:
     if source is not None:
         if not hasattr(source, "items"):
             raise TypeError(
-                f"update: expected a dict or a TensorDict, found {type(source).__name__}"
+                f"input_dict_or_td: expected a dict or a TensorDict, found {type(source).__name__}"
             )
         yield from list(source.items())
     yield from more.items()
@@ -594,20 +623,33 @@ def split_keys(
     rest = td if inplace else td.copy()
     check_unlocked(rest)
     made = []
-    for key_set in key_sets:
+    moved: dict[tuple[str, ...], int] = {}  # the number of the part
+    for number, key_set in enumerate(key_sets):
         part = td.empty(recurse=reproduce_struct)
         pairs = key_set.items() if hasattr(key_set, "items") else [(key, key) for key in key_set]
         for key, new_key in pairs:
-            found = rest.get(key, NOTHING)
+            path = path_of(key)
+            if any(path[:depth] in moved for depth in range(1, len(path) + 1)):
+                found = NOTHING
+            else:
+                found = rest.get(path, NOTHING)
             if found is NOTHING:
                 if default is NOTHING and strict:
-                    walk(rest, path_of(key))
+                    walk(rest, path)
+                    name = ".".join(path)
+                    raise KeyNotFoundError(f'split_keys: expected each key once, found "{name}"')
                 if default is not NOTHING and default is not None:
                     part.set(new_key, default)
                 continue
+            check_unlocked(node_above(rest, path))
             part.set(new_key, found)
-            rest.del_(key)
+            moved[path] = number
         made.append(part)
+    # Only now, so that an error above leaves `td` unchanged.
+    for path, number in moved.items():
+        # An entry stays in its node if the same part has the node, too.
+        if all(moved.get(path[:depth]) != number for depth in range(1, len(path))):
+            rest.del_(path)
     if not reproduce_struct:
         rest.filter_empty_()
     return (*made, rest)
@@ -649,10 +691,7 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
     if old == new:
         walk(td, old)
         return td
-    if safe and new in td:
-        raise KeyNotFoundError(
-            f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
-        )
+    check_rename(td, old, new, safe)
     entry = walk(td, old)
     # Delete the old entry first if it moves below its own key or replaces a node above it.
     shorter = min(len(old), len(new))
@@ -666,6 +705,25 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
     if not one_contains_other:
         td.del_(old)
     return td
+
+
+def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool) -> None:
+    """Raises the errors of `rename_key_` that concern the new key, or a lock."""
+    check_unlocked(td)
+    if old == new:
+        return
+    if safe and new in td:
+        raise KeyNotFoundError(
+            f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
+        )
+    if new[: len(old)] == old:
+        return
+    try:
+        node_above(td, new)
+    except KeyThroughLeafError:
+        raise
+    except KeyError:
+        pass  # a node that is created
 
 
 def rename_keys(td: T, mapping: Mapping[Key, Key], *, strict: bool = True) -> T:
@@ -745,15 +803,25 @@ def empty(
         made.batch_size = batch_size
     if device is not NOTHING:
         made._device = None if device is None else str(device)
+    if recurse:
+        _put_nodes(made, td, {} if device is NOTHING else {"device": device})
     if names is not NOTHING:
         made.names = names
-    if recurse:
-        for key, entry in td._entries().items():
-            if node_of(entry) is not None:
-                made._put(key, entry.empty(recurse=True))
-            elif getattr(entry, "_is_non_tensor", False):
-                made._put(key, entry.clone())
     return made
+
+
+def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
+    """Adds the nodes of `td`, emptied, and its plain values, with the batch size of `made`."""
+    old, new = tuple(td._batch_size), tuple(made._batch_size)
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            below = tuple(node._batch_size)
+            is_prefix = below[: len(new)] == new
+            size = {} if is_prefix else {"batch_size": (*new, *below[len(old) :])}
+            made._put(key, entry.empty(recurse=True, **size, **options))
+        elif getattr(entry, "_is_non_tensor", False):
+            put_value(made, key, entry.clone() if new == old else entry._resized(new))
 
 
 def clear(td: T) -> T:

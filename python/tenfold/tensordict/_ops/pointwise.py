@@ -8,6 +8,7 @@ from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import (
     LEAF,
+    NOTHING,
     VALUE,
     class_kind,
     node_of,
@@ -79,53 +80,103 @@ BINARY = [
 
 
 def binary(td: Like, op: Callable[..., Any], other: Any, default: Any = None) -> Like:
-    node = node_of(other)
-    if node is None:
-        other = _operand(td, other)
-        return _computed(td, lambda tensor: op(tensor, _aligned(other, tensor)))
-    mine, theirs = _broadcast(td, node)
-    return locked_as(td, mine._merged(op, theirs, default, ()).filter_empty_())
+    """`op(tensor, operand)` of every tensor, without empty nodes.
 
-
-def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
-    """Expands this node and another one to a common batch size.
-
-    If the other one has batch size [], neither changes. Raises RuntimeError if the batch sizes do
-    not broadcast.
+    As in tensordict, the result is locked if `td` is, unless the operand is a tensor with
+    dimensions.
     """
-    mine, theirs = tuple(td._batch_size), tuple(other._batch_size)
-    if mine == theirs or not theirs:
-        return td, other
-    wanted = tuple(need_torch("arithmetic").broadcast_shapes(mine, theirs))
+    wide, (other,) = _broadcast(td, other)
+    if isinstance(other, Primitives):
+        made = wide._merged(op, other, default, ())
+    else:
+        made = _applied(wide, op, other)
+    made.filter_empty_()
+    return made if _has_dims(other) else locked_as(wide, made)
+
+
+def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
+    """Calls `op(tensor, operand)` for every tensor; `op` writes into the tensor."""
+    wide, (other,) = _broadcast(td, other)
+    _refuse_wider(td, wide)
+    if isinstance(other, Primitives) or _has_dims(other):
+        return td._combined_(op, other)
+    return td._in_place(lambda tensor: op(tensor, other))
+
+
+def _broadcast(td: Like, *operands: Any) -> tuple[Like, list[Any]]:
+    """Expands a node and its operands to one batch size, if an operand has dimensions.
+
+    Returns the node and the operands; arrays are converted to tensors, tensorclasses to nodes. An
+    operand that is a node of batch size [], or of that of `td`, is no reason to expand the others.
+
+    Raises:
+        RuntimeError: If the batch sizes and shapes do not broadcast.
+        TypeError: If an operand is neither a number, a tensor, an array nor a node.
+    """
+    torch = need_torch("arithmetic")
+    found = [_operand(torch, one) for one in operands]
+    for one in found:
+        if _has_dims(one) or (isinstance(one, Primitives) and _differs(one, td)):
+            break
+    else:
+        return td, found
+    mine = wanted = _lengths(td)
+    sizes = [_size_of(torch, one) for one in found]
+    if any(size is not None and size != mine for size in sizes):
+        wanted = tuple(torch.broadcast_shapes(mine, *[one for one in sizes if one is not None]))
     return (
         td if mine == wanted else td.expand(*wanted),
-        other if theirs == wanted else other.expand(*wanted),
+        [
+            one if size is None or size == wanted else one.expand(*wanted)
+            for one, size in zip(found, sizes, strict=True)
+        ],
     )
 
 
-def _computed(td: Like, change: Callable[[Any], Any]) -> Like:
-    """`change(tensor)` of every tensor, without empty nodes, and locked if `td` is locked."""
-    return locked_as(td, td._valued(change).filter_empty_())
-
-
-def _operand(td: Any, other: Any) -> Any:
-    """Returns `other`, a number or a tensor; converts an array to a tensor.
-
-    Raises RuntimeError if its shape does not broadcast with the batch size, TypeError for an
-    object of another type.
-    """
-    torch = need_torch("arithmetic")
-    if isinstance(other, torch.Tensor):
-        if other.ndim:
-            torch.broadcast_shapes(other.shape, td._batch_size)
+def _operand(torch: Any, other: Any) -> Any:
+    """Returns a number, a tensor or a node; converts an array or a tensorclass."""
+    if isinstance(other, (torch.Tensor, bool, int, float, complex)):
         return other
-    if isinstance(other, (bool, int, float, complex)):
-        return other
+    node = node_of(other)
+    if node is not None:
+        return node
     if hasattr(other, "__array__"):
-        return _operand(td, torch.as_tensor(other))
+        return torch.as_tensor(other)
     raise TypeError(
         f"arithmetic: expected a number, a tensor or a TensorDict, found {type(other).__name__}"
     )
+
+
+def _differs(node: Any, td: Any) -> bool:
+    """True if a node has batch dimensions, but not those of `td`."""
+    size = node._batch_size
+    return bool(size) and size != td._batch_size
+
+
+def _size_of(torch: Any, operand: Any) -> tuple[int, ...] | None:
+    """The batch size of a node or the shape of a tensor; None for numbers."""
+    if isinstance(operand, Primitives):
+        return _lengths(operand)
+    return tuple(operand.shape) if isinstance(operand, torch.Tensor) else None
+
+
+def _lengths(td: Any) -> tuple[int, ...]:
+    """The batch size; 1 for a dimension in which the members of a lazy stack differ."""
+    return tuple(1 if length == -1 else length for length in td._batch_size)
+
+
+def _has_dims(operand: Any) -> bool:
+    """True for a tensor with dimensions, false for 0-D tensors, numbers and nodes."""
+    return not isinstance(operand, Primitives) and bool(getattr(operand, "ndim", 0))
+
+
+def _refuse_wider(td: Any, wide: Any) -> None:
+    """Raises RuntimeError if an operation in place would need the expanded node `wide`."""
+    if wide is not td:
+        raise RuntimeError(
+            f"in-place arithmetic: expected operands that expand to batch_size "
+            f"{list(td._batch_size)}, found {list(wide._batch_size)}"
+        )
 
 
 def merged(
@@ -140,7 +191,7 @@ def merged(
             if default is not None and default != "intersection":
                 items[key] = _with_default(op, entry, default, first=True)
             continue
-        items[key] = _combined(op, entry, theirs[key], default, (*above, key))
+        items[key] = _merged_entry(op, entry, theirs[key], default, (*above, key))
     if default is not None and default != "intersection":
         for key, entry in theirs.items():
             if key not in mine:
@@ -148,23 +199,61 @@ def merged(
     return td._with_entries(items)
 
 
-def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
-    """Calls `op(tensor, operand)` for every tensor; `op` writes into the tensor."""
-    node = node_of(other)
-    if node is None:
-        other = _operand(td, other)
-        return td._in_place(lambda tensor: op(tensor, _aligned(other, tensor)))
-    mine, theirs = td._entries(), node._entries()
-    _check_same_keys(mine, theirs, ())
-    for key, entry in mine.items():
-        kind = class_kind(type(entry))
-        if kind == LEAF:
-            op(entry, unwrapped(theirs[key]))
+def _applied(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
+    """`op(tensor, *operands)` of every tensor, for operands that `_broadcast` returned."""
+    if any(isinstance(one, Primitives) or _has_dims(one) for one in operands):
+        return td._combined(op, *operands)
+    return td._valued(lambda tensor: op(tensor, *operands))
+
+
+def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
+    """Implements `_applied` if an operand is a node or has dimensions."""
+    items = {}
+    for key, entry in td._entries().items():
+        node = node_of(entry)
+        if node is not None:
+            theirs = [_part(one, key, node) for one in operands]
+            items[key] = rewrapped(entry, node._combined(op, *theirs))
+        elif class_kind(type(entry)) == LEAF:
+            items[key] = op(entry, *[_part(one, key, entry) for one in operands])
         elif type(entry) is UnbatchedTensor:
-            op(entry.data, unwrapped(theirs[key]))
-        elif kind != VALUE:
-            node_of(entry)._binary_(op, theirs[key])
+            theirs = [_part(one, key, entry) for one in operands]
+            items[key] = UnbatchedTensor(op(entry.data, *theirs))
+        else:
+            items[key] = entry
+    return td._with_entries(items)
+
+
+def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
+    """Calls `op(tensor, operand)` for every tensor, for an operand that `_broadcast` returned."""
+    mine = td._entries()
+    if isinstance(other, Primitives):
+        _check_same_keys(mine, other._entries(), ())
+    for key, entry in mine.items():
+        node = node_of(entry)
+        if node is not None:
+            node._combined_(op, _part(other, key, node))
+        elif class_kind(type(entry)) == LEAF:
+            op(entry, _part(other, key, entry))
+        elif type(entry) is UnbatchedTensor:
+            op(entry.data, _part(other, key, entry))
     return td
+
+
+def _part(operand: Any, key: str, target: Any) -> Any:
+    """The entry of an operand that is a node; the operand itself, aligned with `target`, if not.
+
+    `target`: the tensor, node or UnbatchedTensor under `key` that the result is combined with.
+    """
+    if not isinstance(operand, Primitives):
+        return _aligned(operand, target)
+    entry = operand._entry(key)
+    if not isinstance(target, Primitives):
+        return unwrapped(entry)
+    node = node_of(entry)
+    if node is None:
+        raise KeyNotFoundError(f'"{key}": expected a node in both, found one only')
+    return node
 
 
 def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
@@ -173,68 +262,75 @@ def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Lik
     if out is not None:
         return written(out, td.clamp(min, max))
     torch = need_torch("clamp")
-    if node_of(min) is None and node_of(max) is None:
-        low, high = (None if one is None else _operand(td, one) for one in (min, max))
-        return td._valued(
-            lambda tensor: torch.clamp(tensor, _aligned(low, tensor), _aligned(high, tensor))
-        )
-    made = td if min is None else td.clamp_min(min)
-    return made if max is None else made.clamp_max(max)
+    if min is None:
+        return td.clamp_max(max)
+    if max is None:
+        return td.clamp_min(min)
+    if node_of(min) is not None or node_of(max) is not None:
+        return td.clamp_min(min).clamp_max(max)
+    wide, bounds = _broadcast(td, min, max)
+    return _applied(wide, torch.clamp, *bounds)
 
 
 def mod(td: Like, other: Any) -> Like:
     torch = need_torch("mod")
-    return td._binary(torch.remainder, other)
+    return binary(td, torch.remainder, other)
 
 
 def ternary(td: Like, op: Callable[..., Any], first: Any, second: Any) -> Like:
-    one, two = node_of(first), node_of(second)
+    wide, operands = _broadcast(td, first, second)
+    made = _applied(wide, op, *operands).filter_empty_()
+    has_node = any(isinstance(one, Primitives) for one in operands)
+    return locked_as(wide, made) if has_node or not any(map(_has_dims, operands)) else made
 
-    def run(td: Any, one: Any, two: Any) -> Any:
-        items = {}
-        for key, entry in td._entries().items():
-            a = one._entry(key) if isinstance(one, Primitives) else one
-            b = two._entry(key) if isinstance(two, Primitives) else two
-            kind = class_kind(type(entry))
-            if kind == LEAF:
-                items[key] = op(entry, _aligned(a, entry), _aligned(b, entry))
-            elif type(entry) is UnbatchedTensor:
-                items[key] = UnbatchedTensor(op(entry.data, unwrapped(a), unwrapped(b)))
-            elif kind == VALUE:
-                items[key] = entry
-            else:
-                made = run(node_of(entry), tree_or(a), tree_or(b))
-                items[key] = rewrapped(entry, made)
-        return td._with_entries(items)
 
-    made: Like = run(td, first if one is None else one, second if two is None else two)
-    return locked_as(td, made.filter_empty_())
+def ternary_(td: Like, op: Callable[..., Any], first: Any, second: Any) -> Like:
+    wide, operands = _broadcast(td, first, second)
+    _refuse_wider(td, wide)
+    made: Like = td.update_(_applied(wide, op, *operands))
+    return made
 
 
 def addc(td: Like, name: str, other1: Any, other2: Any, value: float) -> Like:
+    return ternary(td, _with_factor(name, value), other1, other2)
+
+
+def addc_(td: Like, name: str, other1: Any, other2: Any, value: float) -> Like:
+    return ternary_(td, _with_factor(name, value), other1, other2)
+
+
+def _with_factor(name: str, value: float) -> Callable[..., Any]:
     op = getattr(need_torch(name), name)
-    return td._ternary(lambda x, a, b: op(x, a, b, value=value), other1, other2)
+    return lambda x, a, b: op(x, a, b, value=value)
 
 
 def lerp(td: Like, end: Any, weight: Any) -> Like:
+    return ternary(td, _lerped, end, weight)
+
+
+def lerp_(td: Like, end: Any, weight: Any) -> Like:
+    return ternary_(td, _lerped, end, weight)
+
+
+def _lerped(x: Any, end: Any, weight: Any) -> Any:
     torch = need_torch("lerp")
-
-    def op(x: Any, a: Any, b: Any) -> Any:
-        a = a if isinstance(a, torch.Tensor) else torch.as_tensor(a, dtype=x.dtype)
-        return torch.lerp(x, a, b)
-
-    return td._ternary(op, end, weight)
+    end = end if isinstance(end, torch.Tensor) else torch.as_tensor(end, dtype=x.dtype)
+    return torch.lerp(x, end, weight)
 
 
-def _aligned(other: Any, tensor: Any) -> Any:
-    """Adds dimensions of length 1 to the right of `other`, until it has as many as `tensor`.
+def _aligned(other: Any, target: Any) -> Any:
+    """Adds dimensions of length 1 to the right of `other`, until it has as many as `target`.
 
-    Returns numbers and 0-d tensors unchanged.
+    Returns numbers and 0-d tensors unchanged. For an UnbatchedTensor, raises RuntimeError if the
+    result would change its shape.
     """
-    ndim = getattr(other, "ndim", 0)
-    if not ndim or ndim >= tensor.ndim:
+    if not _has_dims(other):
         return other
-    return other.reshape(*other.shape, *[1] * (tensor.ndim - ndim))
+    if type(target) is UnbatchedTensor:
+        return _aligned(other, target.data).expand(target.shape)
+    if other.ndim >= target.ndim:
+        return other
+    return other.reshape(*other.shape, *[1] * (target.ndim - other.ndim))
 
 
 def _check_same_keys(mine: Any, theirs: Any, above: tuple[str, ...]) -> None:
@@ -267,7 +363,7 @@ def _with_default(op: Any, entry: Any, default: Any, *, first: bool) -> Any:
     return op(entry, other) if first else op(other, entry)
 
 
-def _combined(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ...]) -> Any:
+def _merged_entry(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ...]) -> Any:
     kind = class_kind(type(entry))
     if kind == LEAF:
         return op(entry, unwrapped(other))
@@ -295,37 +391,37 @@ def scaled(td: Like, name: str, other: Any, alpha: Any, default: Any) -> Like:
     """``torch.add`` or ``torch.sub``, which take a factor of `other`."""
     op = getattr(need_torch(name), name)
     if alpha is None:
-        return td._binary(op, other, default)
-    return td._binary(lambda a, b: op(a, b, alpha=alpha), other, default)
+        return binary(td, op, other, default)
+    return binary(td, lambda a, b: op(a, b, alpha=alpha), other, default)
 
 
 def scaled_(td: Like, name: str, other: Any, alpha: Any) -> Like:
     op = getattr(need_torch(name).Tensor, f"{name}_")
     if alpha is None:
-        return td._binary_(op, other)
-    return td._binary_(lambda a, b: op(a, b, alpha=alpha), other)
+        return binary_(td, op, other)
+    return binary_(td, lambda a, b: op(a, b, alpha=alpha), other)
 
 
 def binary_op(td: Like, name: str, other: Any, default: Any) -> Like:
     """A function of torch that also takes numbers."""
-    return td._binary(getattr(need_torch(name), name), other, default)
+    return binary(td, getattr(need_torch(name), name), other, default)
 
 
 def binary_op_(td: Like, name: str, other: Any) -> Like:
-    return td._binary_(getattr(need_torch(name).Tensor, f"{name}_"), other)
+    return binary_(td, getattr(need_torch(name).Tensor, f"{name}_"), other)
 
 
 def binary_tensor_op(td: Like, name: str, other: Any, default: Any) -> Like:
     """A function of torch that takes tensors only."""
     torch = need_torch(name)
     op = getattr(torch, name)
-    return td._binary(lambda a, b: op(a, _tensor(torch, b, a)), other, default)
+    return binary(td, lambda a, b: op(a, _tensor(torch, b, a)), other, default)
 
 
 def binary_tensor_op_(td: Like, name: str, other: Any) -> Like:
     torch = need_torch(name)
     op = getattr(torch, name)
-    return td._binary_(lambda a, b: a.copy_(op(a, _tensor(torch, b, a))), other)
+    return binary_(td, lambda a, b: a.copy_(op(a, _tensor(torch, b, a))), other)
 
 
 def _tensor(torch: Any, other: Any, like: Any) -> Any:
@@ -337,7 +433,7 @@ def _tensor(torch: Any, other: Any, like: Any) -> Any:
 
 def rsub(td: Like, other: Any, alpha: float | None, default: Any) -> Like:
     scale = 1 if alpha is None else alpha
-    return td._binary(lambda a, b: b - a * scale, other, default)
+    return binary(td, lambda a, b: b - a * scale, other, default)
 
 
 _EQUALITIES = frozenset([operator.eq, operator.ne])
@@ -345,58 +441,46 @@ _EQUALITIES = frozenset([operator.eq, operator.ne])
 
 def compared(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
     torch = need_torch("comparison")
-    node = node_of(other)
-    if node is None and isinstance(other, dict):
+    if isinstance(other, dict):
         node = td._with_entries({})
         for key, value in other.items():
             put_value(node, key, value)
-    if node is None:
-        if not isinstance(other, (torch.Tensor, bool, int, float, complex)):
-            refused: Any = NotImplemented
-            return refused  # type: ignore[no-any-return]
-        items = {
-            key: _compared_entry(op, entry, other, each=True)
-            for key, entry in td._entries().items()
-        }
-    else:
-        mine, theirs = td._entries(), node._entries()
+        other = node
+    elif node_of(other) is None and not isinstance(
+        other, (torch.Tensor, bool, int, float, complex)
+    ):
+        refused: Any = NotImplemented
+        return refused  # type: ignore[no-any-return]
+    wide, (other,) = _broadcast(td, other)
+    return wide._compared_with(op, other)
+
+
+def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
+    """Implements `compared`, for an operand that `_broadcast` returned."""
+    mine = td._entries()
+    if isinstance(other, Primitives):
+        theirs = other._entries()
         _check_same_keys(mine, theirs, ())
-        items = {
-            key: _compared_entry(op, entry, theirs[key], each=False) for key, entry in mine.items()
-        }
+        items = {key: _compared_entry(op, entry, theirs[key]) for key, entry in mine.items()}
+    else:
+        items = {key: _compared_entry(op, entry, other, each=True) for key, entry in mine.items()}
     made = td._with_entries(items)
-    made._names = None
+    if not _has_dims(other):
+        made._names = None
     return made
 
 
-def every(td: Any, method: str, dim: int | None) -> Any:
-    need_torch(method)
-    if dim is None:
-        found = (bool(getattr(e, method)()) for e in td._entries().values() if _counts(e))
-        return all(found) if method == "all" else any(found)
-    ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise RuntimeError(
-            f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
-    new = (*td._batch_size[:at], *td._batch_size[at + 1 :])
-    return td._each(lambda value: getattr(value, method)(dim=at), new, None)
-
-
-def _counts(entry: Any) -> bool:
-    return class_kind(type(entry)) != VALUE
-
-
-def _compared_entry(op: Any, entry: Any, other: Any, *, each: bool) -> Any:
+def _compared_entry(op: Any, entry: Any, other: Any, *, each: bool = False) -> Any:
+    """Compares with an entry of another node or, with `each`, with an operand for every entry."""
     kind = class_kind(type(entry))
     if kind == LEAF:
         return op(entry, _aligned(other, entry) if each else unwrapped(other))
     if type(entry) is UnbatchedTensor:
-        return UnbatchedTensor(op(entry.data, unwrapped(other)))
+        theirs = _aligned(other, entry) if each else unwrapped(other)
+        return UnbatchedTensor(op(entry.data, theirs))
     if kind == VALUE:
         return op(entry, other) if op in _EQUALITIES else entry
-    return entry._compared(op, other)
+    return entry._compared_with(op, _aligned(other, node_of(entry)) if each else tree_or(other))
 
 
 def where(
@@ -415,28 +499,31 @@ def where(
 def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
     is_tree = isinstance(other, Primitives)
     mine = td._entries()
-    theirs = other._entries() if is_tree else None
+    theirs = other._entries() if is_tree else {}
     items: dict[str, Any] = {}
     for key, entry in mine.items():
-        if theirs is not None and key not in theirs and pad is None:
+        value = theirs.get(key, NOTHING) if is_tree else other
+        if value is NOTHING and pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the other one, and no pad value')
-        value = other if theirs is None else theirs.get(key, pad)
-        kind = class_kind(type(entry))
-        if kind == LEAF:
-            items[key] = torch.where(_aligned(condition, entry), entry, unwrapped(value))
-        elif type(entry) is UnbatchedTensor or kind == VALUE:
-            items[key] = entry
-        else:
-            node = _where(node_of(entry), torch, condition, tree_or(value), pad)
-            items[key] = rewrapped(entry, node)
-    for key, entry in (theirs or {}).items():
+        items[key] = _chosen(torch, condition, entry, value, pad)
+    for key, entry in theirs.items():
         if key in mine:
             continue
         if pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the first one, and no pad value')
-        if class_kind(type(entry)) == LEAF:
-            filled = torch.full_like(entry, pad)
-            items[key] = torch.where(_aligned(condition, entry), filled, entry)
-        else:
-            items[key] = entry
+        items[key] = _chosen(torch, ~condition, entry, NOTHING, pad)
     return td._with_entries(items)
+
+
+def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any:
+    """`entry` where the condition is true, else `other`, or `pad` if that is NOTHING."""
+    node = node_of(entry)
+    if node is not None:
+        other = node.empty() if other is NOTHING else other
+        return rewrapped(entry, node.where(condition, other, pad=pad))
+    if class_kind(type(entry)) != LEAF:
+        return entry
+    if other is NOTHING:
+        other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
+    condition = _aligned(condition, entry).expand(entry.shape)
+    return torch.where(condition, entry, unwrapped(other))

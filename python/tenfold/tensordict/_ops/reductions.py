@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import dim_in, need_torch
-from tenfold.tensordict._entries import LEAF, NOTHING, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._entries import (
+    LEAF,
+    NOTHING,
+    VALUE,
+    class_kind,
+    node_of,
+    rewrapped,
+    unwrapped,
+    written,
+)
+from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +57,18 @@ def _reduced(
 
 def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, keep: bool) -> Any:
     """`op` of all tensors together: flattened, or concatenated along a dimension."""
-    tensors = td.values(True, True)
+    tensors = _all_tensors(td)
     if dim is NOTHING:
         return op(torch.cat([tensor.reshape(-1) for tensor in tensors]), 0, False)
     if dim == "feature":
         ndim = len(td._batch_size)
         return op(torch.cat([_features(tensor, ndim) for tensor in tensors], -1), -1, False)
-    return op(torch.cat(list(tensors), dim if isinstance(dim, int) else dim[0]), dim, keep)
+    return op(torch.cat(tensors, dim if isinstance(dim, int) else dim[0]), dim, keep)
+
+
+def _all_tensors(td: Any) -> list[Any]:
+    """The tensors here and below, unbatched ones included."""
+    return [unwrapped(entry) for entry in td.values(True, True)]
 
 
 def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
@@ -146,14 +161,13 @@ def extreme(
     if dim is NOTHING or (dim is None and not is_running):
         if keepdim and not reduce:
             raise ValueError(f"{name}: expected a dim with keepdim, found none")
-        made = _scalars(td, lambda tensor: op(tensor))
         if not reduce:
-            return made
-        return op(torch.stack(list(made.values(True, True))))
-    ndim = len(td._batch_size)
+            return _scalars(td, lambda tensor: op(tensor))
+        return op(torch.cat([op(tensor).reshape(1) for tensor in _all_tensors(td)]))
     if reduce:
-        return op(torch.cat(td.values(True, True), dim), dim)
-    at = dim_in(dim, ndim, name)
+        joined = torch.cat(_all_tensors(td), dim)
+        return op(joined, dim) if is_running else op(joined, dim, keepdim)
+    at = dim_in(dim, len(td._batch_size), name)
     new, names = _without(td, (at,), keepdim or is_running)
     if is_running:
         new = tuple(td._batch_size)
@@ -229,3 +243,24 @@ def quantile(
         return made
 
     return _reduced(td, change, dim, keepdim, reduce, lead)
+
+
+def every(td: Any, method: str, dim: int | None) -> Any:
+    """``all`` or ``any``: one bool of all tensors, or a tree without the dimension `dim`."""
+    need_torch(method)
+    if dim is None:
+        entries = [unwrapped(entry) for entry in td._entries().values() if _is_tested(entry)]
+        found = (bool(getattr(entry, method)()) for entry in entries)
+        return all(found) if method == "all" else any(found)
+    ndim = len(td._batch_size)
+    at = dim + ndim if dim < 0 else dim
+    if not 0 <= at < ndim:
+        raise RuntimeError(
+            f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
+        )
+    new, names = _without(td, (at,), False)
+    return _each_value(td, lambda tensor: getattr(tensor, method)(dim=at), new, names)
+
+
+def _is_tested(entry: Any) -> bool:
+    return class_kind(type(entry)) != VALUE or type(entry) is UnbatchedTensor

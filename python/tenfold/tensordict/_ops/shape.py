@@ -7,6 +7,7 @@ from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
 from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
 from tenfold.tensordict._ops.locking import locked_as
+from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import NonTensorData, ValueRows
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
     """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
-    new = tuple(probe(td._batch_size, "expand").expand(*wanted).shape)
+    new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
     names = None
     if td._names is not None:
@@ -38,7 +39,7 @@ def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -
         shape = (*new, *value.shape[ndim:])
         node = node_of(value)
         if node is None:
-            return value.expand(*shape)
+            return value.expand(shape)
         made = node._expanded(shape, shared_below=shared_below)
         return rewrapped(value, _with_shared_values(made, node) if shared_below else made)
 
@@ -152,14 +153,23 @@ def transpose(td: Like, dim0: int, dim1: int) -> Like:
 
 def movedim(td: Like, source: Any, destination: Any) -> Like:
     ndim = len(td._batch_size)
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
-    sources = [dim_in(dim, ndim, "movedim") for dim in sources]
-    targets = [dim_in(dim, ndim, "movedim") for dim in targets]
+    sources = _different_dims(source, ndim, "source")
+    targets = _different_dims(destination, ndim, "destination")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"movedim: expected a destination for each source, found {sources} and {targets}"
+        )
     order = [dim for dim in range(ndim) if dim not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
     return td.permute(*order)
+
+
+def _different_dims(dims: Any, ndim: int, name: str) -> list[int]:
+    found = [dim_in(dim, ndim, "movedim") for dim in ([dims] if isinstance(dims, int) else dims)]
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"movedim: {name}: expected different dimensions, found {found}")
+    return found
 
 
 def unsqueeze(td: Like, dim: int) -> Like:
@@ -287,7 +297,7 @@ def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
         if node is not None:
             if len(node._batch_size) < len(new):
                 node._change_batch_size(new)
-        elif hasattr(entry, "_resized") and entry.ndim < len(new):
+        elif hasattr(entry, "_resized") and tuple(entry._batch_size[: len(new)]) != new:
             td._put_locked(key, entry._resized(new))
 
 
@@ -298,7 +308,8 @@ def auto_batch_size_(
     for entry in td._entries().values():
         node = node_of(entry)
         if node is not None:
-            if not (keep_compliant_size and len(node._batch_size) >= (batch_dims or 1)):
+            is_compliant = batch_dims is not None and len(node._batch_size) >= batch_dims
+            if not (keep_compliant_size and is_compliant) and not isinstance(node, stacked()):
                 node.auto_batch_size_(batch_dims)
             if not node.is_empty():
                 sizes.append(tuple(node._batch_size))
@@ -369,11 +380,11 @@ def refine_names(td: Like, *names: Any) -> Like:
 
 
 def rename_(td: Like, *names: Any, **rename_map: str) -> Like:
+    if names and rename_map:
+        raise ValueError("rename: expected names or keywords, found both")
     if len(names) == 1 and (names[0] is None or isinstance(names[0], (list, tuple))):
         td.names = names[0]
     elif names:
-        if rename_map:
-            raise ValueError("rename: expected names or keywords, found both")
         td.names = names
     else:
         old = td.names
@@ -401,6 +412,11 @@ def device(td: Any) -> Any:
         ) from error
 
 
+def device_type(td: Any) -> str:
+    """The device without its index; "" if none was set."""
+    return str(td._device or "").partition(":")[0]
+
+
 def clear_device_(td: Like) -> Like:
     td._device = None
     for key, entry in list(td._entries().items()):
@@ -415,7 +431,9 @@ def clear_device_(td: Like) -> Like:
 def auto_device_(td: Like) -> Like:
     devices = {str(tensor.device) for tensor in td._tensors()}
     if len(devices) == 1:
-        td._device = devices.pop()
+        td._set_device(devices.pop())
+    else:
+        td.clear_device_()
     return td
 
 
@@ -566,8 +584,9 @@ def repeat_interleave(
     if not td._batch_size:
         return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
     at = dim_in(dim, len(td._batch_size), "repeat_interleave")
-    rows = torch.arange(td._batch_size[at])
-    rows = rows.repeat_interleave(torch.as_tensor(repeats), output_size=output_size)
+    rows = torch.arange(td._batch_size[at], device="cpu")
+    repeats = torch.as_tensor(repeats, device="cpu")  # it may be where the rows are
+    rows = rows.repeat_interleave(repeats, output_size=output_size)
     return td._chosen(rows, at)
 
 

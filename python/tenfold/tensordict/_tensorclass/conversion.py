@@ -378,7 +378,7 @@ class StateMethods:
             destination: An OrderedDict to add the tensors to.
             prefix: Added in front of every name.
             keep_vars: Keep the tensors attached to the autograd graph.
-            flatten: If false, nodes become nested OrderedDicts.
+            flatten: If false, nodes become nested OrderedDicts, each with a ``_metadata``.
         """
         state = self._tensordict.empty().state_dict(destination, prefix, keep_vars, flatten)
         StateMethods._add_state(self, state, state._metadata, prefix, keep_vars, flatten)

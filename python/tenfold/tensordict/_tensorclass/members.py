@@ -5,8 +5,17 @@ from __future__ import annotations
 from tenfold._errors import KeyNotFoundError
 from tenfold.tensordict import _repr
 from tenfold.tensordict._base import TensorDictBase
-from tenfold.tensordict._entries import NOTHING, TENSORCLASS, class_kind, is_path, node_of, path_of
+from tenfold.tensordict._entries import (
+    NOTHING,
+    TENSORCLASS,
+    class_kind,
+    is_path,
+    node_of,
+    path_of,
+    with_values,
+)
 from tenfold.tensordict._node import PLAIN
+from tenfold.tensordict._ops.casts import cloned
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._tensorclass.conversion import delivered, with_classes
 from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove, require, set_field
@@ -255,8 +264,8 @@ class ComparisonMethods:
         found = _operand(self, other)
         return True if found is NOTHING else delivered(self, self._tensordict != found)
 
-    def _compared(self: Any, op: Any, other: Any) -> Any:
-        return delivered(self, self._tensordict._compared(op, _operand(self, other)))
+    def _compared_with(self: Any, op: Any, other: Any) -> Any:
+        return delivered(self, self._tensordict._compared_with(op, _operand(self, other)))
 
     def __or__(self: Any, other: Any) -> Any:
         found = _operand(self, other)
@@ -450,5 +459,5 @@ def _plain_copy(node: Any) -> Any:
     made._kind = PLAIN
     for key, entry in node._entries().items():
         inner = node_of(entry)
-        made._put(key, entry.clone() if inner is None else _plain_copy(inner))
+        made._put(key, with_values(entry, cloned) if inner is None else _plain_copy(inner))
     return made

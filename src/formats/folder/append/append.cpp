@@ -58,10 +58,9 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-using Names = decltype(Notes::files);
-
-/// The name of an entry: that of the encoded key, or of the key itself, as tensordict before 0.14
-/// wrote it, if no other key encodes to that.
+/// Returns the name of an entry: the encoded key and the suffix. Returns the unencoded key and the
+/// suffix, as tensordict before 0.14 wrote it, if only that name exists and no other key of the
+/// node encodes to it.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -85,10 +84,9 @@ struct GrowingMeta {
 /// Compares the rows with a saved tree and collects the changes.
 class Appender {
  public:
-  /// `names`: the names of entries that the notes record, by note path.
-  Appender(std::int64_t num_rows, Names names) : num_rows_(num_rows), names_(std::move(names)) {}
+  Appender(std::int64_t num_rows, Notes notes) : num_rows_(num_rows), notes_(std::move(notes)) {}
 
-  /// `path`: the keys, joined by ".".
+  /// `path`: the keys, joined by "."; `notes_path`: the same as a note path.
   void visit(const Path& folder, const TensorDict& rows, const std::string& path,
              const std::string& notes_path);
   void run();
@@ -101,14 +99,16 @@ class Appender {
   void truncate_uncommitted() const noexcept;
   bool is_linked_to_another(const os::FileInfo& file, const Leaf& rows, const base::Where& where);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const base::Where& where) const;
+  void refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
+                          const base::Where& where) const;
 
   std::int64_t num_rows_;
-  Names names_;
+  Notes notes_;
   std::vector<AppendedLeaf> leaves_;
   std::vector<LinkedLeaf> linked_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
-  /// The rows of the root. An append that crashed may have counted its rows in nodes below the root,
-  /// whose metadata is replaced last: the next append overwrites them.
+  /// The number of rows of the root, whose meta.json is replaced last. An append that crashed may
+  /// have counted its rows in nodes below the root: the next append overwrites these rows.
   std::int64_t saved_rows_ = 0;
 };
 
@@ -135,18 +135,41 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
   }
 }
 
+/// Throws if the node has an entry whose key is a member of meta.json itself. Its length is only in
+/// the notes, which are not replaced together with meta.json.
+void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
+                                  const base::Where& where) const {
+  for (const auto& [key, position] : meta.reserved) {
+    const std::string child = note_path_child(notes_path, key);
+    if (!notes_.leaves.contains(child) && !notes_.files.contains(child)) continue;
+    throw base::unsupported(where)
+        .part("key ", base::quote(key))
+        .problem("rows cannot be appended to it")
+        .expected("another key")
+        .found("one that tensordict's metadata uses itself")
+        .remedy("save the tree with the key renamed");
+  }
+}
+
 void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
                           const Leaf& rows, const base::Where& where) {
   if (entry.is_nested || rows.is_nested()) {
     throw refuse(where).problem("nested tensors cannot be appended to").expected("a dense tensor");
   }
   const Shape& saved = entry.shape;
+  if (saved.empty()) {
+    throw refuse(where)
+        .part("shape of the saved tensor")
+        .expected("at least one dimension")
+        .found("[]")
+        .remedy("save it with one element for each row");
+  }
   const bool fits =
-      !saved.empty() && !rows.shape().empty() && rows.shape().front() == num_rows_ &&
+      !rows.shape().empty() && rows.shape().front() == num_rows_ &&
       std::equal(saved.begin() + 1, saved.end(), rows.shape().begin() + 1, rows.shape().end());
   if (!fits || rows.dtype() != entry.dtype) {
     Shape expected = saved;
-    if (!expected.empty()) expected.front() = num_rows_;
+    expected.front() = num_rows_;
     throw refuse(where)
         .part("rows to append")
         .expected(to_string(entry.dtype), " ", base::list_text(expected))
@@ -206,18 +229,32 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
         .expected("a TensorDict")
         .found("a ", meta.type);
   }
+  if (meta.batch_size.empty()) {
+    throw refuse(where)
+        .part("saved batch size")
+        .expected("at least one dimension")
+        .found("[]")
+        .remedy("save the tree with a batch size");
+  }
   const Shape& batch = rows.info().batch_size;
-  const bool fits = !meta.batch_size.empty() && !batch.empty() && batch.front() == num_rows_ &&
-                    std::equal(meta.batch_size.begin() + 1, meta.batch_size.end(),
-                               batch.begin() + 1, batch.end());
+  if (batch.empty()) {
+    throw refuse(where)
+        .part("batch size of the rows")
+        .expected("at least one dimension")
+        .found("[]");
+  }
+  const bool fits =
+      batch.front() == num_rows_ && std::equal(meta.batch_size.begin() + 1, meta.batch_size.end(),
+                                               batch.begin() + 1, batch.end());
   if (!fits) {
     Shape expected = meta.batch_size;
-    if (!expected.empty()) expected.front() = num_rows_;
+    expected.front() = num_rows_;
     throw refuse(where)
         .part("batch size of the rows")
         .expected(base::list_text(expected))
         .found(base::list_text(batch));
   }
+  refuse_hidden_keys(meta, notes_path, where);
   check_keys(meta, rows, where);
   const std::int64_t node_rows = meta.batch_size.front();
   if (metas_.empty()) saved_rows_ = node_rows;
@@ -243,16 +280,16 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
       lengths.push_back({entry.key, new_rows});
     }
   }
-  metas_.push_back({folder / std::string(kMetaName),
-                    with_lengths(text, file.display(), lengths, new_rows)});
+  metas_.push_back(
+      {folder / std::string(kMetaName), with_lengths(text, file.display(), lengths, new_rows)});
   for (const MetaEntry& entry : meta.entries) {
     if (!entry.is_node) continue;
     const TensorDict::Item item = rows.get(entry.key);
     const std::string child = path.empty() ? entry.key : path + "." + entry.key;
     if (const auto* node = std::get_if<TensorDict>(&item)) {
       const std::string child_note = note_path_child(notes_path, entry.key);
-      const auto noted = names_.find(child_note);
-      const bool clashes = noted != names_.end() && is_clash_name(noted->second);
+      const auto noted = notes_.files.find(child_note);
+      const bool clashes = noted != notes_.files.end() && is_clash_name(noted->second);
       const std::string name =
           clashes ? noted->second
                   : name_in(directory, meta, entry.key, "", is_safe_raw_node(entry.key));
@@ -350,20 +387,14 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("rows are being appended")
         .expected("one writer at a time");
   }
-  const Shape& batch = rows.info().batch_size;
-  if (batch.empty()) {
-    throw refuse(path.string())
-        .part("batch size of the rows")
-        .expected("at least one dimension")
-        .found("[]");
-  }
   refuse_shared_files(directory);
-  Names names;
+  Notes notes;
   const std::string notes_name(kNotesName);
-  if (const os::File notes = os::File::try_open_read_at(directory, notes_name); notes.valid()) {
-    names = Notes::from_json(notes.read_all(kMaxMetaBytes), notes.display()).files;
+  if (const os::File file = os::File::try_open_read_at(directory, notes_name); file.valid()) {
+    notes = Notes::from_json(file.read_all(kMaxMetaBytes), file.display());
   }
-  Appender appender(batch.front(), std::move(names));
+  const Shape& batch = rows.info().batch_size;
+  Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));
   appender.visit(path, rows, "", "");
   appender.run();
   os::Directory root = directory.duplicate();

@@ -50,15 +50,15 @@ class AppendableFolder {
   /// Null before start() and after close().
   GrowingFolder* writer() const noexcept { return writer_.get(); }
   /// Takes the lock against other writers, calls `leaves` to get the tensors to append to, and
-  /// creates the writer. `is_exact` is true if the last writer closed the folder: then no elements
-  /// follow the rows in the files.
+  /// creates the writer. `is_exact` is true if the folder had no `%commit`, as after a save or
+  /// close(): then no elements follow the rows in the files.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
-  /// Closes the writer, and releases the lock against others. If the folder was moved, it is closed
-  /// as well, but Error(io) (ESTALE) is thrown: its rows are committed, its metadata is not
-  /// written.
+  /// Closes the writer, which releases its lock against other writers. If the folder was moved,
+  /// also closes it, but throws Error(io) (ESTALE): its rows are committed, but its metadata may
+  /// not be written. After any other error, the writer stays open.
   void close();
-  /// After close(): other processes may replace the folder.
+  /// Releases the lock of lock(), so that saves may replace the folder. Call after close().
   void release() noexcept { lock_.release(); }
 
  private:

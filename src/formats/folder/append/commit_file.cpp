@@ -53,8 +53,8 @@ std::uint64_t rows_in_meta(const os::File& meta) {
       .found("[]");
 }
 
-/// Creates the commit page under the lock of meta.json. Does nothing if another process holds that
-/// lock or has created the page.
+/// Creates the commit page under the lock of meta.json. If another process holds that lock, only
+/// waits for kRetryPause. Does nothing if another process has created the page.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
   const auto lock = os::WriterLock::try_acquire_current(root, std::string(kMetaName), meta);
@@ -167,12 +167,17 @@ bool has_writer(const os::Directory& folder) {
 }
 
 void refuse_growing(const os::Directory& folder) {
-  if (!folder.entry_info(kCommitFile)) return;
+  const os::File file = os::File::try_open_read_at(folder, kCommitFile);
+  if (!file.valid()) return;
+  // Only the writer of a circular buffer keeps the file when it is closed.
+  const bool is_ring = read_page(file).capacity > 0;
   throw base::unsupported(folder.display())
-      .problem("a data set that grows")
+      .problem(is_ring ? "a circular buffer" : "a data set that grows")
       .expected("one whose rows are all in meta.json")
       .found("a \"", kCommitFile, "\"")
-      .remedy("open it as a data set with mode \"r+\", add to it there and close it");
+      .remedy(is_ring ? "save its rows to another path"
+                      : "open it with mode \"r+\" by the class that wrote it, add to it there and "
+                        "close it");
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -20,8 +20,8 @@ class CommitFile {
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
   /// number of rows is then that of meta.json, or of a circular buffer's durable state. Throws
-  /// Error(io) (EBUSY) naming the process that holds the lock, and Error(invalid_argument) if
-  /// meta.json counts no rows.
+  /// Error(io) (EBUSY) if another process holds the lock, Error(corrupt) for an invalid page, and
+  /// Error(invalid_argument) if meta.json has no number of rows (rows_counted()).
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }
@@ -64,8 +64,8 @@ void announce_writes_in_place(const os::Directory& folder);
 /// True while a CommitFile is locked, by this process or another.
 bool has_writer(const os::Directory& folder);
 
-/// Throws Error(unsupported) if the folder has a `%commit`: a change of its metadata would have to
-/// include the rows that `%commit` counts.
+/// Throws Error(unsupported) if the folder has a `%commit`: a change or copy of its metadata would
+/// have to include the rows that `%commit` counts. Throws Error(corrupt) if that is damaged.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -18,8 +18,17 @@ constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
+/// For a page whose header is damaged: it may be that of a circular buffer.
 Error fail(const std::string& where) {
-  return base::corrupt(where).remedy("to go back to the rows of the last flush, remove the file");
+  return base::corrupt(where).remedy(
+      "to go back to the rows of the last flush, remove the file (not of a circular buffer)");
+}
+
+/// For a page with a valid header. meta.json of a circular buffer counts all slots, in any order.
+Error fail(const std::string& where, std::uint64_t capacity) {
+  return base::corrupt(where).remedy(
+      capacity == 0 ? "to go back to the rows of the last flush, remove the file"
+                    : "to read all slots as rows of an ordinary data set, remove the file");
 }
 
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -42,7 +51,8 @@ void seal(std::span<std::byte> record) {
   put(record, content.size(), base::xxh3_seeded(content, kSlotSeed));
 }
 
-/// Parses a commit record. Returns nullopt if its checksum is wrong: its writer did not finish it.
+/// Parses a commit record. Returns nullopt if its checksum is wrong: it was never written, or its
+/// writer did not finish it.
 std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size_t offset) {
   const auto slot = page.subspan(offset, kSlotBytes);
   if (!is_whole(slot)) return std::nullopt;
@@ -66,26 +76,26 @@ std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t o
 
 void check_state(const CommitState& state, std::uint64_t capacity, const std::string& where) {
   if (state.num_rows > kMaxRows || state.written > kMaxRows) {
-    throw fail(where)
+    throw fail(where, capacity)
         .part("rows")
         .expected("fewer than 2^63")
         .found(state.num_rows, ", and ", state.written, " written in all");
   }
   if (capacity == 0) {
     if (state.busy_rows == 0) return;
-    throw fail(where)
+    throw fail(where, capacity)
         .part("busy rows")
         .expected("none outside a circular buffer")
         .found(state.busy_rows);
   }
   if (state.num_rows != std::min(state.written, capacity)) {
-    throw fail(where)
+    throw fail(where, capacity)
         .part("rows of a circular buffer")
         .expected(std::min(state.written, capacity))
         .found(state.num_rows);
   }
   if (state.busy_rows > capacity || state.busy_begin >= capacity) {
-    throw fail(where)
+    throw fail(where, capacity)
         .part("busy rows")
         .expected("at most ", capacity, " from a slot below ", capacity)
         .found(state.busy_rows, " from slot ", state.busy_begin);
@@ -144,13 +154,21 @@ CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string
   page.process = number_at(bytes, kProcessOffset);
   page.in_place = number_at(bytes, kInPlaceOffset) != 0;
   const auto live = newest(bytes, 0);
-  if (!live) throw fail(where).part("commit records").expected("at least one valid").found("none");
+  if (!live) {
+    throw fail(where, page.capacity)
+        .part("commit records")
+        .expected("at least one valid")
+        .found("none");
+  }
   check_state(*live, page.capacity, where);
   page.live = *live;
   if (page.capacity == 0) return page;
   page.durable = newest(bytes, kDurableOffset);
   if (!page.durable) {
-    throw fail(where).part("durable records").expected("at least one valid").found("none");
+    throw fail(where, page.capacity)
+        .part("durable records")
+        .expected("at least one valid")
+        .found("none");
   }
   check_state(*page.durable, page.capacity, where);
   return page;

@@ -38,7 +38,8 @@ inline constexpr std::size_t kInPlaceOffset = 520;
 /// A commit record.
 struct CommitState {
   /// Circular buffers: a seqlock, odd during a write. Busy rows with an even sequence number are
-  /// lost: their write failed, or their writer crashed. In durable records, a counter.
+  /// lost: their write failed, or their writer crashed. In durable records and in other data sets,
+  /// a counter.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;

@@ -24,8 +24,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// A circular buffer that overwrites rows durably marks 1/16 of its slots in advance as busy,
-/// because each mark costs a sync.
+/// Before durable rows of a circular buffer are overwritten, their slots are marked as busy in the
+/// durable record. Each mark costs a sync, so it includes another 1/16 of all slots.
 constexpr std::uint64_t kReservedParts = 16;
 
 const std::string kMetaFile(kMetaName);
@@ -221,7 +221,7 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
   commit_.rest();
   reserve_durably(num_rows);
   CommitState next = state();
-  // Rows that a crashed writer left incomplete start at the slot where this call writes.
+  // Rows that a crash or a failed write left incomplete start at the slot where this call writes.
   const std::uint64_t torn = next.busy_rows;
   if (num_ignored > 0) {
     next.busy_begin = 0;
@@ -269,8 +269,8 @@ void GrowingFolder::begin_checksums() {
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
-    // If so, the checksums cover rows that were lost, because the meta.json of their flush was not
-    // written. These checksums are removed below, before the bytes are overwritten.
+    // Checksums beyond the committed size are those of rows that were lost, because the meta.json
+    // of their flush was not written. They are removed below, before the bytes are overwritten.
     exceeds_file |= *covered > leaf.size_bytes;
   }
   edit.close();

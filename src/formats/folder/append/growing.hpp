@@ -61,12 +61,12 @@ class GrowingFolder {
   std::uint64_t capacity() const noexcept { return commit_.capacity(); }
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
-  /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Throws
-  /// Error(io) and appends nothing on failure. Rows of more than os::kUncheckedBytes are not
-  /// written at all if they cannot fit on the disk.
+  /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Appends
+  /// nothing on failure: throws Error(io), or Error(unsupported) in a forked child. Rows of more
+  /// than os::kUncheckedBytes are not written at all if they cannot fit on the disk.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Writes to the next slots of a circular buffer. Of more than capacity() rows, writes only the
-  /// last capacity(). If an error occurs, the rows in the slots to overwrite are lost.
+  /// last capacity(). If a write fails, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   void flush();
   /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a

@@ -17,7 +17,7 @@ namespace tenfold::detail::formats::folder {
 class LeafSums {
  public:
   /// `%checksums` covers the first `covered_bytes` of `file`, whose committed size is `size_bytes`.
-  /// Committed blocks that are not covered, or only partially, are read.
+  /// Reads the committed bytes after the last whole block that is covered.
   LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file);
 
   /// Adds bytes that were appended to the file.
@@ -43,10 +43,11 @@ class LeafSums {
 };
 
 /// Returns the number of bytes that the lines of a file cover from its start, block by block
-/// without a gap. Returns nullopt for lines that neither a save nor a flush writes.
+/// without a gap. Returns nullopt for other lines: with a gap, a box, or a short block before the
+/// last.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
-/// Adds the lines of a file with its current content.
+/// Reads the file, and adds lines with the checksums of its current content.
 void add_lines_of(const os::File& file, const std::string& path, std::vector<ChecksumLine>& lines);
 
 }  // namespace tenfold::detail::formats::folder

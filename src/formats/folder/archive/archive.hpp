@@ -28,7 +28,7 @@ struct RefreshOptions {
 
 /// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their
 /// relative paths. Stored and aligned entries are mapped in place, through one mapping of the file;
-/// others are read into memory at their first use. Thread-safe.
+/// others are read into memory. Thread-safe.
 ///
 /// In mode write_through it holds a shared lock on the file. Writes through the mapping make the
 /// CRC-32 of the entry stale. refresh() updates it, and so does the destructor, which runs after
@@ -59,8 +59,9 @@ class Archive : public std::enable_shared_from_this<Archive> {
   /// True if every tensor can be mapped.
   bool is_one_mapping() const noexcept { return is_one_mapping_; }
 
-  /// Returns the first `size_bytes` bytes of an entry, mapped or in memory. Throws
-  /// Error(unsupported) in mode write_through if the entry cannot be mapped.
+  /// Returns the first `size_bytes` bytes of an entry, mapped or in memory. In mode write_through,
+  /// throws Error(unsupported) for an entry that is deflated, not aligned, or has a data
+  /// descriptor.
   Buffer map(std::size_t entry, std::uint64_t size_bytes);
   /// Reads from `offset_bytes` until `into` is full or the entry ends. Returns the number of bytes.
   std::size_t read_some(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into);

@@ -50,10 +50,6 @@ class EntryFile final : public StoredFile {
   Buffer map(std::uint64_t size_bytes, Mode, Arena&) const override {
     return archive_->map(number_, size_bytes);
   }
-  void will_need(std::uint64_t size_bytes) const override {
-    const bool stored = entry().method == codecs::ZipMethod::stored;
-    archive_->file().will_need(entry().data_offset, stored ? size_bytes : entry().stored_bytes);
-  }
 
  private:
   const codecs::ZipEntry& entry() const noexcept { return archive_->entries()[number_]; }

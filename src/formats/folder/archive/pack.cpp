@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tree/leaf_source.hpp"
+#include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/archive/archive.hpp"
 #include "formats/folder/archive/writer.hpp"
@@ -36,7 +37,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// The files of a folder as leaves of bytes; Leaf::position() is the index of a file.
+/// The files of a folder as leaves of bytes; position_of() is the index of a file.
 class PackedFiles final : public LeafSource {
  public:
   explicit PackedFiles(os::Directory root) : root_(std::move(root)) {}
@@ -88,7 +89,8 @@ class Lister {
     for (std::string& name : names) {
       const auto info = folder.entry_info(name);
       if (!info || is_leftover(name)) continue;
-      if (prefix.empty() && name == kCommitName) refuse_growing(folder, name);
+      // The row count of a folder that grows is in `%commit`, which readers of archives ignore.
+      if (prefix.empty() && name == kCommitName) refuse_growing(folder);
       if (info->is_directory) {
         folders.push_back(std::move(name));
       } else if (info->is_regular) {
@@ -103,15 +105,6 @@ class Lister {
     for (const std::string& name : folders) {
       list(os::Directory::open_at(folder, name), prefix + name + "/", depth + 1);
     }
-  }
-
-  /// The row count of a folder that grows is in `%commit`, which readers of archives ignore.
-  [[noreturn]] static void refuse_growing(const os::Directory& folder, const std::string& name) {
-    throw base::unsupported(folder.display())
-        .problem("a data set that grows cannot be packed")
-        .expected("one whose rows are all in meta.json")
-        .found("a \"", name, "\"")
-        .remedy("close its writer, or save the data set as an archive");
   }
 
   void add(std::string path, std::uint64_t size_bytes) {

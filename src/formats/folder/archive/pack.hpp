@@ -9,7 +9,8 @@ namespace tenfold::detail::formats::folder {
 /// Replaces the file at `archive` by an archive of all files of the folder but temporary ones,
 /// unchanged. With a `deflate_level` above 0, tensors that become smaller are deflated. Throws
 /// Error(invalid_argument) if there is no meta.json or if the archive would be inside the folder,
-/// Error(unsupported) for links, special files and folders nested too deep.
+/// Error(unsupported) for a `%commit` in the folder, symbolic links, special files and folders
+/// nested too deep.
 void pack_folder(const Path& folder, const Path& archive, int deflate_level,
                  const WriteRequest& request);
 

@@ -70,7 +70,8 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
       entry.size_bytes > kMaxChecksumsBytes) {
     throw base::unsupported(where)
         .problem("mode \"r+\" cannot disable the checksums of tensors")
-        .expected("a stored entry")
+        .expected("a stored entry without a data descriptor, of at most ", kMaxChecksumsBytes,
+                  " bytes")
         .found("another")
         .remedy("pack the folder again");
   }

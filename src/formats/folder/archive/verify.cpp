@@ -25,8 +25,8 @@
 #include "formats/shared/progress.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Reads every entry of an archive once, in blocks that threads share, and checks its CRC-32 and the
-// block checksums in `%checksums`.
+// Reads the entries of an archive that the request does not skip, in blocks that threads share, and
+// checks their CRC-32s and the block checksums in `%checksums`.
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -34,7 +34,7 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry, or a whole deflated one.
+/// A block of a stored entry, or a whole deflated or empty entry.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;

@@ -17,13 +17,14 @@ struct LeafLength {
 };
 
 /// Returns the text of a meta.json with these lengths of tensors. `batch`, if given, becomes the
-/// first length of the batch size. `where` names the file. Throws Error(corrupt) if a tensor has no
-/// entry or no first length, because another tool has written the file since.
+/// first length of the batch size. `where` names the file. Throws Error(corrupt) if the text is not
+/// JSON, if a tensor has no entry, or if its shape or the batch size has no first length: another
+/// tool has written the file since it was opened.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 
 /// Applies with_lengths() to the meta.json of `folder`, atomically and durably. Writes nothing if
-/// the lengths are up to date.
+/// the text stays the same.
 void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
                       std::optional<std::uint64_t> batch);
 

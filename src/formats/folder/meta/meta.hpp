@@ -13,13 +13,13 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Maximum size of a meta.json; checked before reading it.
+/// Maximum size of a meta.json or `%notes.json`; checked before reading it.
 inline constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{256} << 20;
 
 /// The highest `_format_version` that is read; also the one that is written.
 inline constexpr std::int64_t kFormatVersion = 1;
 
-/// One entry of a meta.json: a tensor, or a node in its own folder.
+/// One entry of a meta.json: a tensor, or a node or value in its own folder (`is_node`).
 struct MetaEntry {
   std::string key;
   bool is_node = false;
@@ -40,8 +40,8 @@ enum class MetaKind : std::uint8_t {
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A parsed meta.json. All members but `device` are validated. Not checked: whether shapes begin
-/// with the batch size.
+/// A parsed meta.json. All members are validated, except the syntax of `device`, and `stack_dim` of
+/// nodes that are no stacks. Not checked: whether shapes begin with the batch size.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
   std::string type;  ///< `_type`, as str(cls); `_class` if there is none
@@ -76,7 +76,7 @@ std::string_view short_class_name(std::string_view type) noexcept;
 /// `device` or `_type` hides.
 struct MetaMember {
   std::string_view key;
-  std::string_view node_type;  ///< for a node, the name of its class; empty for a tensor
+  std::string_view node_type;  ///< class name of a node or value; empty for a tensor
   DType dtype = DType::float32;
   const Shape* shape = nullptr;
   bool is_nested = false;

@@ -96,8 +96,8 @@ MetaEntry make_entry(EntryDraft& draft) {
         base::corrupt(where.at("shape")).expected("an array of integers").found(draft.shape.found);
   } else if (!dtype) {
     entry.problem = base::unsupported(where)
-                        .problem("unknown dtype")
-                        .expected("one of torch's such as \"torch.float32\"")
+                        .problem("unsupported dtype")
+                        .expected("a supported one such as \"torch.float32\"")
                         .found(base::quote(name));
   } else {
     entry.dtype = *dtype;
@@ -137,7 +137,7 @@ class MetaHandler final : public codecs::JsonHandler {
     }
     scalar("an integer beyond 64 bits");
   }
-  void number(double) override { scalar("a number with a fraction"); }
+  void number(double) override { scalar("a floating-point number"); }
   void string(std::string_view value) override;
   void begin_object() override;
   void key(std::string_view value) override;
@@ -168,7 +168,7 @@ class MetaHandler final : public codecs::JsonHandler {
   bool has_type_ = false;
   std::string class_;
   std::size_t level_ = 0;
-  std::string member_;  ///< the last key at the current level
+  std::string member_;  ///< the last key of the document or of an entry
   bool in_entry_ = false;
   EntryDraft draft_;
   IntegerArray batch_;
@@ -357,7 +357,7 @@ void MetaHandler::check_stack_dim() const {
   const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
   if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;
   if (!stack_dim_found_.empty()) {
-    // tensordict ignores it in a NonTensorStack.
+    // tensordict does not read it in a NonTensorStack with `data`.
     if (!is_lazy && stack_dim_found_ == "none") return;
     throw base::corrupt(where_).part("stack_dim").expected("an integer").found(stack_dim_found_);
   }

@@ -33,7 +33,8 @@ CommitPage ring(std::uint64_t capacity, std::uint64_t written) {
   return page;
 }
 
-void expect_refused(std::span<const std::byte> bytes, const char* part) {
+void expect_refused(std::span<const std::byte> bytes, const char* part,
+                    const char* remedy = "remove the file") {
   try {
     parse_commit_page(bytes, "data/%commit");
     FAIL() << part;
@@ -41,7 +42,7 @@ void expect_refused(std::span<const std::byte> bytes, const char* part) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
     EXPECT_THAT(error.what(), HasSubstr("data/%commit: "));
     EXPECT_THAT(error.what(), HasSubstr(part));
-    EXPECT_THAT(error.what(), HasSubstr("remove the file"));
+    EXPECT_THAT(error.what(), HasSubstr(remedy));
   }
 }
 
@@ -106,6 +107,15 @@ TEST(CommitPage, IsRefusedWithoutAValidRecord) {
   bad = encode_page(ring(10, 3));
   bad[kDurableOffset + kSlotBytes + 1] ^= std::byte{1};
   expect_refused(bad, "durable records");
+}
+
+TEST(CommitPage, HasAnotherRemedyForACircularBuffer) {
+  CommitBytes bad = encode_page(page_of_rows(5));
+  bad[kSlotBytes + 24] ^= std::byte{1};
+  expect_refused(bad, "commit records", "to go back to the rows of the last flush, remove the");
+  bad = encode_page(ring(10, 3));
+  bad[24] ^= std::byte{1};
+  expect_refused(bad, "commit records", "to read all slots as rows of an ordinary data set");
 }
 
 TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {

@@ -5,7 +5,9 @@ import operator
 import pytest
 import torch
 from compare import assert_same_outcome
-from fixtures import numbers, over
+from fixtures import my_class, numbers, over
+
+import tenfold
 
 KINDS = (
     "nested_td", "deeper_nested_td", "nested_tensorclass", "locked_td", "td_with_names",
@@ -79,6 +81,12 @@ COMPARISONS = {
     "invert": lambda td, lib: ~(td == 1),
 }
 
+
+def sorted_leaves(td):
+    """For results whose keys tensordict orders by their hashes."""
+    return [(str(key), td.get(key)) for key in sorted(td.keys(True, True), key=str)]
+
+
 QUANTILES = torch.tensor([0.25, 0.5, 0.9], dtype=torch.float64)
 
 REDUCTIONS = {
@@ -125,10 +133,18 @@ REDUCTIONS = {
     "amin_keepdim_without_dim": lambda td, lib: td.amin(keepdim=True),
     "max": lambda td, lib: td.max(),
     "max_none": lambda td, lib: td.max(dim=None),
+    "max_reduce": lambda td, lib: td.select("a", "b").max(reduce=True),
+    "max_reduce_dim": lambda td, lib: list(td.select("a", "c").max(0, reduce=True)),
+    "max_reduce_keepdim": lambda td, lib: list(td.select("a").max(0, keepdim=True, reduce=True)),
+    "min_reduce_last_dim": lambda td, lib: list(td.select("a", "b").min(-1, reduce=True)),
+    "cummax_reduce": lambda td, lib: list(td.select("a").cummax(0, reduce=True)),
+    "sum_reduce_last_dim": lambda td, lib: td.select("a", "b").sum(-1, reduce=True),
     "min": lambda td, lib: td.min(),
     "norm": lambda td, lib: td.double().norm(),
     "all": lambda td, lib: td.bool().all(),
     "any": lambda td, lib: td.bool().any(),
+    "all_dim": lambda td, lib: td.bool().all(dim=0),
+    "any_dim": lambda td, lib: (td * 0).bool().any(dim=-1),
     "sum_out_of_range": lambda td, lib: td.sum(dim=9),
 }
 
@@ -175,6 +191,22 @@ MAPPED = {
     "where_pad": lambda td, lib: td.where(
         torch.ones(td.batch_size, dtype=torch.bool), td.select("a"), pad=0
     ),
+    "where_pad_both": lambda td, lib: td.exclude("a").where(
+        torch.arange(td.numel()).reshape(td.batch_size) % 2 == 0, td.exclude("b"), pad=7
+    ),
+    "where_pad_nodes": lambda td, lib: sorted_leaves(
+        td.select("a").where(torch.arange(td.numel()).reshape(td.batch_size) % 3 == 0, td, pad=7)
+    ),
+    "where_pad_for_nodes": lambda td, lib: td.where(
+        torch.arange(td.numel()).reshape(td.batch_size) % 3 == 0, td.select("a"), pad=7
+    ),
+    "where_pad_bools": lambda td, lib: (
+        td.select("a", "b")
+        .bool()
+        .where(
+            torch.arange(td.numel()).reshape(td.batch_size) % 2 == 0, td.select("a").bool(), pad=1
+        )
+    ),
 }
 
 
@@ -183,12 +215,7 @@ def test_unary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# Most results are never locked, or always locked for a locked argument. For these kinds, some
-# results are locked only because of how tensordict computes them.
-BY_CHANCE = ("locked_td", "memmap_td")
-
-
-@over(KINDS, BINARY, skip=[(kind, "clamp_min") for kind in BY_CHANCE])
+@over(KINDS, BINARY)
 def test_binary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
@@ -214,8 +241,31 @@ EXTREMES = [
 ]
 
 
+# Most results are never locked, or always locked for a locked argument. For these kinds, some
+# results are locked only because of how tensordict computes them.
+BY_CHANCE = ("locked_td", "memmap_td")
+
+
 @over(KINDS, REDUCTIONS, skip=EXTREMES + [(kind, "norm") for kind in BY_CHANCE])
 def test_reductions_match_tensordict(build, call):
+    assert_same_outcome(build, call)
+
+
+ALL_TOGETHER = {
+    "sum": lambda td, lib: td.sum(reduce=True),
+    "mean": lambda td, lib: td.double().mean(reduce=True),
+    "std": lambda td, lib: td.double().std(reduce=True),
+    "amin": lambda td, lib: td.amin(reduce=True),
+    "max": lambda td, lib: td.double().max(reduce=True),
+    "quantile": lambda td, lib: td.double().quantile(0.3, reduce=True),
+    "all": lambda td, lib: td.select("unbatched").all(),
+    "any": lambda td, lib: td.select("unbatched").any(),
+    "all_of_a_stack": lambda td, lib: lib.lazy_stack([td, td]).select("unbatched").all(),
+}
+
+
+@over(("td_with_unbatched",), ALL_TOGETHER)
+def test_a_reduction_of_all_tensors_together_includes_unbatched_ones(build, call):
     assert_same_outcome(build, call)
 
 
@@ -256,3 +306,245 @@ def test_arithmetic_of_different_batch_sizes_matches_tensordict():
         return lib.TensorDict({"x": numbers(2, 3)}, [2])
 
     assert_same_outcome(build, lambda td, lib: td + lib.TensorDict({"x": numbers(2, 3)}, [2, 3]))
+
+
+# --- operands of every shape -----------------------------------------------------------------
+
+
+def dense(*batch, names=None):
+    """Builds a TensorDict with one and two dimensions beyond the batch size, and a node below."""
+
+    def build(lib):
+        inner = lib.TensorDict({"z": reals(*batch, 2, 3)}, [*batch, 2])
+        return lib.TensorDict(
+            {"x": reals(*batch), "y": reals(*batch, 3), "n": inner}, batch, names=names
+        )
+
+    return build
+
+
+def reals(*shape):
+    return numbers(*shape, dtype=torch.float64, start=1)
+
+
+def stack(dim, count, *batch):
+    def build(lib):
+        return lib.lazy_stack([dense(*batch)(lib) + i for i in range(count)], dim)
+
+    return build
+
+
+def around(build, key="s"):
+    """Builds a TensorDict that contains the result of `build`."""
+
+    def outer(lib):
+        inner = build(lib)
+        made = lib.TensorDict({"x": reals(*inner.batch_size)}, inner.batch_size)
+        made[key] = inner
+        return made
+
+    return outer
+
+
+def object_of(*batch):
+    return lambda lib: my_class(lib)(x=reals(*batch, 3), y=None, z=None, batch_size=batch)
+
+
+def locked(build):
+    return lambda lib: build(lib).lock_()
+
+
+TREES = {
+    "scalar": dense(),
+    "1": dense(1),
+    "3": dense(3),
+    "2x3": dense(2, 3),
+    "3x3": dense(3, 3),
+    "2x1": dense(2, 1),
+    "1x3": dense(1, 3),
+    "named": dense(2, 3, names=["p", "q"]),
+    "locked": locked(dense(2, 3)),
+    "object": around(object_of(2, 3)),
+    "value": around(lambda lib: lib.NonTensorData("v", batch_size=[2, 3])),
+    "stack_3": stack(0, 3),
+    "stack_1": stack(0, 1),
+    "stack_2x3": stack(0, 2, 3),
+    "stack_2x3_of_columns": stack(1, 3, 2),
+    "stack_3x3": stack(0, 3, 3),
+    "stack_3x3_of_columns": stack(1, 3, 3),
+    "stack_2x1": stack(1, 1, 2),
+    "locked_stack": locked(stack(0, 2, 3)),
+    "locked_stack_below": locked(around(stack(0, 2, 3))),
+    "stack_below": around(stack(0, 2, 3)),
+    "stack_of_columns_below": around(stack(1, 3, 3)),
+}  # fmt: skip
+
+SHAPES = [
+    (), (1,), (2,), (3,), (2, 3), (3, 3), (1, 3), (2, 1), (1, 1), (4, 3), (4, 2, 3), (2, 3, 3),
+    (0,), (2, 3, 2, 3),
+]  # fmt: skip
+
+WITH_A_TENSOR = {
+    "add": lambda td, t: td + t,
+    "add_from_the_left": lambda td, t: t + td,
+    "add_alpha": lambda td, t: td.add(t, alpha=2),
+    "sub": lambda td, t: td - t,
+    "sub_from_the_left": lambda td, t: t - td,
+    "rsub_alpha": lambda td, t: td.rsub(t, alpha=2),
+    "mul": lambda td, t: td * t,
+    "mul_from_the_left": lambda td, t: t * td,
+    "div": lambda td, t: td / t,
+    "div_from_the_left": lambda td, t: t / td,
+    "pow": lambda td, t: td**t,
+    "mod": lambda td, t: td % t,
+    "maximum": lambda td, t: td.maximum(t),
+    "minimum": lambda td, t: td.minimum(t),
+    "logical_and": lambda td, t: td.logical_and(t > 2),
+    "bitwise_and": lambda td, t: (td > 3).bitwise_and(t > 2),
+    "clamp_min": lambda td, t: td.clamp_min(t),
+    "clamp_max": lambda td, t: td.clamp_max(t),
+    "clamp": lambda td, t: td.clamp(t, t + 1),
+    "clamp_without_max": lambda td, t: td.clamp(t, None),
+    "clamp_without_min": lambda td, t: td.clamp(None, t),
+    "lerp": lambda td, t: td.lerp(t, 0.5),
+    "lerp_by_a_tensor": lambda td, t: td.lerp(t, t / 10),
+    "lerp_to_a_scalar_by_a_tensor": lambda td, t: td.lerp(reals(), t / 10),
+    "lerp_to_a_td_by_a_tensor": lambda td, t: td.lerp(td + 1, t / 10),
+    "addcmul": lambda td, t: td.addcmul(t, t + 1),
+    "addcmul_of_a_td": lambda td, t: td.addcmul(td, t),
+    "addcmul_by_a_td": lambda td, t: td.addcmul(t, td),
+    "addcdiv": lambda td, t: td.addcdiv(t, t + 1, value=2),
+}
+
+COMPARED_TO_A_TENSOR = {
+    "eq": lambda td, t: td == t,
+    "eq_from_the_left": lambda td, t: t == td,
+    "ne": lambda td, t: td != t,
+    "lt": lambda td, t: td < t,
+    "lt_from_the_left": lambda td, t: t < td,
+    "le": lambda td, t: td <= t,
+    "gt": lambda td, t: td > t,
+    "ge": lambda td, t: td >= t,
+    "or": lambda td, t: (td > 3) | (t > 2),
+    "xor": lambda td, t: (td > 3) ^ (t > 2),
+}
+
+IN_PLACE = {
+    "add": lambda td, t: td.add_(t),
+    "iadd": operator.iadd,
+    "isub": operator.isub,
+    "sub_alpha": lambda td, t: td.sub_(t, alpha=2),
+    "imul": operator.imul,
+    "idiv": operator.itruediv,
+    "ipow": operator.ipow,
+    "maximum": lambda td, t: td.maximum_(t),
+    "minimum": lambda td, t: td.minimum_(t),
+    "clamp_min": lambda td, t: td.clamp_min_(t),
+    "clamp_max": lambda td, t: td.clamp_max_(t),
+    "lerp": lambda td, t: td.lerp_(t, 0.5),
+    "lerp_by_a_tensor": lambda td, t: td.lerp_(t, t / 10),
+    "addcmul": lambda td, t: td.addcmul_(t, t + 1),
+    "addcdiv": lambda td, t: td.addcdiv_(t, t + 1),
+}
+
+
+def assert_same_for_every_shape(name, call, skips):
+    build = TREES[name]
+    batch = tuple(build(tenfold).batch_size)
+    for shape in SHAPES:
+        if not skips(batch, shape):
+            operand = reals(*shape)
+            try:
+                assert_same_outcome(build, lambda td, lib, operand=operand: call(td, operand))
+            except AssertionError as error:
+                raise AssertionError(f"operand of shape {list(shape)}: {error}") from None
+
+
+def expands(shape, batch):
+    """Whether a tensor of this shape expands to the batch size."""
+    return len(shape) <= len(batch) and all(
+        length in (1, wanted) for length, wanted in zip(shape[::-1], batch[::-1], strict=False)
+    )
+
+
+# tensordict's addcmul and addcdiv refuse numbers and 0-D tensors. A member of a stack without
+# further dimensions gets a 0-D tensor.
+def is_a_number_there(name, call_name):
+    takes_tensors = call_name.startswith(("addcmul", "addcdiv"))
+    return lambda batch, shape: (
+        takes_tensors and (not shape or (name in ("stack_3", "stack_1") and expands(shape, batch)))
+    )
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("call_name", WITH_A_TENSOR)
+def test_operands_of_every_shape_match_tensordict(name, call_name):
+    skips = is_a_number_there(name, call_name)
+    assert_same_for_every_shape(name, WITH_A_TENSOR[call_name], skips)
+
+
+# In tensordict, a comparison of a stack broadcasts an operand that does not expand to the batch
+# size with each member, and a comparison of a stack below raises an error.
+# The value "v" is not comparable: see OF_VALUES.
+COMPARED = [name for name in TREES if "below" not in name and name != "value"]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("call_name", COMPARED_TO_A_TENSOR)
+def test_comparisons_to_tensors_of_every_shape_match_tensordict(name, call_name):
+    def skips(batch, shape):
+        return "stack" in name and not expands(shape, batch)
+
+    assert_same_for_every_shape(name, COMPARED_TO_A_TENSOR[call_name], skips)
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("call_name", IN_PLACE)
+def test_in_place_operands_match_tensordict(name, call_name):
+    is_number = is_a_number_there(name, call_name)
+
+    def skips(batch, shape):
+        return is_number(batch, shape) or not expands(shape, batch)
+
+    assert_same_for_every_shape(name, IN_PLACE[call_name], skips)
+
+
+# tensordict writes through an expanded view where torch allows it, and returns that view.
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("call_name", IN_PLACE)
+def test_in_place_operands_that_do_not_expand_are_refused_before_writing(name, call_name):
+    td = TREES[name](tenfold)
+    before = td.clone()
+    for shape in SHAPES:
+        if not expands(shape, tuple(td.batch_size)):
+            with pytest.raises(RuntimeError):
+                IN_PLACE[call_name](td, reals(*shape))
+    assert (td == before).all()
+
+
+OPERANDS = {
+    **{name: TREES[name] for name in ("1", "3", "2x3", "2x1", "1x3", "stack_3", "stack_2x3")},
+    "stack_2x1": stack(1, 1, 2),
+    "stack_1x3": stack(0, 1, 3),
+    "4x2x3": dense(4, 2, 3),
+}
+WITH_A_TREE = {
+    "add": lambda td, other: td + other,
+    "sub": lambda td, other: td - other,
+    "rsub": lambda td, other: td.rsub(other),
+    "maximum": lambda td, other: td.maximum(other),
+    "lt": lambda td, other: td < other,
+    "eq": lambda td, other: td == other,
+    "or": lambda td, other: (td > 3) | (other > 2),
+    "lerp": lambda td, other: td.lerp(other, 0.5),
+    "addcmul": lambda td, other: td.addcmul(other, other),
+}
+
+
+@pytest.mark.parametrize("name", ["scalar", "1", "3", "2x3", "2x1", "1x3", "stack_3", "stack_2x3"])
+@pytest.mark.parametrize("call_name", WITH_A_TREE)
+def test_trees_of_every_batch_size_match_tensordict(name, call_name):
+    for other in OPERANDS.values():
+        assert_same_outcome(
+            TREES[name], lambda td, lib, other=other: WITH_A_TREE[call_name](td, other(lib))
+        )

@@ -139,6 +139,7 @@ WRITES = {
     "fill_": lambda td, lib: td.fill_("a", 2.0),
     "copy_": lambda td, lib: td.copy_(td.clone().zero_()),
     "clear_device_": lambda td, lib: td.clear_device_(),
+    "auto_device_": lambda td, lib: td.auto_device_(),
 }  # fmt: skip
 
 
@@ -348,6 +349,27 @@ GRADIENTS = {
 def test_gradients_match_tensordict(call):
     def build(lib):
         return lib.TensorDict({"x": torch.ones(3), "n": {"y": torch.ones(3, 2)}}, batch_size=[3])
+
+    assert_same_outcome(build, call)
+
+
+OF_SOME_MEMBERS = {
+    "grad": lambda td, lib: td.grad,
+    "grad_of_a_key": lambda td, lib: [td.grad.get("x"), td.grad["x"]],
+    "apply": lambda td, lib: td.apply(lambda x: x if x.grad is not None else None),
+    "apply_all": lambda td, lib: td.apply(lambda x: None),
+    "apply_inplace": lambda td, lib: (
+        td.detach().clone().apply(lambda x: x + 1 if x.sum() == 3 else None, inplace=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("call", OF_SOME_MEMBERS.values(), ids=OF_SOME_MEMBERS)
+def test_results_for_some_members_of_a_stack_match_tensordict(call):
+    def build(lib):
+        members = [lib.TensorDict({"x": torch.full((3,), i)}, [3]) for i in (1.0, 2.0)]
+        members[0].requires_grad_()["x"].sum().backward()
+        return lib.lazy_stack(members)
 
     assert_same_outcome(build, call)
 

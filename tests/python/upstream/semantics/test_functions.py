@@ -7,6 +7,7 @@ import collections
 import pytest
 import torch
 from compare import assert_same_outcome, describe
+from fixtures import over
 
 KEYS = ["a", ("a",), ("a", "b"), ("a", ("b", ("c",))), (("a", ("b",)),), ("a", 1), (), 1, None]
 
@@ -87,6 +88,35 @@ def test_new_tensor_matches_tensordict(data, options):
         return library.TensorDict(entries, batch_size=[3])
 
     assert_same_outcome(of, lambda td, library: td.new_tensor(data, **options))
+
+
+NEW = {
+    "zeros": lambda td, library: td.new_zeros(2),
+    "zeros_of_a_dtype": lambda td, library: td.new_zeros(2, 3, dtype=torch.int64),
+    "ones_without_dims": lambda td, library: td.new_ones([]),
+    "empty_on_a_device": lambda td, library: td.new_empty(2, device="cpu").zero_(),
+    "full": lambda td, library: td.new_full((2,), 7),
+    "tensor": lambda td, library: td.new_tensor([1, 2]),
+    "tensor_of_a_td": lambda td, library: td.new_tensor(td),
+}
+TREES = (
+    "nested_td", "deeper_nested_td", "nested_tensorclass", "td_with_unbatched", "td_with_device",
+    "nested_stacked_td",
+)  # fmt: skip
+
+
+@over(TREES, NEW)
+def test_new_tensors_match_tensordict(build, call):
+    assert_same_outcome(build, call)
+
+
+@over(("nested_stacked_td", "stacked_td"), NEW)
+def test_new_tensors_for_a_stack_below_match_tensordict(build, call):
+    def of(library):
+        stack = build(library)
+        return library.TensorDict({"s": stack}, stack.batch_size[:1])
+
+    assert_same_outcome(of, call)
 
 
 @pytest.mark.parametrize("storage", [False, True])

@@ -48,6 +48,12 @@ SHAPES = {
     "transpose_same": lambda td, lib: td.transpose(1, 1),
     "transpose_out_of_range": lambda td, lib: td.transpose(0, 7),
     "squeeze": lambda td, lib: td.squeeze(),
+    "movedim": lambda td, lib: td.movedim(0, 2),
+    "movedim_two": lambda td, lib: td.movedim([0, -1], [1, 0]),
+    "movedim_twice_the_same": lambda td, lib: td.movedim([0, -4], [0, 1]),
+    "movedim_to_the_same": lambda td, lib: td.movedim([0, 1], [2, -2]),
+    "movedim_too_few": lambda td, lib: td.movedim([0, 1], [0]),
+    "movedim_out_of_range": lambda td, lib: td.movedim(0, 9),
     "squeeze_last": lambda td, lib: td.squeeze(-1),
     "squeeze_longer_dimension": lambda td, lib: td.squeeze(0),
     "squeeze_out_of_range": lambda td, lib: td.squeeze(9),
@@ -132,6 +138,8 @@ def test_shape_operations_with_larger_child_batches_match_tensordict(build, call
 NO_DIMS = {
     "expand": lambda td, lib: td.expand(3),
     "expand_two": lambda td, lib: td.expand(2, 3),
+    "expand_to_no_dims": lambda td, lib: td.expand(torch.Size([])),
+    "expand_as_a_number": lambda td, lib: td.expand_as(torch.tensor(0)),
     "view": lambda td, lib: td.view(1),
     "view_same": lambda td, lib: td.view(()),
     "reshape": lambda td, lib: td.reshape(1, 1),
@@ -167,6 +175,32 @@ BATCH_SIZES = {
     "auto_batch_size_": lambda td, lib: td.auto_batch_size_(),
     "auto_batch_size_of_two": lambda td, lib: td.auto_batch_size_(2),
 }
+
+
+def nodes(*batch):
+    """Builds nodes of a batch size whose tensors share more dimensions."""
+
+    def build(lib):
+        inner = lib.TensorDict({"d": torch.zeros(3, 4, 6)}, batch)
+        node = lib.TensorDict({"c": torch.zeros(3, 4, 5), "m": inner}, batch)
+        return lib.TensorDict({"a": torch.zeros(3, 4, 7), "n": node})
+
+    return build
+
+
+def stack_below(lib):
+    stack = lib.lazy_stack([lib.TensorDict({"x": torch.zeros(3, 4)}) for _ in range(2)])
+    return lib.TensorDict({"a": torch.zeros(2, 3, 4), "s": stack})
+
+
+@pytest.mark.parametrize("keep_compliant_size", [False, True])
+@pytest.mark.parametrize("batch_dims", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("build", [nodes(), nodes(3), nodes(3, 4), stack_below])
+def test_automatic_batch_sizes_match_tensordict(build, batch_dims, keep_compliant_size):
+    def call(td, lib):
+        return td.auto_batch_size_(batch_dims, keep_compliant_size=keep_compliant_size)
+
+    assert_same_outcome(build, call)
 
 
 @over([name for name in VARIED if name not in STACKS], BATCH_SIZES)
