@@ -219,8 +219,8 @@ struct SparseBuilder::State {
   std::size_t max_entries;
   std::vector<Entry> entries;
   SpillFile runs;
-  /// The offsets, in bytes, at which each run begins and ends. Bytes between runs are of a spill that
-  /// failed: its entries stay in memory, and are spilled again.
+  /// The offsets, in bytes, at which each run begins and ends. Bytes between two runs belong to a
+  /// failed spill, whose entries stayed in memory and were spilled again.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> run_bounds;
   std::uint64_t num_entries = 0;
   std::int64_t major_size_needed = 0;

@@ -521,8 +521,8 @@ Found which_rows(const fs::path& path) {
   return count == 3 ? Found::new_version : Found::neither;
 }
 
-/// Append is atomic with respect to crashes, but not to power failures: a node may have the new rows
-/// before the root has, and the next append overwrites them.
+/// Append is atomic with respect to crashes, but not to power failures: a node may have the new
+/// rows before the root has, and the next append overwrites them.
 TEST(AppendMemmap, SurvivesACrashAndAnErrorAtEveryChange) {
   const CrashCase append = {"Append", "data",
                             [](const Path& path) { write_memmap(rows_of(0, 2), path); },

@@ -56,7 +56,8 @@ TEST(HostileParts, InvalidManifestsAreRefusedWithTheirProblem) {
         << path;
   }
   EXPECT_THAT(fault_of(document(part(std::string(300, 'a')))), HasSubstr("a relative path"));
-  EXPECT_THAT(fault_of(document(part("a") + "," + part("a"))), HasSubstr("found it more than once"));
+  EXPECT_THAT(fault_of(document(part("a") + "," + part("a"))),
+              HasSubstr("found it more than once"));
   EXPECT_THAT(fault_of(document(part("a") + "," + part("a/b"))), HasSubstr("inside another"));
   EXPECT_THAT(fault_of(document(part("a/b/c") + "," + part("a/b"))), HasSubstr("part \"a/b\": "));
   for (const char* rows : {"-1", "1.5", "\"1\"", "null"}) {
