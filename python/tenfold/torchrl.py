@@ -205,13 +205,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 a mask. Negative slots count from `max_size`.
             data: A TensorDict: one row for an int or a 0-d tensor, otherwise one row per slot. Or a
                 list of TensorDicts, which are stacked.
-            set_cursor: True for new rows, false for older rows that are changed.
+            set_cursor: True for new rows; false for older rows that are changed, which keep the
+                entries that `data` does not have.
 
         Raises:
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
             ValueError: If there are not as many rows as slots, the rows do not have one batch
                 dimension, or entries are unknown, of another shape or of a dtype that does not fit
-                the column; or if an entry of appended rows is missing. Nothing is written.
+                the column; or if an entry of new rows is missing. Nothing is written.
             IndexError: If a slot is out of range, or neither has a row nor is the next slot. Rows
                 before it may have been written.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
@@ -228,7 +229,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         try:
             if self._ring is None:
                 self._create(_values(rows[0]))
-            self._write(slots, rows)
+            self._write(slots, rows, is_new=set_cursor)
         except BaseException:
             self._align_writers()  # writers advance their cursor before they write
             raise
@@ -295,8 +296,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._set_last_cursor(None)
         self._bump_mutation_revision()
 
-    def _write(self, slots: torch.Tensor, rows: TensorDictBase) -> None:
-        """Appends rows at the cursor, and changes other rows in place."""
+    def _write(self, slots: torch.Tensor, rows: TensorDictBase, *, is_new: bool) -> None:
+        """Appends rows at the cursor, and changes other rows in place.
+
+        Raises ValueError if rows that are changed in place are new ones and lack an entry, because
+        they would keep that of an old row.
+        """
         ring = self._opened()
         begin = 0
         while begin < len(slots):
@@ -315,7 +320,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                         f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
                         f"one, {ring.cursor}"
                     )
-                ring[rest[:run]] = _values(rows[begin : begin + run])
+                values = _values(rows[begin : begin + run])
+                absent = set(_names(ring[:0])) - set(_names(values)) if is_new else None
+                if absent:
+                    raise ValueError(
+                        f'{self.path}: column "{min(absent)}": expected a value in each new row, '
+                        "found none"
+                    )
+                ring[rest[:run]] = values
             begin += run
         if self._limit is not None:
             self._limit = max(self._limit, int(slots.max()) + 1)
@@ -584,6 +596,15 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
                 f'RingStorage: entry "{key}": expected a tensor, found {type(value).__name__}'
             )
     return values
+
+
+def _names(values: dict[str, Any], above: str = "") -> Any:
+    """The names of columns, with dots."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _names(value, f"{above}{key}.")
+        else:
+            yield above + key
 
 
 def _leaves(batch: dict[str, Any]) -> Any:

@@ -228,6 +228,23 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     assert buffer._writer._cursor == 0
 
 
+@pytest.mark.parametrize("absent", ["action", ("next", "done")])
+def test_new_rows_that_replace_rows_after_a_load_must_have_all_entries(tmp_path, absent) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    save_buffer(buffer, tmp_path / "state")
+    buffer.extend(rows(12, 3))
+    load_buffer(buffer, tmp_path / "state")
+    with pytest.raises(ValueError, match="expected a value in each new row, found none"):
+        buffer.extend(rows(50, 5).exclude(absent))
+    assert numbers(buffer[:]) == list(range(12))
+    assert tenfold.Dataset(tmp_path / "ring")[:]["action"].tolist() == list(range(15))
+    buffer.extend(rows(50, 5))
+    assert numbers(buffer[:]) == [*range(12), *range(50, 55)]
+    buffer[0] = buffer[[1]][0].exclude(absent)  # keeps the entry
+    assert buffer[0]["action"] == (0 if absent == "action" else 1)
+
+
 def test_buffer_dumps_loads_and_state_dict_round_trip(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
