@@ -57,7 +57,6 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
             path: The folder of the document; it is created if it does not exist.
 
         Raises:
-            UnsupportedError: If the storage was closed.
             OSError: If a system call failed.
         """
         state = storage.state_dict()
@@ -145,6 +144,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
+        self._is_closed = False
         # Number of visible rows, after a state with fewer rows than the circular buffer was loaded;
         # otherwise None.
         self._limit: int | None = None
@@ -372,25 +372,28 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def _open(self) -> None:
         self._ring = Dataset(self.path, self._mode, framework="torch")
+        self._is_closed = False
 
     def _create(self, example: dict[str, Any]) -> None:
         create(self.path, example=example, capacity=self.max_size).close()
         self._open()
 
     def flush(self) -> None:
-        """Makes all rows durable: they survive a power failure. Does nothing in mode ``"r"``.
+        """Makes all rows durable: they survive a power failure.
+
+        Does nothing in mode ``"r"``, and after `close`, which flushed the rows.
 
         Raises:
-            UnsupportedError: If the storage was closed, which flushed the rows.
             OSError: If a system call failed.
         """
-        if self._ring is not None and self._mode == "r+":
+        if self._ring is not None and self._mode == "r+" and not self._is_closed:
             self._ring.flush()
 
     def close(self) -> None:
         """Flushes the rows and releases the write lock. The storage can still be read."""
         if self._ring is not None:
             self._ring.close()
+            self._is_closed = True
 
     # --- state ---
 
@@ -413,11 +416,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 writer._cursor = self.cursor
 
     def state_dict(self) -> dict[str, Any]:
-        """Flushes the rows, and returns path, max_size, length and cursor as a dict.
-
-        Raises:
-            UnsupportedError: If the storage was closed.
-        """
+        """Flushes the rows, and returns path, max_size, length and cursor as a dict."""
         self.flush()
         return {
             "path": str(self.path),
@@ -487,8 +486,8 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
     Raises:
         TypeError: If the storage is not a `RingStorage`.
-        UnsupportedError: If the buffer prefetches, its storage was closed, or a state cannot be
-            stored. Nothing has been written to `path`.
+        UnsupportedError: If the buffer prefetches, or a state cannot be stored. Nothing has been
+            written to `path`.
         FileExistsError: If `path` is a file.
         OSError: If a system call failed.
 

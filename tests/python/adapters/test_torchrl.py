@@ -228,6 +228,21 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     assert buffer._writer._cursor == 0
 
 
+def test_a_closed_storage_is_saved_and_pickled(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    buffer.storage.close()
+    reader = pickle.loads(pickle.dumps(buffer.storage))
+    assert numbers(reader[:]) == list(range(12))
+    save_buffer(buffer, tmp_path / "state")
+    with pytest.raises(tenfold.UnsupportedError):
+        buffer.extend(rows(12, 1))
+    again = make(tmp_path / "ring")
+    load_buffer(again, tmp_path / "state")
+    again.extend(rows(12, 1))
+    assert numbers(again[:]) == list(range(13))
+
+
 @pytest.mark.parametrize("absent", ["action", ("next", "done")])
 def test_new_rows_that_replace_rows_after_a_load_must_have_all_entries(tmp_path, absent) -> None:
     buffer = make(tmp_path / "ring")
