@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
@@ -46,11 +47,11 @@ _STATE = "buffer.safetensors"
 class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
     """Saves and restores the state of a `RingStorage` in `ReplayBuffer.dumps` and `loads`.
 
-    The state has path, max_size, length and cursor. The rows are not copied.
+    The rows are not copied.
     """
 
     def dumps(self, storage: RingStorage, path: PathLike) -> None:
-        """Flushes the rows, and writes the state of the storage to a JSON document.
+        """Flushes the rows, and writes the result of `RingStorage.state_dict` to a JSON document.
 
         Args:
             storage: The storage.
@@ -416,21 +417,34 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 writer._cursor = self.cursor
 
     def state_dict(self) -> dict[str, Any]:
-        """Flushes the rows, and returns path, max_size, length and cursor as a dict."""
+        """Flushes the rows, and returns path, max_size, length and cursor as a dict.
+
+        It also has hashes of the oldest and the newest row, if there are rows.
+        """
         self.flush()
+        length, cursor = len(self), self.cursor
         return {
             "path": str(self.path),
             "max_size": self.max_size,
-            "length": len(self),
-            "cursor": self.cursor,
+            "length": length,
+            "cursor": cursor,
+            **self._hashes(length, cursor),
         }
+
+    def _hashes(self, length: int, cursor: int) -> dict[str, str]:
+        """Hashes of the oldest and the newest of `length` rows, which end before `cursor`."""
+        if not length:
+            return {}
+        ring = self._opened()
+        oldest = cursor if cursor < length else 0
+        return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the length and cursor of a state.
 
         If the state has fewer rows than the circular buffer, rows that were added later are no
-        longer sampled, and will be overwritten. Warns if the position of the cursor shows that
-        newer rows have replaced rows of the state.
+        longer sampled, and will be overwritten. Warns if the oldest or the newest row of the state
+        has changed: newer rows replace the oldest ones first.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -446,9 +460,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 f"{state_dict['max_size']}, as saved from {state_dict['path']}, found {there} rows "
                 f"and max_size {self.max_size}"
             )
-        now = 0 if self._ring is None else self._ring.cursor
-        has_wrapped = there == self.max_size and now not in (cursor, 0)
-        if has_wrapped or (length == self.max_size and cursor != now):
+        known = {name: state_dict[name] for name in ("oldest", "newest") if name in state_dict}
+        if known and known != self._hashes(length, cursor):
             warnings.warn(
                 f"{self.path}: newer rows have replaced some that existed when the state was saved",
                 stacklevel=2,
@@ -595,6 +608,13 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
                 f'RingStorage: entry "{key}": expected a tensor, found {type(value).__name__}'
             )
     return values
+
+
+def _hash_of(row: dict[str, Any]) -> str:
+    made = hashlib.blake2b(digest_size=16)
+    for value in _leaves(row):
+        made.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return made.hexdigest()
 
 
 def _names(values: dict[str, Any], above: str = "") -> Any:

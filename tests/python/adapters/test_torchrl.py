@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import warnings
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,43 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     assert buffer._writer._cursor == 0
 
 
+@pytest.mark.parametrize(("saved", "more"), [(3, 20), (3, 37), (20, 20), (12, 9)])
+def test_warns_wherever_the_cursor_is(tmp_path, saved, more) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, saved))
+    save_buffer(buffer, tmp_path / "state")
+    for first in range(saved, saved + more, 5):
+        buffer.extend(rows(first, min(5, saved + more - first)))
+    with pytest.warns(UserWarning, match="newer rows have replaced"):
+        load_buffer(buffer, tmp_path / "state")
+
+
+def test_warns_of_rows_that_were_replaced_after_another_load(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 3))
+    save_buffer(buffer, tmp_path / "three")
+    buffer.extend(rows(3, 5))
+    save_buffer(buffer, tmp_path / "eight")
+    load_buffer(buffer, tmp_path / "three")
+    buffer.extend(rows(50, 5))
+    with pytest.warns(UserWarning, match="newer rows have replaced"):
+        load_buffer(buffer, tmp_path / "eight")
+
+
+@pytest.mark.parametrize(("saved", "more"), [(0, 27), (3, 17), (12, 8), (20, 0)])
+def test_does_not_warn_while_all_rows_of_the_save_exist(tmp_path, saved, more) -> None:
+    buffer = make(tmp_path / "ring")
+    if saved:
+        buffer.extend(rows(0, saved))
+    save_buffer(buffer, tmp_path / "state")
+    if more:
+        buffer.extend(rows(saved, more))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        load_buffer(buffer, tmp_path / "state")
+    assert numbers(buffer[:]) == list(range(saved)) if saved else len(buffer) == 0
+
+
 def test_a_closed_storage_is_saved_and_pickled(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
@@ -397,9 +435,9 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
     assert numbers(buffer[:]) == list(range(7))
     with pytest.raises(ValueError, match=r"reshape\(-1\)"):
         make(tmp_path / "other").extend(TensorDict({"x": torch.zeros(2, 3)}, [2, 3]))
-    with pytest.raises(TypeError, match="must be a TensorDict, got Tensor"):
+    with pytest.raises(TypeError, match=r"must be a TensorDict .*, got Tensor"):
         ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(torch.zeros(3))
-    with pytest.raises(TypeError, match="must be a TensorDict, got Row"):
+    with pytest.raises(TypeError, match=r"must be a TensorDict .*, got Row"):
         ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(
             Row(torch.zeros(3), batch_size=[3])
         )
