@@ -149,6 +149,23 @@ def test_class_variables_are_no_fields():
     assert C(torch.zeros(2)).kind == "k"
 
 
+def test_an_unknown_annotation_leaves_those_of_local_classes_known():
+    @tenfold.tensorclass
+    class Inner:
+        x: torch.Tensor
+
+    @tenfold.tensorclass
+    class Outer:
+        inner: Inner
+        other: Undefined | None = None  # noqa: F821
+
+    for _ in range(2):
+        made = Outer.from_dict({"inner": {"x": torch.ones(2)}}, batch_size=[2])
+        assert type(made.inner) is Inner
+        with pytest.raises(RuntimeError, match='key "other"'):  # a number: looks at the annotation
+            made.other = 3
+
+
 def test_init_vars_go_to_post_init():
     @tenfold.tensorclass
     class C:

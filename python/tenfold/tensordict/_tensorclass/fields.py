@@ -169,7 +169,9 @@ def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
 def hint_of(cls: Any, name: str) -> Any:
     """The type of a field; None if its annotation cannot be evaluated."""
     if cls._hints[name] is None:  # try again: a name may have been defined after the class
-        cls._hints = resolved_hints(cls, {})
+        # Hints that are known may need names of the function that defined the class.
+        known = {field: hint for field, hint in cls._hints.items() if hint is not None}
+        cls._hints = {**resolved_hints(cls, {}), **known}
     return cls._hints[name]
 
 
