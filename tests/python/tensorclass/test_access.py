@@ -236,6 +236,20 @@ def test_from_tensordict_refuses_other_values():
         Sample.from_tensordict(tenfold.TensorDict({"x": torch.zeros(2)}), {"x": 1})
 
 
+@pytest.mark.parametrize("below", [{}, {"inner": {"x": torch.zeros(2)}}])
+@pytest.mark.parametrize("values", [None, {"label": "a"}])
+def test_from_tensordict_keeps_the_lock(below, values):
+    td = tenfold.TensorDict({"x": torch.ones(2), **below}, [2])
+    assert not Sample.from_tensordict(td, values).is_locked
+    made = Sample.from_tensordict(td.lock_(), values)
+    assert made.is_locked
+    assert made.label == (None if values is None else "a")
+    if below:
+        assert type(made.inner) is Sample
+        assert made.inner.is_locked
+    assert "label" not in td
+
+
 def test_from_tensordict_accepts_a_tensordict_of_tensordict():
     tensordict = pytest.importorskip("tensordict")
     theirs = tensordict.TensorDict({"x": torch.ones(2)}, [2])
