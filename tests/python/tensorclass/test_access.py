@@ -211,6 +211,17 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert made.x.any()
 
 
+def test_rows_of_to_dict_have_the_fields_that_are_none():
+    made = sample(2, label="a", inner=sample(2))
+    rows = made.to_dict(tolist_first=True, convert_tensors=True)
+    expected = {"x": [3.0, 4.0, 5.0], "label": "a", "info": None}
+    assert rows[1] == {**expected, "inner": {**expected, "label": "none", "inner": None}}
+    nested = Sample(torch.zeros(2, 1), batch_size=[2, 1]).to_dict(tolist_first=True)
+    assert nested[1][0].keys() == {"x", "label", "inner", "info"}
+    without = made.to_dict(tolist_first=True, retain_none=False)
+    assert without[0].keys() == {"x", "label", "inner"}
+
+
 def test_to_tensordict_copies_unbatched_tensors_and_arrays(tmp_path):
     made = sample()
     made.info = tenfold.UnbatchedTensor(torch.zeros(5))

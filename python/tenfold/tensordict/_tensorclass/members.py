@@ -299,11 +299,11 @@ class TreeMethods:
         Args:
             retain_none: If false, fields that are None are omitted.
             **options: As for `TensorDict.to_dict`. With `tolist_first`, unless the batch size is
-                [], the result is a list of dicts, without this object's fields that are None.
+                [], the result is a (nested) list of dicts.
         """
         made: dict[str, Any] = self._tensordict.to_dict(retain_none=retain_none, **options)
-        if retain_none and isinstance(made, dict):
-            made.update(dict.fromkeys(missing(self)))
+        if retain_none:
+            _add_none(made, missing(self))
         return made
 
     def to_tensordict(self: Any, *, retain_none: bool | None = None) -> Any:
@@ -448,6 +448,15 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
         source = with_classes(cls, TensorDictBase.from_dict(rest))
         obj._tensordict.update(source, **options)
     return obj
+
+
+def _add_none(rows: Any, names: list[str]) -> None:
+    """Adds entries None to a dict, or to each dict of nested lists."""
+    if isinstance(rows, list):
+        for row in rows:
+            _add_none(row, names)
+    else:
+        rows.update(dict.fromkeys(names))
 
 
 def _plain_copy(node: Any) -> Any:
