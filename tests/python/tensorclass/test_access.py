@@ -211,6 +211,12 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert made.x.any()
 
 
+@pytest.mark.parametrize(("field", "found"), [("inner", "None"), ("x", "Tensor"), ("label", "str")])
+def test_path_through_a_field_without_a_node_is_named(field, found):
+    with pytest.raises(AttributeError, match=rf"Sample: path \('{field}', 'x'\): .*found {found}$"):
+        sample().set((field, "x"), torch.ones(4))
+
+
 def test_rows_of_to_dict_have_the_fields_that_are_none():
     made = sample(2, label="a", inner=sample(2))
     rows = made.to_dict(tolist_first=True, convert_tensors=True)

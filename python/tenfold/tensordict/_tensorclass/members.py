@@ -96,7 +96,13 @@ class FieldMethods:
             set_field(self, name, value, inplace, non_blocking)
             return self
         require(type(self), name)
-        FieldMethods.get(self, name).set(tuple(below), value, inplace=inplace)
+        there = FieldMethods.get(self, name)
+        if node_of(there) is None:
+            raise AttributeError(
+                f"{type(self).__name__}: path {(name, *below)}: expected a TensorDict or an object "
+                f'in field "{name}", found {"None" if there is None else type(there).__name__}'
+            )
+        there.set(tuple(below), value, inplace=inplace)
         return self
 
     def del_(self: Any, key: Any) -> Any:
