@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import types
 
 import pytest
 import torch
@@ -215,6 +216,16 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
 def test_path_through_a_field_without_a_node_is_named(field, found):
     with pytest.raises(AttributeError, match=rf"Sample: path \('{field}', 'x'\): .*found {found}$"):
         sample().set((field, "x"), torch.ones(4))
+
+
+def test_update_checks_the_keys_of_any_mapping():
+    made = sample(label="a")
+    with pytest.raises(ValueError, match=r"found \['zzz'\] too"):
+        made.update(types.MappingProxyType({"zzz": torch.ones(4)}))
+    made.update(types.MappingProxyType({"label": None, "x": torch.zeros(4, 3)}))
+    assert made.label is None
+    assert "label" not in made.keys()  # noqa: SIM118 - a tensorclass is not a dict
+    assert made.x.sum() == 0
 
 
 def test_rows_of_to_dict_have_the_fields_that_are_none():

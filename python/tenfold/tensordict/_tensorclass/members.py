@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenfold._errors import KeyNotFoundError
 from tenfold.tensordict import _repr
 from tenfold.tensordict._base import TensorDictBase
@@ -22,7 +24,7 @@ from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -392,10 +394,10 @@ class TreeMethods:
         """
         more, options = _parted(options)
         options.update(clone=clone, inplace=inplace)
-        if input_dict_or_td is None or isinstance(input_dict_or_td, dict):
+        node = node_of(input_dict_or_td)
+        if input_dict_or_td is None or (node is None and isinstance(input_dict_or_td, Mapping)):
             given = {**(input_dict_or_td or {}), **more}
             return _update_from_dict(self, given, options) if given else self
-        node = node_of(input_dict_or_td)
         if node is not None:
             _check_keys(type(self), node._key_list())
         self._tensordict.update(input_dict_or_td if node is None else node, **options)
