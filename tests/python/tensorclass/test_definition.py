@@ -92,6 +92,14 @@ def test_options_that_exclude_each_other_are_refused():
         tenfold.tensorclass(autocast=True, nocast=True)(type("C", (), {}))
 
 
+@pytest.mark.parametrize(
+    ("number", "error", "found"), [("abc", ValueError, "str"), ([1], TypeError, "list")]
+)
+def test_errors_of_casts_name_the_field(number, error, found):
+    with pytest.raises(error, match=rf'Casting: field "number": .*to int, found {found} \('):
+        classes(tenfold).Casting(number, torch.ones(2), "a")
+
+
 def test_tensor_only_refuses_other_annotations():
     with pytest.raises(TypeError, match=r'field "x": tensor_only'):
         tenfold.tensorclass(tensor_only=True)(type("C", (), {"__annotations__": {"x": str}}))

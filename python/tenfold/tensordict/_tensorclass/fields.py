@@ -295,10 +295,11 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
         if "numpy" in sys.modules and target is sys.modules["numpy"].ndarray:
             return sys.modules["numpy"].asarray(value), True
         made = target(value)
-    except TypeError as error:
-        raise TypeError(
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
             f'{cls.__name__}: field "{name}": expected a value that can be cast to '
-            f"{target.__name__}, found {type(value).__name__}"
+            f"{target.__name__}, found {type(value).__name__} ({error})"
         ) from error
     return made, not _is_tensor(made)
 
