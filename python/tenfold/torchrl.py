@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
@@ -46,18 +47,17 @@ _STATE = "buffer.safetensors"
 class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
     """Saves and restores the state of a `RingStorage` in `ReplayBuffer.dumps` and `loads`.
 
-    The state has path, max_size, length and cursor. The rows are not copied.
+    The rows are not copied.
     """
 
     def dumps(self, storage: RingStorage, path: PathLike) -> None:
-        """Flushes the rows, and writes the state of the storage to a JSON document.
+        """Flushes the rows, and writes the result of `RingStorage.state_dict` to a JSON document.
 
         Args:
             storage: The storage.
             path: The folder of the document; it is created if it does not exist.
 
         Raises:
-            UnsupportedError: If the storage was closed.
             OSError: If a system call failed.
         """
         state = storage.state_dict()
@@ -145,6 +145,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
+        self._is_closed = False
         # Number of visible rows, after a state with fewer rows than the circular buffer was loaded;
         # otherwise None.
         self._limit: int | None = None
@@ -205,13 +206,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 a mask. Negative slots count from `max_size`.
             data: A TensorDict: one row for an int or a 0-d tensor, otherwise one row per slot. Or a
                 list of TensorDicts, which are stacked.
-            set_cursor: True for new rows, false for older rows that are changed.
+            set_cursor: True for new rows; false for older rows that are changed, which keep the
+                entries that `data` does not have.
 
         Raises:
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
             ValueError: If there are not as many rows as slots, the rows do not have one batch
                 dimension, or entries are unknown, of another shape or of a dtype that does not fit
-                the column; or if an entry of appended rows is missing. Nothing is written.
+                the column; or if an entry of new rows is missing. Nothing is written.
             IndexError: If a slot is out of range, or neither has a row nor is the next slot. Rows
                 before it may have been written.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
@@ -228,7 +230,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         try:
             if self._ring is None:
                 self._create(_values(rows[0]))
-            self._write(slots, rows)
+            self._write(slots, rows, is_new=set_cursor)
         except BaseException:
             self._align_writers()  # writers advance their cursor before they write
             raise
@@ -295,8 +297,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._set_last_cursor(None)
         self._bump_mutation_revision()
 
-    def _write(self, slots: torch.Tensor, rows: TensorDictBase) -> None:
-        """Appends rows at the cursor, and changes other rows in place."""
+    def _write(self, slots: torch.Tensor, rows: TensorDictBase, *, is_new: bool) -> None:
+        """Appends rows at the cursor, and changes other rows in place.
+
+        Raises ValueError if rows that are changed in place are new ones and lack an entry, because
+        they would keep that of an old row.
+        """
         ring = self._opened()
         begin = 0
         while begin < len(slots):
@@ -315,7 +321,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                         f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
                         f"one, {ring.cursor}"
                     )
-                ring[rest[:run]] = _values(rows[begin : begin + run])
+                values = _values(rows[begin : begin + run])
+                absent = set(_names(ring[:0])) - set(_names(values)) if is_new else None
+                if absent:
+                    raise ValueError(
+                        f'{self.path}: column "{min(absent)}": expected a value in each new row, '
+                        "found none"
+                    )
+                ring[rest[:run]] = values
             begin += run
         if self._limit is not None:
             self._limit = max(self._limit, int(slots.max()) + 1)
@@ -360,25 +373,28 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def _open(self) -> None:
         self._ring = Dataset(self.path, self._mode, framework="torch")
+        self._is_closed = False
 
     def _create(self, example: dict[str, Any]) -> None:
         create(self.path, example=example, capacity=self.max_size).close()
         self._open()
 
     def flush(self) -> None:
-        """Makes all rows durable: they survive a power failure. Does nothing in mode ``"r"``.
+        """Makes all rows durable: they survive a power failure.
+
+        Does nothing in mode ``"r"``, and after `close`, which flushed the rows.
 
         Raises:
-            UnsupportedError: If the storage was closed, which flushed the rows.
             OSError: If a system call failed.
         """
-        if self._ring is not None and self._mode == "r+":
+        if self._ring is not None and self._mode == "r+" and not self._is_closed:
             self._ring.flush()
 
     def close(self) -> None:
         """Flushes the rows and releases the write lock. The storage can still be read."""
         if self._ring is not None:
             self._ring.close()
+            self._is_closed = True
 
     # --- state ---
 
@@ -403,23 +419,32 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def state_dict(self) -> dict[str, Any]:
         """Flushes the rows, and returns path, max_size, length and cursor as a dict.
 
-        Raises:
-            UnsupportedError: If the storage was closed.
+        It also has hashes of the oldest and the newest row, if there are rows.
         """
         self.flush()
+        length, cursor = len(self), self.cursor
         return {
             "path": str(self.path),
             "max_size": self.max_size,
-            "length": len(self),
-            "cursor": self.cursor,
+            "length": length,
+            "cursor": cursor,
+            **self._hashes(length, cursor),
         }
+
+    def _hashes(self, length: int, cursor: int) -> dict[str, str]:
+        """Hashes of the oldest and the newest of `length` rows, which end before `cursor`."""
+        if not length:
+            return {}
+        ring = self._opened()
+        oldest = cursor if cursor < length else 0
+        return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the length and cursor of a state.
 
         If the state has fewer rows than the circular buffer, rows that were added later are no
-        longer sampled, and will be overwritten. Warns if the position of the cursor shows that
-        newer rows have replaced rows of the state.
+        longer sampled, and will be overwritten. Warns if the oldest or the newest row of the state
+        has changed: newer rows replace the oldest ones first.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -435,9 +460,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 f"{state_dict['max_size']}, as saved from {state_dict['path']}, found {there} rows "
                 f"and max_size {self.max_size}"
             )
-        now = 0 if self._ring is None else self._ring.cursor
-        has_wrapped = there == self.max_size and now not in (cursor, 0)
-        if has_wrapped or (length == self.max_size and cursor != now):
+        known = {name: state_dict[name] for name in ("oldest", "newest") if name in state_dict}
+        if known and known != self._hashes(length, cursor):
             warnings.warn(
                 f"{self.path}: newer rows have replaced some that existed when the state was saved",
                 stacklevel=2,
@@ -475,8 +499,8 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
     Raises:
         TypeError: If the storage is not a `RingStorage`.
-        UnsupportedError: If the buffer prefetches, its storage was closed, or a state cannot be
-            stored. Nothing has been written to `path`.
+        UnsupportedError: If the buffer prefetches, or a state cannot be stored. Nothing has been
+            written to `path`.
         FileExistsError: If `path` is a file.
         OSError: If a system call failed.
 
@@ -584,6 +608,22 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
                 f'RingStorage: entry "{key}": expected a tensor, found {type(value).__name__}'
             )
     return values
+
+
+def _hash_of(row: dict[str, Any]) -> str:
+    made = hashlib.blake2b(digest_size=16)
+    for value in _leaves(row):
+        made.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return made.hexdigest()
+
+
+def _names(values: dict[str, Any], above: str = "") -> Any:
+    """The names of columns, with dots."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _names(value, f"{above}{key}.")
+        else:
+            yield above + key
 
 
 def _leaves(batch: dict[str, Any]) -> Any:

@@ -100,13 +100,12 @@ class SparseMatrix(Rows, Growing):
 
     def _read(self) -> None:
         """Reads layout, shape, number of entries and dtypes from the engine."""
-        layout, rows, cols, nnz, dtype, index_dtype, where = self._native.describe()
+        layout, rows, cols, nnz, dtype, index_dtype, _ = self._native.describe()
         self._layout: Layout = layout
         self._shape = (rows, cols)
         self._nnz: int = nnz
         self._dtype_name: str = dtype
         self._index_dtype_name: str = index_dtype
-        self._where: str = where
 
     # --- constructors ---
 

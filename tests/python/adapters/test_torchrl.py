@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import warnings
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,75 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     assert buffer._writer._cursor == 0
 
 
+@pytest.mark.parametrize(("saved", "more"), [(3, 20), (3, 37), (20, 20), (12, 9)])
+def test_warns_wherever_the_cursor_is(tmp_path, saved, more) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, saved))
+    save_buffer(buffer, tmp_path / "state")
+    for first in range(saved, saved + more, 5):
+        buffer.extend(rows(first, min(5, saved + more - first)))
+    with pytest.warns(UserWarning, match="newer rows have replaced"):
+        load_buffer(buffer, tmp_path / "state")
+
+
+def test_warns_of_rows_that_were_replaced_after_another_load(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 3))
+    save_buffer(buffer, tmp_path / "three")
+    buffer.extend(rows(3, 5))
+    save_buffer(buffer, tmp_path / "eight")
+    load_buffer(buffer, tmp_path / "three")
+    buffer.extend(rows(50, 5))
+    with pytest.warns(UserWarning, match="newer rows have replaced"):
+        load_buffer(buffer, tmp_path / "eight")
+
+
+@pytest.mark.parametrize(("saved", "more"), [(0, 27), (3, 17), (12, 8), (20, 0)])
+def test_does_not_warn_while_all_rows_of_the_save_exist(tmp_path, saved, more) -> None:
+    buffer = make(tmp_path / "ring")
+    if saved:
+        buffer.extend(rows(0, saved))
+    save_buffer(buffer, tmp_path / "state")
+    if more:
+        buffer.extend(rows(saved, more))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        load_buffer(buffer, tmp_path / "state")
+    assert numbers(buffer[:]) == list(range(saved)) if saved else len(buffer) == 0
+
+
+def test_a_closed_storage_is_saved_and_pickled(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    buffer.storage.close()
+    reader = pickle.loads(pickle.dumps(buffer.storage))
+    assert numbers(reader[:]) == list(range(12))
+    save_buffer(buffer, tmp_path / "state")
+    with pytest.raises(tenfold.UnsupportedError):
+        buffer.extend(rows(12, 1))
+    again = make(tmp_path / "ring")
+    load_buffer(again, tmp_path / "state")
+    again.extend(rows(12, 1))
+    assert numbers(again[:]) == list(range(13))
+
+
+@pytest.mark.parametrize("absent", ["action", ("next", "done")])
+def test_new_rows_that_replace_rows_after_a_load_must_have_all_entries(tmp_path, absent) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    save_buffer(buffer, tmp_path / "state")
+    buffer.extend(rows(12, 3))
+    load_buffer(buffer, tmp_path / "state")
+    with pytest.raises(ValueError, match="expected a value in each new row, found none"):
+        buffer.extend(rows(50, 5).exclude(absent))
+    assert numbers(buffer[:]) == list(range(12))
+    assert tenfold.Dataset(tmp_path / "ring")[:]["action"].tolist() == list(range(15))
+    buffer.extend(rows(50, 5))
+    assert numbers(buffer[:]) == [*range(12), *range(50, 55)]
+    buffer[0] = buffer[[1]][0].exclude(absent)  # keeps the entry
+    assert buffer[0]["action"] == (0 if absent == "action" else 1)
+
+
 def test_buffer_dumps_loads_and_state_dict_round_trip(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
@@ -365,9 +435,9 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
     assert numbers(buffer[:]) == list(range(7))
     with pytest.raises(ValueError, match=r"reshape\(-1\)"):
         make(tmp_path / "other").extend(TensorDict({"x": torch.zeros(2, 3)}, [2, 3]))
-    with pytest.raises(TypeError, match="must be a TensorDict, got Tensor"):
+    with pytest.raises(TypeError, match=r"must be a TensorDict .*, got Tensor"):
         ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(torch.zeros(3))
-    with pytest.raises(TypeError, match="must be a TensorDict, got Row"):
+    with pytest.raises(TypeError, match=r"must be a TensorDict .*, got Row"):
         ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(
             Row(torch.zeros(3), batch_size=[3])
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import types
 
 import pytest
 import torch
@@ -211,6 +212,33 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert made.x.any()
 
 
+@pytest.mark.parametrize(("field", "found"), [("inner", "None"), ("x", "Tensor"), ("label", "str")])
+def test_path_through_a_field_without_a_node_is_named(field, found):
+    with pytest.raises(AttributeError, match=rf"Sample: path \('{field}', 'x'\): .*found {found}$"):
+        sample().set((field, "x"), torch.ones(4))
+
+
+def test_update_checks_the_keys_of_any_mapping():
+    made = sample(label="a")
+    with pytest.raises(ValueError, match=r"found \['zzz'\] too"):
+        made.update(types.MappingProxyType({"zzz": torch.ones(4)}))
+    made.update(types.MappingProxyType({"label": None, "x": torch.zeros(4, 3)}))
+    assert made.label is None
+    assert "label" not in made.keys()  # noqa: SIM118 - a tensorclass is not a dict
+    assert made.x.sum() == 0
+
+
+def test_rows_of_to_dict_have_the_fields_that_are_none():
+    made = sample(2, label="a", inner=sample(2))
+    rows = made.to_dict(tolist_first=True, convert_tensors=True)
+    expected = {"x": [3.0, 4.0, 5.0], "label": "a", "info": None}
+    assert rows[1] == {**expected, "inner": {**expected, "label": "none", "inner": None}}
+    nested = Sample(torch.zeros(2, 1), batch_size=[2, 1]).to_dict(tolist_first=True)
+    assert nested[1][0].keys() == {"x", "label", "inner", "info"}
+    without = made.to_dict(tolist_first=True, retain_none=False)
+    assert without[0].keys() == {"x", "label", "inner"}
+
+
 def test_to_tensordict_copies_unbatched_tensors_and_arrays(tmp_path):
     made = sample()
     made.info = tenfold.UnbatchedTensor(torch.zeros(5))
@@ -234,6 +262,20 @@ def test_from_tensordict_refuses_other_values():
         Sample.from_tensordict(tenfold.TensorDict({"other": torch.zeros(2)}))
     with pytest.raises(KeyError, match='field "x": found two values'):
         Sample.from_tensordict(tenfold.TensorDict({"x": torch.zeros(2)}), {"x": 1})
+
+
+@pytest.mark.parametrize("below", [{}, {"inner": {"x": torch.zeros(2)}}])
+@pytest.mark.parametrize("values", [None, {"label": "a"}])
+def test_from_tensordict_keeps_the_lock(below, values):
+    td = tenfold.TensorDict({"x": torch.ones(2), **below}, [2])
+    assert not Sample.from_tensordict(td, values).is_locked
+    made = Sample.from_tensordict(td.lock_(), values)
+    assert made.is_locked
+    assert made.label == (None if values is None else "a")
+    if below:
+        assert type(made.inner) is Sample
+        assert made.inner.is_locked
+    assert "label" not in td
 
 
 def test_from_tensordict_accepts_a_tensordict_of_tensordict():

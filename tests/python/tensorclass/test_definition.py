@@ -92,6 +92,14 @@ def test_options_that_exclude_each_other_are_refused():
         tenfold.tensorclass(autocast=True, nocast=True)(type("C", (), {}))
 
 
+@pytest.mark.parametrize(
+    ("number", "error", "found"), [("abc", ValueError, "str"), ([1], TypeError, "list")]
+)
+def test_errors_of_casts_name_the_field(number, error, found):
+    with pytest.raises(error, match=rf'Casting: field "number": .*to int, found {found} \('):
+        classes(tenfold).Casting(number, torch.ones(2), "a")
+
+
 def test_tensor_only_refuses_other_annotations():
     with pytest.raises(TypeError, match=r'field "x": tensor_only'):
         tenfold.tensorclass(tensor_only=True)(type("C", (), {"__annotations__": {"x": str}}))
@@ -147,6 +155,23 @@ def test_class_variables_are_no_fields():
 
     assert [field.name for field in C.fields()] == ["x"]
     assert C(torch.zeros(2)).kind == "k"
+
+
+def test_an_unknown_annotation_leaves_those_of_local_classes_known():
+    @tenfold.tensorclass
+    class Inner:
+        x: torch.Tensor
+
+    @tenfold.tensorclass
+    class Outer:
+        inner: Inner
+        other: Undefined | None = None  # noqa: F821
+
+    for _ in range(2):
+        made = Outer.from_dict({"inner": {"x": torch.ones(2)}}, batch_size=[2])
+        assert type(made.inner) is Inner
+        with pytest.raises(RuntimeError, match='key "other"'):  # a number: looks at the annotation
+            made.other = 3
 
 
 def test_init_vars_go_to_post_init():

@@ -222,13 +222,15 @@ class MakingMethods:
                 f"from_tensordict: expected a TensorDict, found a {type(tensordict).__name__}"
             )
         node = with_classes(cls, tensordict)
-        for name, value in (non_tensordict or {}).items():
-            if value is None:
-                continue
+        values = {key: value for key, value in (non_tensordict or {}).items() if value is not None}
+        if values:
+            node = node.copy()  # unlocked
+        for name, value in values.items():
             if node._has(name):
                 raise KeyNotFoundError(f'from_tensordict: field "{name}": found two values')
-            node = node.copy() if node is tensordict else node
             node.set_non_tensor(name, value)
+        if tensordict.is_locked and not node.is_locked:
+            node.lock_()
         return cls._from_tensordict(node, rebuild=False)
 
     @classmethod

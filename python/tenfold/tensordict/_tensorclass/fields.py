@@ -169,7 +169,9 @@ def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
 def hint_of(cls: Any, name: str) -> Any:
     """The type of a field; None if its annotation cannot be evaluated."""
     if cls._hints[name] is None:  # try again: a name may have been defined after the class
-        cls._hints = resolved_hints(cls, {})
+        # Hints that are known may need names of the function that defined the class.
+        known = {field: hint for field, hint in cls._hints.items() if hint is not None}
+        cls._hints = {**resolved_hints(cls, {}), **known}
     return cls._hints[name]
 
 
@@ -293,10 +295,11 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
         if "numpy" in sys.modules and target is sys.modules["numpy"].ndarray:
             return sys.modules["numpy"].asarray(value), True
         made = target(value)
-    except TypeError as error:
-        raise TypeError(
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
             f'{cls.__name__}: field "{name}": expected a value that can be cast to '
-            f"{target.__name__}, found {type(value).__name__}"
+            f"{target.__name__}, found {type(value).__name__} ({error})"
         ) from error
     return made, not _is_tensor(made)
 

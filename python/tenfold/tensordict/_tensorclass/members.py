@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenfold._errors import KeyNotFoundError
 from tenfold.tensordict import _repr
 from tenfold.tensordict._base import TensorDictBase
@@ -22,7 +24,7 @@ from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -96,7 +98,13 @@ class FieldMethods:
             set_field(self, name, value, inplace, non_blocking)
             return self
         require(type(self), name)
-        FieldMethods.get(self, name).set(tuple(below), value, inplace=inplace)
+        there = FieldMethods.get(self, name)
+        if node_of(there) is None:
+            raise AttributeError(
+                f"{type(self).__name__}: path {(name, *below)}: expected a TensorDict or an object "
+                f'in field "{name}", found {"None" if there is None else type(there).__name__}'
+            )
+        there.set(tuple(below), value, inplace=inplace)
         return self
 
     def del_(self: Any, key: Any) -> Any:
@@ -299,11 +307,11 @@ class TreeMethods:
         Args:
             retain_none: If false, fields that are None are omitted.
             **options: As for `TensorDict.to_dict`. With `tolist_first`, unless the batch size is
-                [], the result is a list of dicts, without this object's fields that are None.
+                [], the result is a (nested) list of dicts.
         """
         made: dict[str, Any] = self._tensordict.to_dict(retain_none=retain_none, **options)
-        if retain_none and isinstance(made, dict):
-            made.update(dict.fromkeys(missing(self)))
+        if retain_none:
+            _add_none(made, missing(self))
         return made
 
     def to_tensordict(self: Any, *, retain_none: bool | None = None) -> Any:
@@ -386,10 +394,10 @@ class TreeMethods:
         """
         more, options = _parted(options)
         options.update(clone=clone, inplace=inplace)
-        if input_dict_or_td is None or isinstance(input_dict_or_td, dict):
+        node = node_of(input_dict_or_td)
+        if input_dict_or_td is None or (node is None and isinstance(input_dict_or_td, Mapping)):
             given = {**(input_dict_or_td or {}), **more}
             return _update_from_dict(self, given, options) if given else self
-        node = node_of(input_dict_or_td)
         if node is not None:
             _check_keys(type(self), node._key_list())
         self._tensordict.update(input_dict_or_td if node is None else node, **options)
@@ -448,6 +456,15 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
         source = with_classes(cls, TensorDictBase.from_dict(rest))
         obj._tensordict.update(source, **options)
     return obj
+
+
+def _add_none(rows: Any, names: list[str]) -> None:
+    """Adds entries None to a dict, or to each dict of nested lists."""
+    if isinstance(rows, list):
+        for row in rows:
+            _add_none(row, names)
+    else:
+        rows.update(dict.fromkeys(names))
 
 
 def _plain_copy(node: Any) -> Any:
