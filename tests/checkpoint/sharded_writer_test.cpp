@@ -59,6 +59,8 @@ Tensor numbered(DType dtype, Shape shape, int start = 0) {
 /// Returns a view of a box of the tensor.
 Tensor cut(const Tensor& tensor, const Shape& offsets, const Shape& sizes) {
   std::uint64_t offset = tensor.offset_bytes();
+  if (tensor.numel() == 0)
+    return {tensor.dtype(), sizes, tensor.strides(), tensor.buffer(), offset};
   for (std::size_t d = 0; d < offsets.size(); ++d) {
     offset += static_cast<std::uint64_t>(offsets[d] * tensor.strides()[d]) * tensor.itemsize();
   }

@@ -499,7 +499,7 @@ TEST(SnapshotRanks, MetadataThatDiffersIsThatOfTheFirstRankWithAWarning) {
   Ranks(ranks).save(folder / "s");
   EXPECT_THAT(warnings.all(), UnorderedElementsAre(AllOf(HasSubstr("receipt of rank 1"),
                                                          HasSubstr("metadata \"author\"")),
-                                                   HasSubstr("root: schema: ignored")));
+                                                   HasSubstr("snapshot: schema: ignored")));
   const TensorDict tree = open(folder / "s");
   EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "first"), Pair("run", "7")));
   EXPECT_FALSE(tree.info().schema);

@@ -173,8 +173,6 @@ Tensor::Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint
   // Check the size of a contiguous copy, which a stride of 0 can make larger than the buffer.
   nbytes_of(dtype_, shape_);
   const std::uint64_t needed = spanned_bytes(dtype_, shape_, strides_);
-  // Rows without elements begin at a multiple of their stride, which may be after the buffer's end.
-  if (numel_ == 0) offset_bytes_ = std::min(offset_bytes_, buffer_.size_bytes());
   if (!base::range_fits(offset_bytes_, needed, buffer_.size_bytes())) {
     throw fail()
         .problem("view of shape ", base::list_text(shape_), " and strides ",

@@ -15,7 +15,6 @@
 #include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
-#include "core/notes/notes.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
@@ -125,10 +124,6 @@ class Planner {
     if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
     NodeInfo ranks;
     ranks.kind = NodeKind::dict;
-    if (tree.info().schema) {
-      warn(subject() + ": schema: ignored: expected one process, found " +
-           std::to_string(rank_.world_size));
-    }
     ranks.metadata = tree.info().metadata;
     TensorDict all(std::move(ranks));
     all.set(rank_name_, tree);

@@ -17,6 +17,7 @@
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
@@ -118,6 +119,9 @@ class SnapshotPart::State {
     rank_.rank = rank;
     rank_.world_size = world_size;
     rank_.shards = std::move(shards);
+    if (world_size > 1 && tree_.info().schema) {
+      warn("snapshot: schema: ignored: expected one process, found " + std::to_string(world_size));
+    }
     outline_ = outline_of(plan_snapshot(tree_, options_, rank_), tree_, rank_).to_text();
   }
 
