@@ -63,7 +63,7 @@ class Samples(list[Any]):
     ) -> None:
         super().__init__(samples)
         self.ragged = ragged
-        self.framework = framework
+        self.framework: Name | None = framework
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _pickle.samples, (list(self), self.ragged, self.framework)

@@ -164,6 +164,8 @@ def extreme(
         if not reduce:
             return _scalars(td, lambda tensor: op(tensor))
         return op(torch.cat([op(tensor).reshape(1) for tensor in _all_tensors(td)]))
+    if dim is None:
+        raise TypeError(f"{name}: expected a batch dimension, found None")
     if reduce:
         joined = torch.cat(_all_tensors(td), dim)
         return op(joined, dim) if is_running else op(joined, dim, keepdim)
