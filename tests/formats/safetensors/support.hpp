@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
+#include <tenfold/warnings.hpp>
 
 #include "core/notes/notes.hpp"
 #include "formats/format.hpp"
