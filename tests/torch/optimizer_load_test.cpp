@@ -118,8 +118,8 @@ TEST(LoadIntoOptimizer, ReportsStateThatOnlyPythonHasAndLoadsTheRest) {
 TEST(LoadIntoOptimizer, RefusesStateThatLibTorchDoesNotSupport) {
   Untouched target;
   EXPECT_THAT(target.refusal(python_state(python_group("maximize", true))),
-              EndsWith("\"param_groups.0.maximize\": expected false, which is all that LibTorch "
-                       "does, found true"));
+              EndsWith("\"param_groups.0.maximize\": expected false, the only value that LibTorch "
+                       "supports, found true"));
   EXPECT_THAT(target.refusal(python_state(python_group("decoupled_weight_decay", true))),
               HasSubstr("expected false, the only value that LibTorch supports, found true"));
   EXPECT_THAT(target.refusal(python_state(python_group("warmup", 3))),
