@@ -81,11 +81,12 @@ Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf,
   return Leaf(rows_of(leaf.tensor(), rows));
 }
 
-/// Selects items of a NonTensorStack along dimension 0. Other JSON values belong to every row.
+/// Selects items of a NonTensorStack: its lists are in the order of the batch dimensions, along
+/// whichever of them it was stacked. Other JSON values belong to every row.
 Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor& json,
                    const Rows& rows, std::size_t batch_dims) {
   const auto* list = json.value.get_if<Value::List>();
-  if (!json.is_stack || json.stack_dim != 0 || list == nullptr) return json;
+  if (!json.is_stack || list == nullptr) return json;
   if (static_cast<std::int64_t>(list->items.size()) != rows.count) {
     throw fail(root, path)
         .problem("cannot take rows")
@@ -96,10 +97,12 @@ Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor&
     const Value& item = list->items[static_cast<std::size_t>(rows.begin)];
     // If batch dimensions remain, the items of this row form a stack again.
     const bool is_stack = batch_dims > 1 && item.is<Value::List>();
-    return NonTensor{item, is_stack, 0, is_stack ? json.device : ""};
+    const std::int64_t dim = is_stack ? std::max<std::int64_t>(json.stack_dim - 1, 0) : 0;
+    return NonTensor{item, is_stack, dim, is_stack ? json.device : ""};
   }
   const auto first = list->items.begin();
-  return NonTensor{Value::List{{first + rows.begin, first + rows.end}}, true, 0, json.device};
+  return NonTensor{Value::List{{first + rows.begin, first + rows.end}}, true, json.stack_dim,
+                   json.device};
 }
 
 Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node, Rows rows,

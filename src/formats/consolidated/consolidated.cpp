@@ -30,6 +30,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/consolidated/sidecar.hpp"
 #include "formats/consolidated/tree.hpp"
+#include "formats/consolidated/value_stacks.hpp"
 #include "formats/consolidated/write.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/commit.hpp"
@@ -86,18 +87,16 @@ Error refuse(const std::string& path) {
 /// tensordict's table of dtypes does not include the floats of 8 and 4 bits.
 bool is_readable(DType dtype) { return dtype < DType::float8_e4m3fn; }
 
-/// Returns the value's list if all its items are lists of one length, else null. tensordict loads
-/// such a list as a stack of stacks.
-const Value::List* stacked_items(const Value& value) {
-  const auto* list = value.get_if<Value::List>();
-  if (list == nullptr || list->items.empty()) return nullptr;
-  const auto* first = list->items.front().get_if<Value::List>();
-  if (first == nullptr) return nullptr;
-  const bool alike = std::ranges::all_of(list->items, [&](const Value& item) {
-    const auto* inner = item.get_if<Value::List>();
-    return inner != nullptr && inner->items.size() == first->items.size();
-  });
-  return alike ? list : nullptr;
+/// True if there are items and all are lists of one length: tensordict loads them as stacks.
+bool are_stacks(const std::vector<Value>& items) {
+  const auto length_of = [](const Value& item) {
+    const auto* list = item.get_if<Value::List>();
+    return list == nullptr ? std::nullopt : std::optional(list->items.size());
+  };
+  return !items.empty() && length_of(items.front()).has_value() &&
+         std::ranges::all_of(items, [&](const Value& item) {
+           return length_of(item) == length_of(items.front());
+         });
 }
 
 /// Nesting depth of containers, including `value`.
@@ -409,19 +408,25 @@ class DocumentWriter {
     json_.end_array();
   }
 
-  /// Writes a NonTensorStack: a node whose entries are values, or stacks of values.
+  /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
+  /// or stacks of values. Lists that are not regular enough for `dim` are written along dimension 0.
   void value_stack(const Value& stack, std::int64_t dim, const Shape& batch, const NodeInfo& node) {
-    const Shape inner = batch.empty() ? Shape{} : Shape(batch.begin() + 1, batch.end());
-    const Value::List* stacks = stacked_items(stack);
+    auto regular = unstack_values(stack, static_cast<std::size_t>(dim));
+    if (!regular) {
+      dim = 0;
+      regular = unstack_values(stack, 0);
+    }
+    const std::vector<Value> items = std::move(regular).value_or(std::vector<Value>{});
+    const bool holds_stacks = are_stacks(items);
+    Shape inner = batch;
+    const auto removed = inner.begin() + std::min<std::ptrdiff_t>(dim, std::ssize(inner));
+    if (removed != inner.end()) inner.erase(removed);
     json_.begin_object();
     json_.member("cls", "NonTensorStack");
     json_.key("non_tensors");
     json_.begin_object();
-    if (stacks == nullptr) {
-      const auto* list = stack.get_if<Value::List>();
-      for (std::size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
-        value(std::to_string(i), list->items[i], inner, node.device);
-      }
+    for (std::size_t i = 0; !holds_stacks && i < items.size(); ++i) {
+      value(std::to_string(i), items[i], inner, node.device);
     }
     json_.end_object();
     json_.key("leaves");
@@ -429,9 +434,9 @@ class DocumentWriter {
     json_.end_object();
     json_.key("cls_metadata");
     about_stack(dim, std::nullopt);
-    for (std::size_t i = 0; stacks != nullptr && i < stacks->items.size(); ++i) {
+    for (std::size_t i = 0; holds_stacks && i < items.size(); ++i) {
       json_.key(std::to_string(i));
-      value_stack(stacks->items[i], 0, inner, node);
+      value_stack(items[i], 0, inner, node);
     }
     json_.end_object();
   }

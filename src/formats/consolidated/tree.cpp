@@ -17,6 +17,7 @@
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/value/value_json.hpp"
+#include "formats/consolidated/value_stacks.hpp"
 
 namespace tenfold::detail::formats::consolidated {
 namespace {
@@ -394,7 +395,7 @@ class TreeBuilder {
     NonTensor stack;
     stack.is_stack = true;
     stack.stack_dim = stack_dim(object, inner);
-    stack.value = stacked_values(object, inner);
+    stack.value = std::move(stacked_values(object, inner).value);
     return stack;
   }
 
@@ -414,33 +415,55 @@ class TreeBuilder {
         .found(base::quote(key));
   }
 
-  /// Returns the items of a NonTensorStack: first its values, then its stacks of values.
-  Value stacked_values(const Object& object, const std::string& path) const {
-    List items;
+  /// Returns a value of a NonTensorStack, which all rows of its batch share.
+  StackedValues shared_value(const Value& item, const std::string& path) const {
+    const Value& data = data_of(item, path);
+    const Value& batch_size = as<List>(item, path, "its item", "an array").items[1];
+    return {data, 0, shape(as<List>(batch_size, path, "batch_size", "an array"), path, "batch_size")};
+  }
+
+  /// Returns the values of a NonTensorStack. Its entries are values and stacks of values, which the
+  /// document groups: the values first.
+  StackedValues stacked_values(const Object& object, const std::string& path) {
+    std::vector<std::pair<std::string, const Value*>> values;
+    std::vector<std::pair<std::string, const Value*>> stacks;
     for (const auto& [key, item] :
          member<Object>(object, path, "non_tensors", "an object").members) {
-      check_position(path, key, items.items.size());
-      items.items.push_back(data_of(item, note_path_child(path, key)));
+      values.emplace_back(key, &item);
     }
     if (!member<Object>(object, path, "leaves", "an object").members.empty()) {
       throw fail(path).part("\"leaves\" of a stack").expected("none").found("some");
     }
     for (const auto& [key, value] : object.members) {
-      if (is_reserved_member(key)) continue;
-      check_position(path, key, items.items.size());
-      const std::string inner = note_path_child(path, key);
-      const Object& node = as<Object>(value, inner, "its value", "an object");
-      const std::string& cls = member<std::string>(node, inner, "cls", "a string");
-      if (cls != "NonTensorStack") {
-        throw fail(inner)
-            .problem("an entry of a NonTensorStack has the wrong class")
-            .expected("\"NonTensorStack\"")
-            .found(base::quote(cls));
-      }
-      stack_dim(node, inner);
-      items.items.push_back(stacked_values(node, inner));
+      if (!is_reserved_member(key)) stacks.emplace_back(key, &value);
     }
-    return items;
+    std::vector<StackedValues> elements;
+    for (auto value = values.begin(), stack = stacks.begin();
+         value != values.end() || stack != stacks.end();) {
+      const std::string next = std::to_string(elements.size());
+      const bool is_value =
+          value != values.end() && (stack == stacks.end() || value->first == next);
+      const auto& [key, item] = is_value ? *value++ : *stack++;
+      check_position(path, key, elements.size());
+      const std::string inner = note_path_child(path, key);
+      elements.push_back(is_value ? shared_value(*item, inner) : inner_stack(*item, inner));
+    }
+    StackedValues result;
+    const auto dim = static_cast<std::size_t>(stack_dim(object, path));
+    if (const auto fault = stack_values(std::move(elements), dim, repeated_bytes_, result)) {
+      throw Error(*fault).path(where_).part("node ", base::quote(path));
+    }
+    return result;
+  }
+
+  StackedValues inner_stack(const Value& value, const std::string& path) {
+    const Object& object = as<Object>(value, path, "its value", "an object");
+    const std::string& cls = member<std::string>(object, path, "cls", "a string");
+    if (cls == "NonTensorStack") return stacked_values(object, path);
+    throw fail(path)
+        .problem("an entry of a NonTensorStack has the wrong class")
+        .expected("\"NonTensorStack\"")
+        .found(base::quote(cls));
   }
 
   TensorDict lazy_stack(const Object& object, const std::string& path) {
@@ -479,6 +502,7 @@ class TreeBuilder {
   Sidecar extra_;
   bool locked_ = false;
   std::unordered_set<std::string> unbatched_;
+  std::uint64_t repeated_bytes_ = kMaxRepeatedBytes;  ///< left for the whole document
 };
 
 }  // namespace

@@ -165,6 +165,16 @@ TEST(Rows, AStackOfValuesGivesItsItems) {
   EXPECT_THAT(refused([&] { td.select_row(0); }), HasSubstr("expected 3 items, found 1"));
 }
 
+TEST(Rows, AStackAlongALaterDimensionIsInTheOrderOfTheBatch) {
+  TensorDict td = batch({2, 3});
+  const Value first = list({"a", "b", "c"});
+  const Value second = list({"d", "e", "f"});
+  td.set("s", TensorDict::Item(NonTensor{list({first, second}), true, 1}));
+  EXPECT_EQ(std::get<NonTensor>(td.select_row(1).get("s")), (NonTensor{second, true, 0}));
+  EXPECT_EQ(std::get<NonTensor>(td.narrow_rows(1, 2).get("s")),
+            (NonTensor{list({second}), true, 1}));
+}
+
 TEST(Rows, AStackOfStacksGivesStacks) {
   TensorDict td = batch({2, 2});
   td.set("s", TensorDict::Item(NonTensor{list({list({1, 2}), list({3, 4})}), true, 0}));

@@ -157,6 +157,36 @@ TEST(Consolidated, OpensStacksOfStacks) {
   EXPECT_EQ(tree["l"].size(), 1U);
 }
 
+TEST(Consolidated, ValuesStackedAlongALaterDimensionAreInTheOrderOfTheBatch) {
+  const auto column = [](const std::string& first, const std::string& second) {
+    return stack("NonTensorStack", "", "\"0\": [" + first + ", [], null], \"1\": [" + second + ", [], null]");
+  };
+  const TensorDict tree = opened(node(
+      "", "", "2, 3",
+      R"(, "v": )" + stack("NonTensorStack",
+                           R"(, "0": )" + column("1", "4") + R"(, "1": )" + column("2", "5") +
+                               R"(, "2": )" + column("3", "6"),
+                           "", "1")));
+  EXPECT_EQ(std::get<NonTensor>(tree.get("v")).stack_dim, 1);
+  EXPECT_EQ(to_json(tree.value("v")), "[[1, 2, 3], [4, 5, 6]]");
+}
+
+TEST(Consolidated, AValueThatRowsShareIsRepeatedForTheDimensionsOfTheOtherEntries) {
+  const std::string inner =
+      stack("NonTensorStack", "", R"("0": [1, [], null], "1": [2, [], null])");
+  const auto value_of = [&](const std::string& stacked) {
+    return to_json(opened(node("", "", "", R"(, "v": )" + stacked)).value("v"));
+  };
+  EXPECT_EQ(value_of(stack("NonTensorStack", R"(, "1": )" + inner,
+                           R"("0": [0, [2], null], "2": [3, [2], null])")),
+            "[[0, 0], [1, 2], [3, 3]]");
+  EXPECT_EQ(value_of(stack("NonTensorStack", "", R"("0": [0, [2, 9], null], "1": [1, [2, 9], null])",
+                           "1")),
+            "[[0, 1], [0, 1]]");
+  EXPECT_EQ(value_of(stack("NonTensorStack", "", R"("0": [0, [2], null], "1": [1, [2], null])")),
+            "[0, 1]");
+}
+
 TEST(Consolidated, NeverWritesToTheFile) {
   const TemporaryFolder folder;
   const std::string bytes = file_of(node(R"("x": ["torch.uint8", [32], 0, 32, 0])"));
@@ -267,6 +297,20 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
        R"(node "": "device": expected a type and optionally an index of at most 127, as in "cuda:0", found "os.system")"},
       {stack("<class 'm.C'>", R"(, "0": )" + node("")), unsupported,
        R"(node "": a tensorclass around a lazy stack cannot be opened: expected "batch_size", found "stack_dim")"},
+      {node("", "", "",
+            R"(, "v": )" + stack("NonTensorStack", "", R"("0": ["p", [1000000000], null])", "1")),
+       unsupported,
+       R"(node "v": an entry of a stack of values is repeated too often: expected at most 67108864 bytes in all copies of values, found a dimension of length 1000000000)"},
+      {node("", "", "", R"(, "v": )" + stack("NonTensorStack", "", R"("0": ["p", [], null])", "1")),
+       corrupt,
+       R"(node "v": an entry of a stack of values does not fit: expected at least 1 batch dimensions, found 0)"},
+      {node("", "", "",
+            R"(, "v": )" + stack("NonTensorStack",
+                                 R"(, "0": )" + stack("NonTensorStack", "", R"("0": [1, [], null])") +
+                                     R"(, "1": )" + stack("NonTensorStack", ""),
+                                 "", "1")),
+       corrupt,
+       R"(node "v": the entries of a stack of values differ in their batch size: expected a dimension of length 1, found 0)"},
       {stack("NonTensorStack", ""), unsupported,
        R"(node "": a stack of values cannot be opened as the root: expected a TensorDict, tensorclass or lazy stack, found "NonTensorStack")"},
   };

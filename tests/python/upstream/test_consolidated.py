@@ -4,6 +4,7 @@ import functools
 import pathlib
 
 import pytest
+import tensordict
 import torch
 import trees
 from describe import assert_same, describe, order, transform
@@ -279,3 +280,36 @@ def test_containers_integer_keys_and_aliases_round_trip(tmp_path):
     optimizer.load_state_dict(found["optimizer"])
     assert found["tied"].data_ptr() == found["model"]["weight"].data_ptr()
     assert TensorDict.from_consolidated(tmp_path / "t")["z", "1"] == 3
+
+
+def value_stacks(library):
+    """Stacks of values along later dimensions, and of values and stacks side by side."""
+    data, stack = library.NonTensorData, library.NonTensorStack
+    columns = [stack(*"ad"), stack(*"be"), stack(*"cf")]
+    return {
+        "stacks": stack(*columns, stack_dim=1),
+        "shared": stack(*(data(value, batch_size=[2]) for value in "abc"), stack_dim=1),
+        "mixed": stack(
+            stack(*"abc"),
+            data("d", batch_size=[3]),
+        ),
+    }
+
+
+def test_stacks_along_later_dimensions_keep_the_order_of_the_batch(tmp_path):
+    expected = {key: value.tolist() for key, value in value_stacks(tensordict).items()}
+    assert expected["stacks"] == [["a", "b", "c"], ["d", "e", "f"]]
+    td = TensorDict(value_stacks(tensordict), [2, 3])
+    td.consolidate(tmp_path / "theirs")
+    tenfold.save(td, tmp_path / "ours", format="consolidated")
+    own = tenfold.TensorDict(value_stacks(tenfold.tensordict), [2, 3])
+    tenfold.save(own, tmp_path / "own", format="consolidated")
+    for name in ("theirs", "ours", "own"):
+        assert tenfold.verify(tmp_path / name).ok
+        opened = tenfold.open(tmp_path / name)
+        upstream = TensorDict.from_consolidated(tmp_path / name)
+        for key, values in expected.items():
+            assert opened.get(key).tolist() == values, (name, key)
+            assert upstream.get(key).tolist() == values, (name, key)
+            assert opened[1].get(key).tolist() == values[1], (name, key)
+            assert opened[:, 2].get(key).tolist() == [row[2] for row in values], (name, key)

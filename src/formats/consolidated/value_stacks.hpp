@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensor.hpp>
+#include <tenfold/value.hpp>
+
+namespace tenfold::detail::formats::consolidated {
+
+/// Values of a NonTensorData or NonTensorStack with the shape of its batch. A tree keeps them in
+/// nested lists in the order of the batch dimensions; the file has one node for each stack, whose
+/// entries are the elements along its `stack_dim`.
+struct StackedValues {
+  Value value;            ///< nested lists: `depth` levels, one for each of the first dimensions
+  std::size_t depth = 0;  ///< number of dimensions that the lists have
+  Shape shared{};         ///< lengths of the dimensions after them, whose rows share a value
+};
+
+/// Limit of the memory for the copies of values that a document stores once for many rows.
+inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
+
+/// Sets `result` to the values of `elements`, stacked along dimension `dim`. Repeats shared values
+/// only for a dimension before `dim`, and for dimensions for which another element has lists.
+/// Subtracts the size of the copies from `budget_bytes`, which starts at kMaxRepeatedBytes. Returns
+/// the error, without a path, if they exceed it, or if the batch sizes of the elements differ.
+std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
+                                  std::uint64_t& budget_bytes, StackedValues& result);
+
+/// Returns the elements of nested lists along dimension `dim`, or nullopt if a list of the first
+/// `dim + 1` levels is missing or differs in length from its neighbours.
+std::optional<std::vector<Value>> unstack_values(const Value& value, std::size_t dim);
+
+}  // namespace tenfold::detail::formats::consolidated
