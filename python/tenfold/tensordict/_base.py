@@ -1022,8 +1022,8 @@ class TensorDictBase(TensorLike):
                 moved. Default: that of this TensorDict.
             names: Names of the dimensions. Default: those of this TensorDict, unless `batch_size`
                 is given.
-            inplace: Replace the tensors of this TensorDict by the results; if it is locked, write
-                the results into them. `batch_size`, `device` and `names` are ignored.
+            inplace: Write the results into the tensors of this TensorDict. `batch_size`, `device`
+                and `names` are ignored.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
             filter_empty: True: remove nodes without results. None: remove those in which `fn`
                 returned only None. False: keep all nodes.

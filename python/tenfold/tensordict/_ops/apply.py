@@ -76,6 +76,8 @@ class Plan:
                 else:
                     result = entry if batch_size is None else entry._resized(tuple(batch_size))
                     any_result = True
+                    if self.inplace:
+                        continue
             elif as_leaf:
                 any_leaf = True
                 result = self._call((*above, key), entry, *theirs)
@@ -83,11 +85,15 @@ class Plan:
             elif kind == LEAF:
                 result = entry
                 any_result = True
+                if self.inplace:
+                    continue
             else:
                 node = node_of(entry)
                 below = node._run(self, theirs, (*above, key), batch_size, device, names)
                 any_leaf = any_leaf or below is None
                 any_result = any_result or below is not None
+                if self.inplace:
+                    continue
                 result = None if below is None else rewrapped(entry, below)
             if result is not None:
                 items[key] = result
@@ -101,12 +107,11 @@ class Plan:
         if self.inplace:
             for key, value in items.items():
                 there = td._entry(key)
-                if there is value or node_of(value) is not None:
-                    continue
-                if td._locked:
+                node = node_of(there)
+                if node is None:
                     td._overwrite(key, value, False)
-                else:
-                    put_value(td, key, value)
+                elif node is not node_of(value):
+                    node.update(value, inplace=True)
             return td
         made = td._with_entries({})
         if batch_size is not None:

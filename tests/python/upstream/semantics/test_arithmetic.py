@@ -153,6 +153,10 @@ MAPPED = {
     "apply_to_another_dtype": lambda td, lib: td.apply(lambda x: x.double()),
     "apply_two": lambda td, lib: td.apply(lambda x, y: x + y, td.clone()),
     "apply_inplace": lambda td, lib: td.apply(lambda x: x + 1, inplace=True),
+    "apply_inplace_keeps_dtypes": lambda td, lib: td.apply(lambda x: x.double() / 2, inplace=True),
+    "apply_inplace_of_nodes": lambda td, lib: td.apply(
+        lambda x: x + 1, inplace=True, call_on_nested=True
+    ),
     "apply_": lambda td, lib: td.apply_(lambda x: x.zero_()),
     "apply_none": lambda td, lib: td.apply(lambda x: None),
     "apply_some_none": lambda td, lib: td.apply(lambda x: x if x.ndim == 5 else None),
