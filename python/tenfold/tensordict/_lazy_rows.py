@@ -63,8 +63,12 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     positions = need_torch("split").arange(len(stack.tensordicts))
     if isinstance(split_size, int) and split_size <= 0:
         raise ValueError(f"split: expected a size over 0, found {split_size}")
-    groups = [group.tolist() for group in positions.split(split_size)]
-    return tuple(restacked(stack, [stack.tensordicts[i] for i in group], at) for group in groups)
+    made, begin = [], 0
+    for group in positions.split(split_size):
+        rows = slice(begin, begin + len(group))
+        made.append(_rows_of(stack, (*[slice(None)] * at, rows)))
+        begin = rows.stop
+    return tuple(made)
 
 
 def unsqueeze(stack: Stack, dim: int) -> Stack:
