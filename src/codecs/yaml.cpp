@@ -40,7 +40,7 @@ class Parser {
     if (text_.starts_with("---\n")) at_ = line_start_ = 4;
     if (!next_line()) fail("a document", "nothing");
     block(0);
-    if (next_line() && text_.substr(at_) != "...\n") fail("the end of the document", found());
+    if (next_line()) fail("the end of the document", found());
   }
 
  private:
@@ -52,18 +52,30 @@ class Parser {
   }
   bool line_ends() const noexcept { return at_end() || is_break(text_[at_]); }
   std::size_t column() const noexcept { return at_ - line_start_; }
+  static constexpr bool is_blank(char c) noexcept { return c == ' ' || is_break(c); }
+  void skip_blanks() noexcept {
+    while (!at_end() && is_blank(text_[at_])) ++at_;
+  }
   void skip_spaces() noexcept {
     while (!at_end() && text_[at_] == ' ') ++at_;
   }
 
-  /// Skips spaces and line breaks. Returns false if nothing follows them.
+  /// Skips spaces, line breaks, and the marker of the document's end. Returns false if nothing
+  /// follows them.
   bool next_line() {
     while (true) {
       skip_spaces();
       if (at_end()) return false;
-      if (!is_break(text_[at_])) return true;
-      ++at_;
-      line_start_ = at_;
+      if (is_break(text_[at_])) {
+        ++at_;
+        line_start_ = at_;
+      } else if (column() == 0 && text_.substr(at_).starts_with("...") && is_blank(peek(3))) {
+        at_ += 3;
+        skip_blanks();
+        if (!at_end()) fail("one document", found());
+      } else {
+        return true;
+      }
     }
   }
 

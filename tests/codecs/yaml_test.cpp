@@ -69,6 +69,15 @@ TEST(Yaml, ReadsLinesThatEndWithCarriageReturns) {
   EXPECT_EQ(json_of("a: x\rb: \"\\r\"\r"), R"({"a": "x", "b": "\r"})");
 }
 
+TEST(Yaml, ReadsTheMarkerOfTheDocumentsEnd) {
+  EXPECT_EQ(json_of("a: 1\n...\n"), R"({"a": 1})");
+  EXPECT_EQ(json_of("a:\n- 1\n- b:\n..."), R"({"a": [1, {"b": null}]})");
+  EXPECT_EQ(json_of("---\n- 1\n... \n\n"), "[1]");
+  EXPECT_EQ(json_of("x\n...\n"), R"("x")");
+  EXPECT_EQ(json_of("a: one\n  ...\n"), R"({"a": "one ..."})");
+  EXPECT_THAT(refusal("a: 1\n...\nb: 2\n"), HasSubstr("expected one document, found \"b: 2\""));
+}
+
 TEST(Yaml, ReadsFlowOnOneLine) {
   EXPECT_EQ(json_of("a: [0, 24, 'x, y', {b: null, c: []}]\n"),
             R"({"a": [0, 24, "x, y", {"b": null, "c": []}]})");
