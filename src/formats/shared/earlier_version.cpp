@@ -45,9 +45,15 @@ os::File link_unchanged(os::Directory& folder, const std::string& name,
     if (error.code() == ErrorCode::file_not_found) return {};
     throw;
   }
-  os::File file = open_as_saved(folder, name, earlier, size_bytes);
-  if (!file.valid()) folder.remove_file(name);
-  return file;
+  try {
+    os::File file = open_as_saved(folder, name, earlier, size_bytes);
+    if (file.valid()) return file;
+  } catch (...) {
+    folder.remove_file(name);
+    throw;
+  }
+  folder.remove_file(name);
+  return {};
 }
 
 }  // namespace tenfold::detail::formats
