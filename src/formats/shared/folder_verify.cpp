@@ -153,17 +153,18 @@ class ChecksumVerifier {
         file.display());
   }
 
-  /// Opens the file of a line. If that fails, returns null and reports the problem. Does not report
-  /// a second problem of a file that exists.
+  /// Opens the file of a line. If that fails, returns null and reports the problem, unless one of
+  /// this file is reported.
   std::unique_ptr<os::File> open_file(std::string_view path) {
     const std::string display = root_.display_of(std::string(path));
     try {
       return std::make_unique<os::File>(open_below(root_, path));
     } catch (const Error& error) {
+      if (is_reported(display)) return nullptr;
       if (error.code() == ErrorCode::file_not_found) {
         add(base::corrupt(display).problem("is missing").expected("a file with checksums"),
             display);
-      } else if (!is_reported(display)) {
+      } else {
         add(error, display);
       }
       return nullptr;
