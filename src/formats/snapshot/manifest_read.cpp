@@ -262,8 +262,7 @@ class Text {
     text_ += '"';
     while (!text.empty()) {
       const auto [code, size] = codecs::decode_wtf8(text.data(), text.data() + text.size());
-      if (size == 0)
-        throw base::invalid_argument().part("text").expected("UTF-8").found("other bytes");
+      if (size == 0) throw base::invalid_argument().expected("UTF-8").found("other bytes");
       if (code == '"' || code == '\\') {
         text_ += '\\';
         text_ += static_cast<char>(code);
@@ -479,9 +478,13 @@ std::string write_manifest(const Manifest& manifest) {
   for (const auto& [path, entry] : manifest.entries) {
     out.raw(first ? "\n    " : ",\n    ");
     first = false;
-    out.string(path);
-    out.raw(": ");
-    write_entry(out, entry);
+    try {
+      out.string(path);
+      out.raw(": ");
+      write_entry(out, entry);
+    } catch (const Error& error) {
+      throw Error(error).part("entry ", base::quote(path));
+    }
   }
   out.raw("\n  }\n}\n");
   return out.take();
