@@ -85,7 +85,7 @@ void visit_coordinates(const SparseState& state, const Index* major_indices,
     if (major_index < 0 || major_index >= state.major_size()) {
       throw base::corrupt(state.where)
           .part(state.major_name(), " of entry ", entry)
-          .expected("0 to ", state.major_size() - 1)
+          .expected(index_range(state.major_size()))
           .found(major_index);
     }
     if (minor_index < 0 || minor_index >= state.minor_size()) {

@@ -189,11 +189,15 @@ void require_sorted(const SparseState& state) {
       .remedy("to_layout(\"csr\") first");
 }
 
+std::string index_range(std::int64_t size) {
+  return size > 0 ? "0 to " + std::to_string(size - 1) : "none, as the size is 0";
+}
+
 void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
                            std::int64_t minor_index) {
   throw base::corrupt(state.where)
       .part(state.major_name(), " ", major_index, ": index of an entry")
-      .expected("0 to ", state.minor_size() - 1)
+      .expected(index_range(state.minor_size()))
       .found(minor_index);
 }
 

@@ -81,6 +81,9 @@ void for_each_entry(const SparseState& state,
                     const std::function<void(std::int64_t major_index, std::int64_t minor_index,
                                              std::int64_t entry)>& use);
 
+/// Describes the valid indices of an axis of that size, for an error.
+std::string index_range(std::int64_t size);
+
 /// Throws Error(corrupt): `minor_index`, the minor index of an entry of `major_index`, is out of
 /// range.
 [[noreturn]] void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
