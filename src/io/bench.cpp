@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kBytesReadPerTask = std::uint64_t{4} << 20;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMaxRows = 4096;  ///< greatest number of gathered rows
+constexpr std::uint64_t kMaxRows = 4096;  ///< maximum number of gathered rows
 constexpr int kColdRounds = 3;            ///< number of rounds, of which the best is reported
 constexpr int kWarmRounds = 3;
 
@@ -170,7 +170,7 @@ class Bench {
                                         std::span<std::byte> into) { leaves[i].read(begin, into); };
   }
 
-  /// Random rows of the largest tensor with two or more rows; of a long row, only its start.
+  /// Random rows of the largest tensor with two or more rows; long rows up to kBytesPerRead.
   std::vector<BenchRange> rows_of(const std::vector<std::uint64_t>& sizes) const {
     const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
     std::optional<std::size_t> largest;
@@ -192,7 +192,8 @@ class Bench {
     return rows;
   }
 
-  /// As many ranges as `rows`, with the same sizes, in the largest file.
+  /// As many random ranges as `rows` in the largest file, of the same sizes unless the file is
+  /// smaller.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
                                                  const std::vector<BenchRange>& rows) {
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());

@@ -19,8 +19,8 @@ enum class MetaTensors : std::uint8_t { refused, allowed };
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta = MetaTensors::refused);
 
-/// Throws what Leaf::read() throws if the last element of a large leaf cannot be read. Call it
-/// before planning work by the size of a leaf, because a file can declare any size.
+/// Throws what Leaf::read() throws if the last element of a leaf of at least 1 GiB cannot be read.
+/// Call it before planning work by the size of a leaf, because a file can declare any size.
 void require_whole(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file can store (opaque) or that

@@ -88,8 +88,8 @@ class CastSource : public LeafSource {
   DType dtype_;
 };
 
-/// A leaf with the same values in another dtype that stays on disk: bytes are read and cast on
-/// demand, with bounded memory. Aliases remain aliases.
+/// A leaf with the values of `leaf` in another dtype. Nothing is read until the values are used:
+/// read() casts with bounded memory, map() casts all of them into memory. Aliases remain aliases.
 Leaf cast_lazily(const Leaf& leaf, DType dtype) {
   Leaf cast = stored_leaf(dtype, leaf.shape(), std::make_shared<CastSource>(leaf, dtype), 0);
   if (leaf.is_nested()) cast.mark_nested();

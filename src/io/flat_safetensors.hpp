@@ -38,7 +38,8 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
 /// Aliases are stored as separate copies. Atomic, like save(). options.format is ignored. Throws
 /// Error(unsupported), naming the key, for entries that the format cannot store, and
 /// Error(invalid_argument) if `metadata` describes a tree of other tensors ("tensordict",
-/// "tenfold"), before anything is written.
+/// "tenfold"), before anything is written. Throws Error(io) with errno EEXIST if `path` exists and
+/// options.overwrite is false.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options);
 

@@ -157,7 +157,8 @@ std::string mismatches_of(const LoadReport& report) {
   return text;
 }
 
-/// True if several indices of the tensor refer to the same element.
+/// True if the tensor is expanded: a stride of 0 makes several indices refer to the same element.
+/// Other overlaps, as of as_strided(), are not detected.
 bool overlaps_itself(const Tensor& tensor) {
   for (std::size_t dim = 0; dim < tensor.shape().size(); ++dim) {
     if (tensor.shape()[dim] > 1 && tensor.strides()[dim] == 0) return true;
@@ -221,7 +222,7 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
   return extents;
 }
 
-/// The copies of a group in order, without copies that a later copy overwrites completely.
+/// The copies of a group in order, without those that a later copy to the same elements overwrites.
 Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   std::ranges::sort(group, std::greater<>());
   std::set<std::tuple<const std::byte*, std::size_t, Shape, Shape>> seen;

@@ -30,7 +30,7 @@ class ReadAhead {
   /// programs then access only a few rows.
   static bool is_worthwhile(std::uint64_t total_bytes, Mode mode);
 
-  /// `tensor` maps a file.
+  /// Adds a tensor that maps a file.
   void add(const Tensor& tensor);
 
   /// Starts the threads and returns at once.

@@ -28,8 +28,9 @@ namespace formats = detail::formats;
 
 /// Runs of fewer bytes are copied from a mapping of the file.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
-/// Total size of the small boxes in one task.
+/// A task gets further boxes until their total size exceeds this.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
+/// Size of the buffer for copies to a destination that is not contiguous.
 constexpr std::size_t kBoxPieceBytes = std::size_t{1} << 20;
 
 base::Where place_of(const Leaf& leaf) {
@@ -65,7 +66,7 @@ void require_fitting(const BoxRead& read) {
   }
 }
 
-/// The box as a view of the whole tensor.
+/// The box as a view into the whole tensor.
 Tensor view_of(const BoxRead& read, const Tensor& whole) {
   std::uint64_t offset = whole.offset_bytes();
   for (std::size_t d = 0; d < read.offsets.size(); ++d) {

@@ -12,9 +12,10 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Greatest number of bytes of a value that a message shows.
+/// Maximum number of bytes of a value in a message.
 constexpr std::size_t kShownJsonBytes = 40;
-/// Maximum number of unknown names that are remembered, to report them and to find duplicate keys.
+/// Maximum number of unknown names of one record, nested or not, that are remembered to report them
+/// and to find duplicate keys.
 constexpr std::size_t kMaxOthers = 10'000;
 
 /// Nesting depth of lists in a row of the column.
@@ -164,7 +165,7 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
   return names.emplace(std::string(key), 0).first->second;
 }
 
-/// Handles a member that is not in the plan.
+/// Skips a member that is not in the plan, or rejects the record because it needs another plan.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
   // A final plan has all names except those of records that are invalid JSON, and such records are
   // reported anyway.
@@ -196,7 +197,8 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   return mismatch(field.name, "expected an object, found " + found);
 }
 
-/// Handles columns whose names are missing in the object. Returns false if one requires a value.
+/// Handles the fields that the object does not have. Rejects the record if one of them requires a
+/// value.
 bool JsonRows::miss(const Field& field) {
   for (const std::size_t number : field.required_fields) {
     const Field& child = field.fields[number];
@@ -376,7 +378,7 @@ bool JsonRows::raw(TextColumn& column) {
   return true;
 }
 
-/// Rejects a scalar where other rows have lists or objects, or the reverse, because no type accepts
+/// Rejects a scalar where the column has lists or objects, or the reverse, because no type accepts
 /// both.
 bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();

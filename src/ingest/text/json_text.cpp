@@ -192,7 +192,8 @@ bool JsonText::skip_key() {
   return true;
 }
 
-/// Removes the keys from index `first` on. Returns false if there were duplicates among them.
+/// Removes the keys from index `first` on. Records an error and returns false if there were
+/// duplicates among them.
 bool JsonText::check_keys(std::size_t first) {
   const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
   constexpr std::ptrdiff_t kFew = 16;
@@ -274,7 +275,7 @@ std::string JsonText::fault() const {
     const std::string_view rest(fault_at_, static_cast<std::size_t>(end_ - fault_at_));
     found = base::quote(rest, kShown);
   }
-  return std::string("expected ") + fault_ + ", found " + found + " at character " +
+  return std::string("expected ") + fault_ + ", found " + found + " at byte " +
          std::to_string(fault_at_ - begin_ + 1);
 }
 

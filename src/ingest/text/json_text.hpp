@@ -20,7 +20,7 @@ class JsonText {
  public:
   static constexpr std::size_t kSlackBytes = 64;
 
-  /// `lines`: a line feed ends the text; otherwise it is white space.
+  /// `lines`: a line feed is not white space, because it ends the record.
   JsonText(const char* begin, const char* end, bool lines) { restart(begin, end, lines); }
   /// Continues with another text.
   void restart(const char* begin, const char* end, bool lines) noexcept {
@@ -71,7 +71,8 @@ class JsonText {
     }
     return false;
   }
-  /// The recorded error: `expected a key in quotes, found "x: 1}" at character 7`.
+  /// The recorded error: `expected a key in quotes, found "x: 1}" at byte 7`. The first byte of the
+  /// text has number 1.
   std::string fault() const;
 
  private:

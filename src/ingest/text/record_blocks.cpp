@@ -264,7 +264,7 @@ const char* BlockReader::last_end(const char* begin, const char* end) {
   return last;
 }
 
-/// Skips the `[` of a .json file that is one array.
+/// If a .json file is one array, skips its `[` and sets the kind.
 void BlockReader::begin_array(const char*& begin, const char* end) {
   const char* first = begin;
   while (first < end && is_blank(*first)) ++first;

@@ -13,7 +13,7 @@
 
 namespace tenfold {
 
-/// An allocator that does not zero memory, because it is filled by reads.
+/// An allocator that does not zero its memory, because reads fill it.
 template <class T>
 struct UninitializedAllocator : std::allocator<T> {
   template <class U>
@@ -49,7 +49,7 @@ struct TextFile {
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index among the blocks of all files
-  std::uint64_t first_line = 1;  ///< line at which the first block of a file begins
+  std::uint64_t first_line = 1;  ///< line of the file at which its records begin
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -89,19 +89,22 @@ class RecordCursor {
 /// enlarges the block.
 class BlockReader {
  public:
-  /// Maximum size of a record. A file with a larger one probably has another format.
+  /// A record that does not end within so many bytes is refused, because the file probably has
+  /// another format. The buffer is doubled, so up to twice as many bytes may be read before.
   static constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 30;
 
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
-  /// Reads the next block into reused memory; returns false after the last one. Throws
-  /// Error(corrupt) for a damaged or truncated file and for a record above kMaxRecordBytes,
-  /// Error(invalid_argument) for duplicate names in a header, and for a header with another
-  /// separator.
+  /// Reads the next block into reused memory. Returns false after the last one. Throws
+  /// Error(corrupt) for a damaged or truncated file, a malformed header and a record that is longer
+  /// than kMaxRecordBytes. Throws Error(invalid_argument) for duplicate names in a header, for a
+  /// header that contains another separator more often than the expected one, and for a file that
+  /// names another separator than the caller.
   bool next(Block& block);
 
   /// Number of bytes read from files.
   std::uint64_t num_read() const;
+  /// Number of files opened so far.
   std::uint64_t num_files() const noexcept { return next_file_; }
 
  private:

@@ -20,16 +20,18 @@ enum class Fit : std::uint8_t {
 };
 
 /// Writes a number as an element of `dtype`. `is_given`: the user chose the dtype, so integers may
-/// be rounded to floats, and 1.0 is accepted as an integer and as true.
+/// be rounded to floats, 1.0 is accepted as an integer, and 1 and 1.0 are accepted as true.
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
-/// Writes NaN or an infinity.
+/// Writes NaN or an infinity; only float dtypes hold them.
 Fit put_special(double value, DType dtype, std::byte* into);
+/// Writes a bool; in a column of numbers 0 or 1.
 Fit put_bool(bool value, DType dtype, std::byte* into);
 
 /// A column whose values are converted from text.
 class TextColumn {
  public:
-  /// `num_rows`: finished rows of all columns, without the current row.
+  /// `num_rows`: number of finished rows of the chunk, without the current row. Both arguments must
+  /// outlive this object.
   TextColumn(const Target& target, const std::int64_t& num_rows);
 
   const Target& target() const noexcept { return *target_; }
@@ -79,10 +81,12 @@ class TextColumn {
 };
 
 /// The rows of a chunk. The values of a row are added in any order of the columns, and then the row
-/// is ended or undone. The time for a row depends only on the number of columns in which it has a
-/// value. Nulls of other columns are added when the column gets its next value, or by finish().
+/// is ended or undone. The time for an ended row depends only on the number of columns in which it
+/// has a value: nulls of other columns are added when the column gets its next value, or by
+/// finish(). Undoing a row takes time proportional to the number of all columns.
 class RowBuilder {
  public:
+  /// `plan` must outlive this object.
   explicit RowBuilder(const RowPlan& plan);
   RowBuilder(const RowBuilder&) = delete;
   RowBuilder& operator=(const RowBuilder&) = delete;

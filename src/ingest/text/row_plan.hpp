@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// The conversion of a value's text to elements of a column.
+/// The conversion of the text of a value to elements of a column.
 enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool
   list,       ///< numbers or bools, nested according to the shape and `ragged`
@@ -64,7 +64,7 @@ struct RowPlan {
   std::vector<Target> targets;
   Field root;
   std::size_t num_fields = 0;
-  /// Skip names that are not in the plan; otherwise they require another plan.
+  /// Skip names that are not in the plan; otherwise they require another plan, unless is_final.
   bool ignores_new_columns = false;
   /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;
@@ -78,7 +78,7 @@ struct RowPlan {
 /// The plan for a schema given by the user.
 RowPlan plan_of(const Schema& schema);
 
-/// Sets `root` and everything else that follows from the targets.
+/// Sets `root` and `num_fields` from the targets.
 void index_fields(RowPlan& plan);
 
 }  // namespace tenfold

@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// The rows of one thread are written when they are larger than this.
+/// A thread delivers its rows to the writer when they are larger than this.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 /// Number of rows between checks of the size.
 constexpr std::int64_t kSizeCheckRows = 64;

@@ -19,14 +19,15 @@ namespace tenfold {
 struct RowSink {
   TableWriter& writer;
   OnError on_error = OnError::raise;
-  std::int64_t most_rows = 0;  ///< greatest number of rows in a chunk; 0: no limit
+  std::int64_t most_rows = 0;  ///< maximum number of rows in a chunk; 0: no limit
 
   std::uint64_t num_bad_rows = 0;
   std::uint64_t num_kept = 0;     ///< number of records that became rows
   bool needs_promotion = false;   ///< the plan is too narrow: everything written is discarded
   std::uint64_t num_records = 0;  ///< records of the file that were delivered
   std::uint64_t first_line = 1;   ///< line of the file at which the block to deliver starts
-  std::vector<bool> seen{};       ///< for each target: its name occurred in some row
+  std::vector<bool> seen{};       ///< for each target: its name occurred in a record
+  /// Names that are not in the plan.
   std::set<std::string> ignored{};
 };
 

@@ -15,7 +15,7 @@
 
 namespace tenfold {
 
-/// The format of a text file, by its name.
+/// The format of a text file: chosen by the caller, or by the suffix of its name.
 enum class SourceKind : std::uint8_t {
   lines,  ///< .jsonl, .ndjson, .jsonlines
   json,   ///< .json: lines, or one array
@@ -36,19 +36,21 @@ struct SourceFile {
   NaValues na_values{};   ///< CSV
 };
 
-/// The kind by the suffix of the name, without a last suffix of compression (.gz, .zst, .bz2, .xz).
+/// The kind of a file by the suffix of its name, compared case-insensitively. A final suffix of a
+/// compression (.gz, .zst, .bz2, .xz) is ignored.
 SourceKind kind_of_name(const std::string& name);
 
 /// The files that `sources` expand to, in order, without entering archives; the matches of a glob
-/// are sorted by name. Throws Error(file_not_found) for missing files and for globs without a
+/// are sorted by path. Throws Error(file_not_found) for missing files and for globs without a
 /// match.
 std::vector<Path> find_files(const std::vector<Path>& sources);
 
-/// The text sources that `sources` expand to, in order; the matches of a glob and the entries of an
-/// archive are sorted by name. With a `format`, files and entries may have any name. Throws
-/// Error(file_not_found) for missing files and for globs without a match, Error(unsupported) for
-/// files of another kind, folders, and archives without a text file, Error(invalid_argument) for a
-/// `separator` without a CSV or TSV file.
+/// The text sources that `sources` expand to, in order; the matches of a glob are sorted by path,
+/// the entries of an archive by name. Hidden and compressed entries of an archive are skipped. With
+/// a `format`, files and other entries may have any name. Throws Error(file_not_found) for missing
+/// files and for globs without a match, Error(unsupported) for files of another kind, folders, and
+/// archives without a text file, Error(invalid_argument) for a `separator` without a CSV or TSV
+/// file.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
                                      SourceFormat format = SourceFormat::by_name,
                                      char separator = '\0');

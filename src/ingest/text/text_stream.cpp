@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Bytes of a block: some hundred small records, so that the overhead per batch is small.
+/// Size of a block in bytes: several hundred small records, so that the cost per block is small.
 constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 
 const Block& no_block() {

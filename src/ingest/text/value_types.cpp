@@ -11,7 +11,7 @@ namespace {
 
 using namespace scalar_kind;
 
-/// The column for scalars of these kinds. Not typed if there are only nulls.
+/// The column for scalars of these kinds. If there are only nulls, is_typed is false.
 Target scalar_target(ScalarKinds kinds) {
   Target target;
   const auto type = type_of(kinds);

@@ -32,8 +32,8 @@ struct ListTypes {
   void merge(const ListTypes& later);
 };
 
-/// The types of the values under one name (for the root: of the rows). Enough to choose the type of
-/// the column; the size does not depend on the number of rows.
+/// The types of the values under one name; for the root, of the rows. They suffice to choose the
+/// type of the column. The size depends on the number of names, not on the number of rows.
 struct ValueTypes {
   enum class Kind : std::uint8_t { none, scalar, list, object };
 
@@ -62,7 +62,7 @@ struct ValueTypes::Member {
   ValueTypes types;
 };
 
-/// The plan for all rows, and the promotions in it.
+/// Returns the plan for all rows. Sets `promotions` to the columns whose type was widened.
 RowPlan plan_of(const ValueTypes& rows, std::vector<Promotion>& promotions);
 
 }  // namespace tenfold

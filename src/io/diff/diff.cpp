@@ -337,9 +337,9 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Compares nodes. Reports nodes that are in both trees and differ. Also reports the topmost nodes
-/// that exist in only one tree although the other tree has their entries (for example under a flat
-/// name). A node without entries is treated as an entry.
+/// Compares nodes. Reports nodes that are in both trees and differ or are not read, and the topmost
+/// nodes that exist in only one tree although the other tree has their entries (for example under a
+/// flat name). A node without entries is treated as an entry.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}
@@ -391,15 +391,15 @@ class NodeComparison {
   std::optional<KeyPath> last_missing_;
 };
 
-/// Compares JSON values like Python: an OrderedDict equals a dict with the same items.
+/// Compares JSON values, but ignores the order of keys and whether a dict is an OrderedDict.
 bool is_same_json(NonTensor a, NonTensor b) {
   a.value = unordered(std::move(a.value));
   b.value = unordered(std::move(b.value));
   return a == b;
 }
 
-/// The change if two entries differ in anything but the values of tensors. Empty if only these
-/// values are left to compare.
+/// The change if two entries differ in type, shape or JSON value. Empty if only dtypes and values
+/// of tensors are left to compare.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
   change.key = dotted(a.path);

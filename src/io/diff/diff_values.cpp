@@ -66,7 +66,7 @@ struct Tolerance {
   }
 };
 
-/// Adds norms and the product of `a`, `b` and their differences.
+/// Adds the sums of the squares of `a`, `b` and `difference`, and the dot product of `a` and `b`.
 template <class Sum>
 void add_squares(Sums& sums, std::span<const double> a, std::span<const double> b,
                  std::span<const double> difference) {

@@ -214,9 +214,9 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
             "a.jsonl: line 3 (row 1), column \"x\": expected int64, found [1]");
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": 1", ErrorCode::corrupt),
             "a.jsonl: line 3 (row 1): expected ',' or '}', found the end of the record at "
-            "character 8");
+            "byte 8");
   EXPECT_EQ(of.error("a.jsonl", good + "[1]\n", ErrorCode::corrupt),
-            "a.jsonl: line 3 (row 1): expected an object, found \"[1]\" at character 1");
+            "a.jsonl: line 3 (row 1): expected an object, found \"[1]\" at byte 1");
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": 1, \"x\": 2}\n", ErrorCode::corrupt),
             "a.jsonl: line 3 (row 1), column \"x\": the key is duplicated: expected it once");
 }
