@@ -64,7 +64,7 @@ class Pruner {
   Selector& keys_;
   Selector& exclude_;
   KeyPath path_;
-  std::size_t num_excluded_ = 0;  ///< entries that were omitted, although keys name them
+  std::size_t num_excluded_ = 0;  ///< entries that `exclude` omitted
 };
 
 /// Throws if the tree is a bare root, because its value has no key to select.

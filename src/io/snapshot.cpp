@@ -32,7 +32,7 @@ TensorDict open_snapshot(const Path& path, std::int64_t rank) {
       formats::snapshot::parse_manifest(formats::snapshot::read_metadata(root), where));
   if (rank < 0) {
     throw Error(ErrorCode::invalid_argument,
-                path.string() + ": rank: expected one from 0, found " + std::to_string(rank));
+                path.string() + ": rank: expected at least 0, found " + std::to_string(rank));
   }
   const std::int64_t world_size = manifest->world_size;
   const bool is_new = rank >= world_size;
@@ -42,7 +42,7 @@ TensorDict open_snapshot(const Path& path, std::int64_t rank) {
   NodeInfo empty;
   empty.kind = NodeKind::dict;
   TensorDict of_rank = tree.contains(key) ? tree[key] : TensorDict(std::move(empty));
-  // It belongs to all ranks.
+  // The metadata belongs to all ranks.
   of_rank.info().metadata = tree.info().metadata;
   return of_rank;
 }
@@ -52,7 +52,7 @@ std::string snapshot_metadata(const Path& path) {
   const os::Directory root = os::Directory::open(path);
   const std::string text = detail::formats::snapshot::read_metadata(root);
   const std::string where = root.display_of(std::string(formats::snapshot::kMetadataName));
-  formats::snapshot::parse_manifest(text, where);  // checks it
+  formats::snapshot::parse_manifest(text, where);  // throws if the text is invalid
   return to_json(formats::snapshot::parse_metadata(text, where));
 }
 

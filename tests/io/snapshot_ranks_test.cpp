@@ -443,7 +443,7 @@ TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
     ticket = writer.ticket();
   }
   EXPECT_THAT(error_of([&] { ranks.write(ticket); }, ErrorCode::io),
-              AllOf(HasSubstr("rank 0 on host"), HasSubstr("shared folder")));
+              AllOf(HasSubstr("coordinator on host"), HasSubstr("shared folder")));
 }
 
 TEST(SnapshotRanks, ForeignFilesAreNotReplaced) {

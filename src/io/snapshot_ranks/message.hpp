@@ -25,8 +25,8 @@ namespace tenfold::detail::snapshot_ranks {
       .found("another string");
 }
 
-/// Parses a message of one kind by `read`, from its object. Throws like refuse_message() for a
-/// string of which `read` throws an Error.
+/// Parses `text`, checks that it is a message of that kind, and returns read(its object). Throws
+/// the error of refuse_message() if a step fails, also if `read` throws an Error.
 template <class Read>
 auto read_message(std::string_view kind, std::string_view text, const Read& read) {
   try {
