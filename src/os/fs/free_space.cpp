@@ -19,7 +19,8 @@
 namespace tenfold::os {
 namespace {
 
-/// Upper bound of a file system's compression ratio: btrfs compresses 128 KiB to 4 KiB at best.
+/// A generous bound of a file system's compression ratio: btrfs compresses 128 KiB to 4 KiB at
+/// best, which is a ratio of 32.
 constexpr std::uint64_t kMaxCompression = 64;
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 

@@ -97,8 +97,8 @@ bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   return is_same && !(state && state->has_ended);
 }
 
-/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is of
-/// another kind, empty if there is no entry.
+/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is a
+/// larger file or of another kind, empty if there is no entry.
 std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
   if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);
@@ -201,7 +201,7 @@ class Holder {
   static void refresh(const Name& of, const std::string& text) {
     try {
       // If this process was stopped for longer than the time-out, the lease may belong to another
-      // one, and must expire if that one ends.
+      // process, and must expire if that process ends.
       if (read_lease(*of.folder, of.name) != text) return;
       ::utimensat(of.folder->fd(), of.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
     } catch (const Error&) {
@@ -337,7 +337,8 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       remove_dead(same, name, *found);
     } catch (const Error& error) {
-      // The lease belongs to another user, and the folder has the sticky bit.
+      // This process may not remove the lease: for example, it belongs to another user, and the
+      // folder has the sticky bit.
       if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
       return std::nullopt;
     }

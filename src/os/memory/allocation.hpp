@@ -6,8 +6,9 @@
 
 namespace tenfold::os {
 
-/// Allocates zeroed, page-aligned memory, with huge pages where available. For large buffers that
-/// are reused, where each small page would cost a fault and a TLB entry. Throws std::bad_alloc.
+/// Allocates zeroed, page-aligned memory, from 2 MiB on with huge pages where available. For large
+/// buffers that are reused, where each small page would cost a fault and a TLB entry. Throws
+/// std::bad_alloc, also for size 0.
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 
 /// Makes malloc keep the memory that was freed after one file for the next one.
@@ -19,7 +20,8 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 /// no effect on other C libraries.
 void keep_freed_memory() noexcept;
 
-/// Memory available without swapping; the largest number if the system does not report it.
+/// Memory of the host that is available without swapping (MemAvailable of /proc/meminfo); the
+/// largest number if the system does not report it. Does not consider the limit of a cgroup.
 std::uint64_t available_memory_bytes();
 
 }  // namespace tenfold::os
