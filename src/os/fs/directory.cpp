@@ -283,8 +283,7 @@ void Directory::copy_permissions(const FileInfo& like) {
 }
 
 Parent open_parent(const Path& path, bool create_missing) {
-  Path plain = path;
-  while (!plain.has_filename() && plain.has_relative_path()) plain = plain.parent_path();
+  const Path plain = without_trailing_slashes(path);
   Parent parent;
   parent.name = plain.filename().string();
   if (parent.name.empty() || parent.name == "." || parent.name == "..") {

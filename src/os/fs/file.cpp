@@ -86,8 +86,13 @@ bool exists(const Path& path) {
   throw_system_error(errno, path.string(), "cannot be examined");
 }
 
+Path without_trailing_slashes(Path path) {
+  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
 Path resolve_link(const Path& path) {
-  Path resolved = path;
+  Path resolved = without_trailing_slashes(path);
   for (int depth = 0; depth < 40; ++depth) {
     std::error_code failure;
     const Path target = std::filesystem::read_symlink(resolved, failure);
@@ -98,7 +103,8 @@ Path resolve_link(const Path& path) {
       // Do not ignore the error: a save would replace a link instead of its target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
-    resolved = target.is_absolute() ? target : resolved.parent_path() / target;
+    resolved = without_trailing_slashes(target.is_absolute() ? target
+                                                             : resolved.parent_path() / target);
   }
   throw_system_error(ELOOP, path.string(), "cannot be resolved");
 }

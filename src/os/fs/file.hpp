@@ -36,9 +36,11 @@ FileInfo file_info(const Path& path);
 /// True if `path` exists, also as a dangling symlink. Throws Error(io) if that is unknown, for
 /// example without permission to search a folder of the path.
 bool exists(const Path& path);
+/// "a/b" for "a/b//". A path of slashes alone is returned unchanged.
+Path without_trailing_slashes(Path path);
 /// Resolves symlinks of the last component of `path`, so that a save through a link replaces the
-/// link's target. Other paths are returned unchanged, also those that do not exist or end with a
-/// slash. Throws Error(io), also for a loop of links.
+/// link's target. Removes trailing slashes. Other paths are returned unchanged, also those that do
+/// not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
 
 class Directory;
