@@ -166,6 +166,32 @@ TEST(SnapshotRanks, EachRankSeesItsOwnAndReplicatedEntries) {
   EXPECT_FALSE(fs::exists(folder / "s" / "%staging"));
 }
 
+TEST(SnapshotRanks, ThePathMayEndWithASlash) {
+  const TemporaryFolder folder;
+  Ranks(two_ranks(), kReplicated).save(folder / "s/");
+  EXPECT_EQ(manifest_of(folder / "s").world_size, 2);
+}
+
+TEST(SnapshotRanks, ARankWithoutEntriesOfItsOwnSeesReplicatedOnes) {
+  const TemporaryFolder folder;
+  for (const NodeKind kind : {NodeKind::dict, NodeKind::list}) {
+    TensorDict root = node_of(kind);
+    root.set("0", counting({3}));
+    const SnapshotOptions options{.durable = false, .replicated = {"0"}};
+    std::vector<SnapshotPart> parts;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      parts.emplace_back(root, i, 2, std::vector<SnapshotShards>(), options);
+    }
+    const std::vector<std::string> outlines = {parts[0].outline(), parts[1].outline()};
+    SnapshotWriter writer(folder / "s", outlines, options);
+    writer.publish(std::vector<std::string>{parts[0].write(writer.ticket()),
+                                            parts[1].write(writer.ticket())});
+    for (const std::int64_t rank : {0, 1, 2}) {
+      EXPECT_EQ(difference(root, open_snapshot(folder / "s", rank)), "") << rank;
+    }
+  }
+}
+
 TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   const TemporaryFolder folder;
   Ranks(two_ranks(), kReplicated).save(folder / "s");
@@ -176,6 +202,7 @@ TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   const std::string said = error_of([&] { state.at("own"); }, ErrorCode::key_not_found);
   EXPECT_THAT(said, AllOf(HasSubstr("\"state.own\""), HasSubstr("ranks 0 to 1")));
   error_of([&] { open_snapshot(folder / "s", -1); }, ErrorCode::invalid_argument);
+  error_of([&] { open_snapshot(folder / "none", -1); }, ErrorCode::invalid_argument);
 }
 
 TEST(SnapshotRanks, AnotherRankSeesOnlyReplicatedEntriesOfASnapshotOfOneRank) {
