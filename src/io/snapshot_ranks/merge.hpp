@@ -35,9 +35,9 @@ struct Merged {
   std::vector<formats::ChecksumLine> checksums;
 };
 
-/// Merges the receipts of all ranks. Throws Error(invalid_argument), naming the entry and a rank
-/// that writes it, if an entry, a chunk or a box is in no receipt, and Error(corrupt) for receipts
-/// whose documents cannot be parsed.
+/// Merges the receipts of all ranks. Throws Error(invalid_argument), naming the entry and the ranks
+/// that write it, if an entry, a chunk or a box is in no receipt, and Error(corrupt) for receipts
+/// whose documents cannot be parsed or have members of different types.
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
              const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);
 

@@ -85,8 +85,8 @@ struct Ticket {
     return read_message(kTicket, text, [](const ValueReader& reader) {
       Ticket made;
       made.id = reader.at("id").text();
-      made.host = base::from_base64(reader.at("host").text()).value_or("");
-      made.staging = base::from_base64(reader.at("staging").text()).value_or("");
+      made.host = decoded(reader.at("host"));
+      made.staging = decoded(reader.at("staging"));
       made.world_size = reader.at("world_size").integer();
       made.durable = reader.at("durable").flag();
       made.checksums = reader.at("checksums").flag();
