@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -303,6 +304,12 @@ void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& na
       remove_abandoned(*folder, name);
     }
   } catch (...) {
+    try {
+      // While this process lives, its entry would exclude the process that may remove the lease.
+      if (read_lease(*folder, aside) == own) folder->remove_tree(aside);
+    } catch (const Error&) {
+      // The entry is dead when this process ends.
+    }
     holder().remove(own);
     throw;
   }
@@ -323,7 +330,11 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       if (create_lease(*same, name, text)) {
         Lease lease(same, name, text);
-        remove_abandoned(*same, name);
+        try {
+          remove_abandoned(*same, name);
+        } catch (const Error&) {
+          // For example, it belongs to another user. It does not matter to the holder of the lease.
+        }
         return lease;
       }
     } catch (...) {
@@ -411,7 +422,9 @@ std::string lease_holder(const Directory& folder, const std::string& name) {
   std::string number;
   std::string host;
   fields >> magic >> boot >> pid_namespace >> process >> start_ticks >> number >> host;
-  if (!fields || magic != kMagic) return {};
+  // Messages contain these: a hostile link must not send control characters to a terminal.
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7F; };
+  if (!fields || magic != kMagic || !std::ranges::all_of(process + host, is_plain)) return {};
   return "process " + process + " on " + host;
 }
 
