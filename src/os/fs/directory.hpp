@@ -35,8 +35,8 @@ class Directory {
   /// "display/name", for messages.
   std::string display_of(const std::string& name) const;
   FileInfo info() const;
-  /// False if `path` does not exist, or is another folder than this one. Throws like file_info() if
-  /// `path` cannot be examined, also for a dangling symlink.
+  /// False if `path` does not exist, is a dangling symlink, or is another folder than this one.
+  /// Throws Error(io) if `path` cannot be examined.
   bool is_at(const Path& path) const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
