@@ -278,8 +278,15 @@ bool File::reserve() {
     c.offset_bytes = size;
     return c;
   });
-  const auto length = static_cast<off_t>(size);
-  const bool reserved = retry_interrupted([&] { return ::fallocate(fd(), 0, 0, length); }) == 0;
+  // In steps, because tmpfs of older kernels undoes an interrupted fallocate: with a periodic
+  // signal, one call for a large file would never end.
+  constexpr std::uint64_t kReserveStepBytes = std::uint64_t{256} << 20;
+  bool reserved = true;
+  for (std::uint64_t begin = 0; reserved && begin < size; begin += kReserveStepBytes) {
+    const auto offset = static_cast<off_t>(begin);
+    const auto length = static_cast<off_t>(std::min(kReserveStepBytes, size - begin));
+    reserved = retry_interrupted([&] { return ::fallocate(fd(), 0, offset, length); }) == 0;
+  }
   if (!reserved && errno != EOPNOTSUPP && errno != ENOSYS) {
     throw_system_error(errno, display_, "its space cannot be reserved", fd());
   }

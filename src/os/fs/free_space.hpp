@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tenfold::os {
@@ -9,10 +10,10 @@ namespace tenfold::os {
 /// blocks.
 struct FreeSpace {
   std::uint64_t free_bytes = 0;
-  std::uint64_t free_files = 0;
+  std::optional<std::uint64_t> free_files;  ///< empty if their number has no limit
 };
 
-/// The free space of the file system of `descriptor`; zeros if it does not report that.
+/// The free space of the file system of `descriptor`; no bytes if it does not report that.
 FreeSpace free_space(int descriptor) noexcept;
 
 /// Writes up to this size are not checked, because they fail within a moment anyway.
