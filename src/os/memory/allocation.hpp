@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace tenfold::os {
 
@@ -20,8 +21,14 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 /// no effect on other C libraries.
 void keep_freed_memory() noexcept;
 
-/// Memory of the host that is available without swapping (MemAvailable of /proc/meminfo); the
-/// largest number if the system does not report it. Does not consider the limit of a cgroup.
+/// Memory that is available without swapping: of the host (MemAvailable of /proc/meminfo), or less
+/// if the limit of a cgroup of this process leaves less. The largest number if the system reports
+/// neither.
 std::uint64_t available_memory_bytes();
+
+/// The smaller one of `at_most` and the memory that the limits of cgroups leave. `cgroups`: a file
+/// like /proc/self/cgroup; `root`: a folder like /sys/fs/cgroup, which tests replace.
+std::uint64_t available_in_cgroups(const std::string& cgroups, const std::string& root,
+                                   std::uint64_t at_most);
 
 }  // namespace tenfold::os
