@@ -107,7 +107,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
 
 /// Suffixes of other programs' files, which no format of tenfold has.
 constexpr auto kOfOthers = std::to_array<std::string_view>(
-    {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".onnx", ".parquet"});
+    {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".ndjson", ".onnx", ".parquet", ".tsv"});
 /// Suffixes of files that ingest() reads (.parquet: in Python only).
 constexpr auto kOfRows =
     std::to_array<std::string_view>({".csv", ".jsonl", ".ndjson", ".parquet", ".tsv"});
@@ -324,6 +324,7 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
+  if (!head.is_file()) static_cast<void>(head.file());  // throws: a FIFO, socket or device
   unsupported(path, kUnknownFormat, kReadable, describe_file(head));
 }
 

@@ -33,7 +33,8 @@ inline constexpr std::string_view kUnknownFormat = "not a known format";
 /// The format of a path: `name` or, if that is empty, the format that its content has. If the
 /// content has none, the format of the suffix, or the memory-mapped folder for a damaged one: their
 /// own error messages are the most helpful. Throws like format_by_name(), Error(file_not_found),
-/// Error(io), and Error(unsupported) listing the formats that can be read.
+/// Error(io), Error(unsupported) listing the formats that can be read, and Error(corrupt) for a
+/// FIFO, socket or device.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

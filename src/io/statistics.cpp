@@ -108,6 +108,7 @@ Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
         progress.add((end - begin) * itemsize(leaf.dtype()));
       },
       [&] { progress.poll(); });
+  progress.finish();
   Partial all;
   for (const Partial& part : parts) all.merge(part);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
