@@ -113,7 +113,9 @@ struct Renamer {
       clash_below(name, target, node->second, ", which is a node: it will contain the source's ");
     }
     const auto [entry, is_new] = names.emplace(dotted(target), name);
-    if (!is_new) clash(entry->second, name, target);
+    // Keys with dots can give two entries one name, which is no clash unless one is renamed.
+    const bool are_unchanged = new_name == name && entry->second == name;
+    if (!is_new && !are_unchanged) clash(entry->second, name, target);
     taken.emplace(target, name);
     parent.set(target.back(), item);
   }

@@ -10,7 +10,7 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
 /// Returns the same tree with its tensors and JSON values under new dotted names, which are split
 /// as by renamed_path(). Entries keep their order, and nodes their kinds, except for those that
 /// fix_kind() changes. Throws Error(invalid_argument) for an empty new name, and, naming both
-/// sources, if two entries have one dotted name or if one would be inside the other.
+/// sources, if two entries get one dotted name or if one would be inside the other.
 TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename);
 
 /// Splits the new name of the entry at `path` into keys. Unchanged keys at both ends of the path
