@@ -84,7 +84,8 @@ const formats::Format* format_by_suffix(const Path& path) {
   return nullptr;
 }
 
-/// The known suffix that `file_name` probably has misspelled; empty if its suffix resembles none.
+/// The known suffix of which the suffix of `file_name` is probably a misspelling; empty if it
+/// resembles none.
 std::optional<std::string> intended_suffix(const std::string& file_name) {
   std::string suffix = Path(file_name).extension().string();
   std::ranges::transform(suffix, suffix.begin(), [](char c) {
@@ -106,7 +107,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
 
 /// Suffixes of other programs' files, which no format of tenfold has.
 constexpr auto kOfOthers = std::to_array<std::string_view>(
-    {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".onnx", ".parquet"});
+    {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".ndjson", ".onnx", ".parquet", ".tsv"});
 /// Suffixes of files that ingest() reads (.parquet: in Python only).
 constexpr auto kOfRows =
     std::to_array<std::string_view>({".csv", ".jsonl", ".ndjson", ".parquet", ".tsv"});
@@ -154,8 +155,8 @@ std::string describe_file(const formats::FileHead& head) {
 }
 
 /// The file in a model's folder that probably stores the whole model: one with a usual name, else
-/// an index, else a file with the suffix of a format. Of several indices or files, the
-/// alphabetically first is chosen, because the order of the names depends on the file system.
+/// an index, else a file with the suffix of a format. Among several indices or files, chooses the
+/// alphabetically first, because the order of the names depends on the file system.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   constexpr auto kModelNames =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",
@@ -183,7 +184,7 @@ std::string describe_folder(const formats::FileHead& head) {
   }
   const std::optional<std::string> inside = best_inside(names);
   std::string found = "a folder without meta.json";
-  if (inside) found += "; did you mean " + base::quote((head.path() / *inside).string());
+  if (inside) found += "; did you mean " + base::quote((head.path() / *inside).string()) + "?";
   return found;
 }
 
@@ -260,7 +261,8 @@ std::span<const formats::Format* const> formats() noexcept { return kFormats; }
 
 const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
-  // The last row with a name is the form in a single file rather than that of an index.
+  // If several rows have one name, the last is the main form: of "safetensors" and "pt", the single
+  // file rather than the index.
   const auto row =
       std::find_if(kFormats.rbegin(), kFormats.rend(),
                    [&](const formats::Format* format) { return format->name == name; });
@@ -322,6 +324,7 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
+  if (!head.is_file()) static_cast<void>(head.file());  // throws: a FIFO, socket or device
   unsupported(path, kUnknownFormat, kReadable, describe_file(head));
 }
 

@@ -27,12 +27,14 @@ struct FoundFormat {
   TensorDict open(Mode mode) const { return format->open(head, {.mode = mode}); }
 };
 
-/// problem() of the error for files of an unknown format.
+/// problem() of the error for files and folders of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
 /// The format of a path: `name` or, if that is empty, the format that its content has. If the
-/// content has none, the format of the suffix, whose own error message is the most helpful. Throws
-/// Error(file_not_found), or Error(unsupported) listing the formats that can be read.
+/// content has none, the format of the suffix, or the memory-mapped folder for a damaged one: their
+/// own error messages are the most helpful. Throws like format_by_name(), Error(file_not_found),
+/// Error(io), Error(unsupported) listing the formats that can be read, and Error(corrupt) for a
+/// FIFO, socket or device.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

@@ -53,7 +53,7 @@ struct Renamer {
         .expected("a new name for each");
   }
 
-  /// Throws because `name` would be an ancestor or a descendant of `other`'s new path.
+  /// Throws because the new path of `name`, `target`, is above or below the new path of `other`.
   [[noreturn]] static void clash_below(const std::string& name, const KeyPath& target,
                                        const std::string& other, const std::string& how) {
     throw base::invalid_argument()
@@ -63,7 +63,8 @@ struct Renamer {
         .expected("an unused name");
   }
 
-  /// The node at `path` (without its last key), created if it is missing.
+  /// The node that contains the entry at `path`. Creates missing nodes. `source`: the old name of
+  /// the entry, for messages.
   TensorDict parent_of(const KeyPath& path, const std::string& source) {
     TensorDict node = root;
     KeyPath at;
@@ -80,8 +81,8 @@ struct Renamer {
     return node;
   }
 
-  /// The NodeInfo of a new node: that of the source's node at `path`; if there is none, of the kind
-  /// of the root.
+  /// The NodeInfo of a new node: that of the source's node at `path`. If there is none, the node is
+  /// an ordered dict or a TensorDict with the root's batch size, as the root is, else a dict.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) {
       NodeInfo info = known->second;
@@ -112,7 +113,9 @@ struct Renamer {
       clash_below(name, target, node->second, ", which is a node: it will contain the source's ");
     }
     const auto [entry, is_new] = names.emplace(dotted(target), name);
-    if (!is_new) clash(entry->second, name, target);
+    // Keys with dots can give two entries one name, which is no clash unless one is renamed.
+    const bool are_unchanged = new_name == name && entry->second == name;
+    if (!is_new && !are_unchanged) clash(entry->second, name, target);
     taken.emplace(target, name);
     parent.set(target.back(), item);
   }

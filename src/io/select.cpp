@@ -9,6 +9,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/depth.hpp"
 #include "core/tree/node.hpp"
 #include "io/selector.hpp"
 #include "io/tree.hpp"
@@ -22,6 +23,7 @@ class Pruner {
 
   /// The selected part of `node`. `inside`: a key names the node or an ancestor.
   TensorDict prune(const TensorDict& node, bool inside) {
+    const Depth depth(levels_);
     TensorDict kept = empty_like(node);
     const std::size_t num_excluded_before = num_excluded_;
     for (const std::string& key : node.keys()) {
@@ -32,9 +34,7 @@ class Pruner {
     const bool is_whole = inside && num_excluded_ == num_excluded_before;
     if (node.kind() == NodeKind::opaque && !is_whole) {
       // A part of an opaque node is no longer that object.
-      NodeInfo info;
-      info.kind = NodeKind::dict;
-      kept.info() = info;
+      kept.info() = dict_info(node.info());
     }
     fix_kind(kept);
     return kept;
@@ -64,7 +64,8 @@ class Pruner {
   Selector& keys_;
   Selector& exclude_;
   KeyPath path_;
-  std::size_t num_excluded_ = 0;  ///< entries that were omitted, although keys name them
+  std::size_t num_excluded_ = 0;  ///< entries that `exclude` omitted
+  std::size_t levels_ = 0;        ///< of nodes that are being pruned
 };
 
 /// Throws if the tree is a bare root, because its value has no key to select.
@@ -76,11 +77,14 @@ void refuse_bare(const TensorDict& tree, const std::string& found) {
       .found(found);
 }
 
-void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
+void visit_names(const TensorDict& node, KeyPath& path, std::size_t& levels, Selector& selector) {
+  const Depth depth(levels);
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);
     selector.names(path, dotted(path));
-    if (const auto* child = std::get_if<TensorDict>(&item)) visit_names(*child, path, selector);
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      visit_names(*child, path, levels, selector);
+    }
     path.pop_back();
   });
 }
@@ -90,21 +94,17 @@ void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
 TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude) {
   const std::vector<KeyPath>& excluded_paths = exclude.paths();
   if (!keys.given() && excluded_paths.empty()) return tree;
-  if (keys.given() && keys.paths().empty()) {
-    refuse_bare(tree, "an empty list of them");
-    TensorDict nothing = empty_like(tree);
-    fix_kind(nothing);
-    return nothing;
-  }
-  refuse_bare(tree,
-              base::quote(dotted(keys.given() ? keys.paths().front() : excluded_paths.front())));
+  const std::vector<KeyPath>& named = keys.given() ? keys.paths() : excluded_paths;
+  refuse_bare(tree, named.empty() ? "an empty list of them" : base::quote(dotted(named.front())));
   Selector selector(keys.paths());
   Selector excluder(excluded_paths);
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   selector.require_all_hit(tree);
   if (!excluder.all_hit()) {
     // Entries outside the keys, and entries below an excluded one, were not visited yet.
-    visit_names(tree, {}, excluder);
+    KeyPath path;
+    std::size_t levels = 0;
+    visit_names(tree, path, levels, excluder);
     excluder.require_all_hit(tree);
   }
   return kept;

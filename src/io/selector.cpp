@@ -3,20 +3,23 @@
 #include <tenfold/error.hpp>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
+#include "core/tree/depth.hpp"
 
 namespace tenfold {
 namespace {
 
-void collect_names(const TensorDict& node, const std::string& prefix,
+void collect_names(const TensorDict& node, const std::string& prefix, std::size_t& levels,
                    std::vector<std::string>& names) {
+  const Depth depth(levels);
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     names.push_back(prefix + key);
     if (const auto* child = std::get_if<TensorDict>(&item)) {
-      collect_names(*child, prefix + key + ".", names);
+      collect_names(*child, prefix + key + ".", levels, names);
     }
   });
 }
@@ -70,7 +73,8 @@ void Selector::require_all_hit(const TensorDict& tree) const {
   if (miss == hit_.end()) return;
   const KeyPath& key = keys_[static_cast<std::size_t>(miss - hit_.begin())];
   std::vector<std::string> names;
-  collect_names(tree, "", names);
+  std::size_t levels = 0;
+  collect_names(tree, "", levels, names);
   const bool is_glob = key.size() == 1 && base::is_glob(key[0]);
   throw base::key_not_found(tree.where())
       .problem(is_glob ? "no key matches " : "no key ", base::quote(dotted(key)))

@@ -11,7 +11,7 @@ namespace tenfold {
 
 /// Determines which paths a list of keys (as in select()) names, and records which keys matched.
 /// The time per path is linear in the number of globs and logarithmic in the number of other keys.
-/// `keys` must outlive this object.
+/// The list of keys must outlive this object.
 class Selector {
  public:
   explicit Selector(const std::vector<KeyPath>& keys);
@@ -19,7 +19,8 @@ class Selector {
   /// True if a key names the entry or node at `path` itself; `name` is dotted(path).
   bool names(const KeyPath& path, const std::string& name);
 
-  /// True if a key names the entry at `path` or an ancestor.
+  /// True if a key names the entry at `path` or an ancestor. Records only the keys that name the
+  /// first such node.
   bool selects_or_contains(const KeyPath& path);
 
   /// True if a key may name a descendant of the node with that dotted name.

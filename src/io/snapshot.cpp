@@ -1,6 +1,5 @@
 #include <tenfold/snapshot.hpp>
 
-#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,10 +12,20 @@
 #include "formats/snapshot/folder.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
+#include "os/fs/unreplaced.hpp"
 
 namespace tenfold {
 
 using namespace detail;
+
+namespace {
+
+os::Directory open_snapshot_folder(const Path& path) {
+  if (!os::exists(path)) formats::recover_folder(path);
+  return os::Directory::open(path);
+}
+
+}  // namespace
 
 Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   formats::refuse_existing(path, options.overwrite);
@@ -25,35 +34,32 @@ Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptio
 }
 
 TensorDict open_snapshot(const Path& path, std::int64_t rank) {
-  if (!os::exists(path)) formats::recover_folder(path);
-  const os::Directory root = os::Directory::open(path);
-  const std::string where = root.display_of(std::string(formats::snapshot::kMetadataName));
-  auto manifest = std::make_shared<const formats::snapshot::Manifest>(
-      formats::snapshot::parse_manifest(formats::snapshot::read_metadata(root), where));
   if (rank < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() + ": rank: expected one from 0, found " + std::to_string(rank));
+    throw base::invalid_argument(path).part("rank").expected("at least 0").found(rank);
   }
-  const std::int64_t world_size = manifest->world_size;
-  const bool is_new = rank >= world_size;
-  TensorDict tree = formats::snapshot::tree_of(std::move(manifest), root, path.string(), is_new);
-  if (world_size == 1) return tree;
-  const std::string key = std::to_string(is_new ? 0 : rank);
-  NodeInfo empty;
-  empty.kind = NodeKind::dict;
-  TensorDict of_rank = tree.contains(key) ? tree[key] : TensorDict(std::move(empty));
-  // It belongs to all ranks.
-  of_rank.info().metadata = tree.info().metadata;
-  return of_rank;
+  return os::read_unreplaced(path, [&] {
+    const os::Directory root = open_snapshot_folder(path);
+    const std::string where = root.display_of(std::string(formats::snapshot::kMetadataName));
+    auto manifest = std::make_shared<const formats::snapshot::Manifest>(
+        formats::snapshot::parse_manifest(formats::snapshot::read_metadata(root), where));
+    const std::int64_t world_size = manifest->world_size;
+    TensorDict tree = formats::snapshot::tree_of(std::move(manifest), root, path.string(), rank);
+    if (world_size == 1) return tree;
+    TensorDict of_rank = tree[std::to_string(rank < world_size ? rank : 0)];
+    // The metadata belongs to all ranks.
+    of_rank.info().metadata = tree.info().metadata;
+    return of_rank;
+  });
 }
 
 std::string snapshot_metadata(const Path& path) {
-  if (!os::exists(path)) formats::recover_folder(path);
-  const os::Directory root = os::Directory::open(path);
-  const std::string text = detail::formats::snapshot::read_metadata(root);
-  const std::string where = root.display_of(std::string(formats::snapshot::kMetadataName));
-  formats::snapshot::parse_manifest(text, where);  // checks it
-  return to_json(formats::snapshot::parse_metadata(text, where));
+  return os::read_unreplaced(path, [&] {
+    const os::Directory root = open_snapshot_folder(path);
+    const std::string text = formats::snapshot::read_metadata(root);
+    const std::string where = root.display_of(std::string(formats::snapshot::kMetadataName));
+    formats::snapshot::parse_manifest(text, where);  // throws if the text is invalid
+    return to_json(formats::snapshot::parse_metadata(text, where));
+  });
 }
 
 }  // namespace tenfold

@@ -6,7 +6,7 @@
 
 namespace tenfold {
 
-/// Calls check_sparse_indices() for every sparse tensor of the tree, which reads the indices.
+/// Reads the indices of every sparse tensor of the tree, and checks them by check_sparse_indices().
 /// Throws Error(corrupt) that starts with `where` and names the key.
 void check_all_sparse_indices(const TensorDict& tree, const std::string& where);
 

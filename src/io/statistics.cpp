@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint64_t kStatElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
-/// The number of elements converted to double at a time, so that they stay in L1.
+/// Number of elements that are converted to double at a time: their doubles fit into the L1 cache.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
-/// Welford's statistics of a run of values, which can be merged accurately (Chan et al. 1979).
+/// Statistics of some values. merge() combines two of them accurately (Chan et al. 1979).
 struct Partial {
   std::uint64_t count = 0;
   double min = std::numeric_limits<double>::infinity();
@@ -108,6 +108,7 @@ Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
         progress.add((end - begin) * itemsize(leaf.dtype()));
       },
       [&] { progress.poll(); });
+  progress.finish();
   Partial all;
   for (const Partial& part : parts) all.merge(part);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

@@ -19,6 +19,14 @@ TensorDict empty_like(const TensorDict& node) {
   return copy;
 }
 
+NodeInfo dict_info(const NodeInfo& info) {
+  NodeInfo made;
+  made.kind = NodeKind::dict;
+  made.schema = info.schema;
+  made.metadata = info.metadata;
+  return made;
+}
+
 void fix_kind(TensorDict& node) {
   const NodeKind kind = node.kind();
   std::erase_if(node.info().typed_keys,
@@ -26,9 +34,7 @@ void fix_kind(TensorDict& node) {
   if (kind == NodeKind::sparse) {
     for (const std::string_view part : sparse_parts(node.info().layout)) {
       if (node.contains(part)) continue;
-      NodeInfo info;
-      info.kind = NodeKind::dict;
-      node.info() = info;
+      node.info() = dict_info(node.info());
       return;
     }
   }
@@ -39,11 +45,10 @@ void fix_kind(TensorDict& node) {
       ++position;
       continue;
     }
-    NodeInfo info;
-    info.kind = NodeKind::dict;
+    NodeInfo info = dict_info(node.info());
     info.int_keys = true;
     fit_int_keys(info, node.keys());
-    node.info() = info;
+    node.info() = std::move(info);
     return;
   }
 }

@@ -8,8 +8,12 @@
 
 namespace tenfold {
 
-/// An empty node with the same info, origin and kept objects as `node`.
+/// An empty node with the info and the source path of `node`. Like `node`, it keeps the source open
+/// (Node::keep).
 TensorDict empty_like(const TensorDict& node);
+
+/// The properties of a node that becomes a dict: those of a root, schema and metadata, are kept.
+NodeInfo dict_info(const NodeInfo& info);
 
 /// Repairs the kind of a node that lost entries. A list, tuple or lazy stack whose keys are no
 /// longer "0" to "n - 1" becomes a dict whose integer keys are int, an incomplete sparse tensor a
@@ -21,7 +25,7 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
 /// The same, but changes nodes without other owners in place.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
-/// The same leaf over another tensor in memory, of the same shape.
+/// The same leaf with another tensor in memory, which must have the same shape.
 Leaf with_tensor(const Leaf& leaf, Tensor tensor);
 
 /// True for the same shape; for nested tensors, the same sizes of each component.

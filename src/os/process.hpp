@@ -29,7 +29,7 @@ std::uint64_t process_id() noexcept;
 /// The name of this host, for messages; "unknown" if it has none.
 std::string host_name();
 
-/// A random number from the system's generator.
+/// A random number from the system's generator (getrandom); 0 if that fails.
 std::uint64_t random_number() noexcept;
 
 }  // namespace tenfold::os

@@ -13,7 +13,7 @@ namespace tenfold::os {
 template <class T>
 class ProcessWide {
  public:
-  /// Uses no lock, because a fork could leave the lock locked in the child.
+  /// Returns the singleton. Uses no lock, because a fork could leave the lock locked in the child.
   static T& get() {
     static_cast<void>(&fork_handler_);  // naming it here makes the compiler initialise it at load
                                         // time

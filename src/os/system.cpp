@@ -22,9 +22,11 @@ void throw_system_error(int system_errno, const std::string& display, std::strin
   }
   if ((system_errno != ENOSPC && system_errno != EDQUOT) || descriptor < 0) throw error;
   const FreeSpace space = free_space(descriptor);
+  const std::string files =
+      space.free_files ? " and " + std::to_string(*space.free_files) + " files" : "";
   throw Error(error)
       .problem(error.message())
-      .found(base::human_bytes(space.free_bytes), " and ", space.free_files, " files free");
+      .found(base::human_bytes(space.free_bytes), files, " free");
 }
 
 namespace {

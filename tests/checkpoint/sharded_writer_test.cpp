@@ -220,6 +220,14 @@ TEST_P(EveryLayout, HoldsTheSameTreeAsASaveOfOneProcess) {
   EXPECT_THAT(names(), ElementsAre(GetParam()));  // nothing else remains
 }
 
+TEST_P(EveryLayout, ThePathOfAFolderMayEndWithASlash) {
+  const Save save = rich();
+  if (is_index() || path().extension() == ".safetensors") GTEST_SKIP() << "the path of a file";
+  run(save, path() / "");
+  EXPECT_TRUE(verify(path()).ok());
+  EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
 TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
   const Save save = rich();
   run(save, path());

@@ -19,6 +19,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 #include <tenfold/memmap.hpp>
+#include <tenfold/snapshot.hpp>
 #include <tenfold/sparse_builder.hpp>
 
 #include "dataset/table_of.hpp"
@@ -160,6 +161,13 @@ void save_quickly(const TensorDict& tree, const Path& path) {
   save(tree, path, {.durable = false, .num_threads = 1});
 }
 
+/// Saves a tree whose kind is in the notes.
+void save_a_snapshot(const Path& path, std::int64_t version) {
+  TensorDict tree;
+  tree.set("x", filled(version));
+  save_snapshot(tree, path, {.durable = false, .num_threads = 1});
+}
+
 std::vector<Kept> all_kept() {
   const auto save_of = [](TensorDict (*make)(std::int64_t)) {
     return [make](const Path& path, std::int64_t version) { save_quickly(make(version), path); };
@@ -186,6 +194,12 @@ std::vector<Kept> all_kept() {
          matrix(version).save(path, {.durable = false, .num_threads = 1});
        },
        [](const Path& path) { return version_of_matrix(SparseMatrix(path)); }},
+      {"a rank of a snapshot", "snapshot", save_a_snapshot,
+       [](const Path& path) {
+         return std::int64_t{open_snapshot(path, 0).kind() == NodeKind::tensordict ? 1 : -1};
+       }},
+      {"the metadata of a snapshot", "snapshot", save_a_snapshot,
+       [](const Path& path) { return std::int64_t{snapshot_metadata(path).empty() ? -1 : 1}; }},
   };
 }
 

@@ -187,6 +187,22 @@ TEST(RenameLeaves, KeepsTheTypesOfTheOtherKeys) {
   EXPECT_TRUE(warnings.all().empty());
 }
 
+TEST(RenameLeaves, AcceptsUnchangedEntriesWithOneDottedName) {
+  TensorDict node;
+  node.set("x", counting({2}));
+  TensorDict tree;
+  tree.set("n", node);
+  tree.set("n.x", counting({3}));
+  tree.set("a", counting({1}));
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    return rename_leaves(tree, [&](const std::string& name) { return name == from ? to : name; });
+  };
+  const TensorDict renamed = rename("a", "b");
+  EXPECT_THAT(renamed.keys(), ElementsAre("n", "n.x", "b"));
+  EXPECT_THAT(renamed["n"].keys(), ElementsAre("x"));
+  EXPECT_EQ(thrown_by([&] { rename("n.x", "c"); }).code, ErrorCode::invalid_argument);
+}
+
 TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {
   const auto thrown = thrown_by([] {
     rename_leaves(sample_checkpoint(), [](const std::string& name) {

@@ -5,6 +5,7 @@
 #include <tenfold/tenfold.hpp>
 
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -108,6 +109,18 @@ TEST(Registry, DescribesAForeignFile) {
   for (const auto& [file_name, words] : cases) {
     const auto thrown = thrown_by([&] { probe(folder / file_name); });
     EXPECT_EQ(thrown.code, ErrorCode::unsupported) << file_name;
+    EXPECT_THAT(thrown.message, HasSubstr(words));
+  }
+}
+
+TEST(Registry, NamesTheKindOfASpecialFile) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  const std::pair<Path, const char*> cases[] = {{folder / "fifo", "found a FIFO"},
+                                                {"/dev/null", "found a device"}};
+  for (const auto& [path, words] : cases) {
+    const auto thrown = thrown_by([&] { probe(path); });
+    EXPECT_EQ(thrown.code, ErrorCode::corrupt) << path;
     EXPECT_THAT(thrown.message, HasSubstr(words));
   }
 }
@@ -246,10 +259,14 @@ TEST(Registry, WarnsAboutTheSuffixOfAnotherProgram) {
       set_warning_handler([](const std::string& message) { warned.push_back(message); });
   warned.clear();
   EXPECT_EQ(&format_for_saving("m.h5", ""), &folder::kFormat);
+  EXPECT_EQ(&format_for_saving("m.tsv", ""), &folder::kFormat);
+  EXPECT_EQ(&format_for_saving("m.ndjson", ""), &folder::kFormat);
   format_for_saving("m.h5", "memmap");
   set_warning_handler(before);
-  EXPECT_THAT(warned, testing::ElementsAre(AllOf(HasSubstr("m.h5: suffix \".h5\""),
-                                                 HasSubstr("so a folder is written"))));
+  EXPECT_THAT(warned,
+              testing::ElementsAre(
+                  AllOf(HasSubstr("m.h5: suffix \".h5\""), HasSubstr("so a folder is written")),
+                  HasSubstr("suffix \".tsv\""), HasSubstr("suffix \".ndjson\"")));
 }
 
 TEST(Registry, NamesIngestForFilesOfRows) {

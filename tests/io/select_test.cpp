@@ -75,6 +75,30 @@ TEST(Select, AListWithoutAllItemsBecomesADict) {
   EXPECT_EQ(select(tree, {{"layers", "0"}})["layers"].kind(), NodeKind::list);
 }
 
+TEST(Select, ARootThatBecomesADictKeepsItsMetadata) {
+  TensorDict list = node_of(NodeKind::list);
+  for (const char* key : {"0", "1"}) list.set(key, test::counting({2}));
+  list.info().metadata = {{"a", "b"}};
+  const TensorDict some = select(list, {"1"});
+  EXPECT_EQ(some.kind(), NodeKind::dict);
+  EXPECT_EQ(some.info().metadata, list.info().metadata);
+}
+
+TEST(Select, ANodeThatContainsItselfIsAnError) {
+  TensorDict tree;
+  tree.set("self", tree);
+  const auto expect_error = [&](const Keys& keys, const Keys& exclude) {
+    const auto thrown = thrown_by([&] { select(tree, keys, exclude); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(thrown.message, HasSubstr("contains itself"));
+  };
+  expect_error({"self"}, {});
+  expect_error({"other"}, {});
+  expect_error({}, {"other"});
+  expect_error(Keys(std::vector<KeyPath>{}), {"other"});
+  tree.set("self", Value(0));  // otherwise the node is never destroyed
+}
+
 TEST(Select, APartOfAnOpaqueNodeBecomesADict) {
   TensorDict object = node_of(NodeKind::opaque);
   TensorDict state = node_of(NodeKind::dict);
@@ -122,6 +146,9 @@ TEST(Keys, AreNamesPathsOrNotGiven) {
 TEST(Select, AnEmptyListOfKeysSelectsNothing) {
   const TensorDict tree = sample_checkpoint();
   EXPECT_TRUE(select(tree, Keys(std::vector<KeyPath>{})).empty());
+  EXPECT_TRUE(select(tree, Keys(std::vector<KeyPath>{}), {"epoch"}).empty());
+  EXPECT_EQ(thrown_by([&] { select(tree, Keys(std::vector<KeyPath>{}), {"typo"}); }).code,
+            ErrorCode::key_not_found);
   EXPECT_TRUE(select(tree, Keys()).same_node(tree));
   EXPECT_TRUE(select(tree, Keys(), Keys(std::vector<KeyPath>{})).same_node(tree));
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -21,6 +22,7 @@
 
 #include "formats/snapshot/manifest.hpp"
 #include "io/sample_trees.hpp"
+#include "io/snapshot_ranks/merge.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
@@ -30,6 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace snapshot = detail::formats::snapshot;
+using detail::snapshot_ranks::Receipt;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -166,6 +169,32 @@ TEST(SnapshotRanks, EachRankSeesItsOwnAndReplicatedEntries) {
   EXPECT_FALSE(fs::exists(folder / "s" / "%staging"));
 }
 
+TEST(SnapshotRanks, ThePathMayEndWithASlash) {
+  const TemporaryFolder folder;
+  Ranks(two_ranks(), kReplicated).save(folder / "s/");
+  EXPECT_EQ(manifest_of(folder / "s").world_size, 2);
+}
+
+TEST(SnapshotRanks, ARankWithoutEntriesOfItsOwnSeesReplicatedOnes) {
+  const TemporaryFolder folder;
+  for (const NodeKind kind : {NodeKind::dict, NodeKind::list}) {
+    TensorDict root = node_of(kind);
+    root.set("0", counting({3}));
+    const SnapshotOptions options{.durable = false, .replicated = {"0"}};
+    std::vector<SnapshotPart> parts;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      parts.emplace_back(root, i, 2, std::vector<SnapshotShards>(), options);
+    }
+    const std::vector<std::string> outlines = {parts[0].outline(), parts[1].outline()};
+    SnapshotWriter writer(folder / "s", outlines, options);
+    writer.publish(std::vector<std::string>{parts[0].write(writer.ticket()),
+                                            parts[1].write(writer.ticket())});
+    for (const std::int64_t rank : {0, 1, 2}) {
+      EXPECT_EQ(difference(root, open_snapshot(folder / "s", rank)), "") << rank;
+    }
+  }
+}
+
 TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   const TemporaryFolder folder;
   Ranks(two_ranks(), kReplicated).save(folder / "s");
@@ -176,6 +205,7 @@ TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   const std::string said = error_of([&] { state.at("own"); }, ErrorCode::key_not_found);
   EXPECT_THAT(said, AllOf(HasSubstr("\"state.own\""), HasSubstr("ranks 0 to 1")));
   error_of([&] { open_snapshot(folder / "s", -1); }, ErrorCode::invalid_argument);
+  error_of([&] { open_snapshot(folder / "none", -1); }, ErrorCode::invalid_argument);
 }
 
 TEST(SnapshotRanks, AnotherRankSeesOnlyReplicatedEntriesOfASnapshotOfOneRank) {
@@ -291,6 +321,35 @@ TEST(SnapshotRanks, ReplicatedEntriesThatDifferAreRefusedByNameAndRank) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(SnapshotRanks, ReplicatedValuesAreComparedCompletelyAndWithTheirTypes) {
+  const TemporaryFolder folder;
+  const auto said = [&](const Value& first, const Value& second) {
+    std::vector<OfRank> ranks(2);
+    ranks[0].state.set("x", first);
+    ranks[1].state.set("x", second);
+    const Ranks all(ranks, {.replicated = {"*"}});
+    return error_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
+  };
+  const std::string same(200, 'a');
+  EXPECT_THAT(said(Value(same + "x"), Value(same + "y")), HasSubstr("of digest"));
+  EXPECT_THAT(said(Value(1), Value("1")), HasSubstr("int \"1\" as on rank 0, found str \"1\""));
+}
+
+TEST(SnapshotRanks, ReplicatedTensorsMustHaveTheSameChunksOnAllRanks) {
+  const TemporaryFolder folder;
+  TensorDict root = node_of(NodeKind::dict);
+  root.set("x", counting({100}));
+  std::vector<std::string> outlines;
+  for (const std::uint64_t chunk_bytes : {std::uint64_t{200}, std::uint64_t{240}}) {
+    const SnapshotOptions options{.replicated = {"x"}, .slab_bytes = 0, .chunk_bytes = chunk_bytes};
+    const auto rank = static_cast<std::int64_t>(outlines.size());
+    outlines.push_back(SnapshotPart(root, rank, 2, {}, options).outline());
+  }
+  const auto begin = [&] { SnapshotWriter(folder / "s", outlines); };
+  EXPECT_THAT(error_of(begin, ErrorCode::invalid_argument),
+              HasSubstr("chunks of [200, 200] bytes as on rank 0, found chunks of [240, 160]"));
+}
+
 TEST(SnapshotRanks, BoxesHeldBySeveralRanksAreWrittenOnceAndListedForEach) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(4);
@@ -353,6 +412,10 @@ TEST(SnapshotRanks, ShardsThatDoNotCoverTheirTensorAreRefused) {
   EXPECT_THAT(said(1, 3, {4, 2}), HasSubstr("overlaps"));
   EXPECT_THAT(said(3, 2, {4, 2}), HasSubstr("does not fit"));
   EXPECT_THAT(said(2, 3, {5, 2}), AllOf(HasSubstr("\"state/w\""), HasSubstr("on rank 1")));
+  std::vector<OfRank> twice(1);
+  add_shards(twice[0], "w", {2, 2}, {{{0, 0}, counting({2, 2})}, {{0, 0}, counting({2, 2})}});
+  EXPECT_THAT(error_of([&] { Ranks(twice).begin(folder / "s"); }, ErrorCode::invalid_argument),
+              HasSubstr("overlaps itself"));
 }
 
 TEST(SnapshotRanks, PartsThatContradictTheManifestAreRefused) {
@@ -434,6 +497,54 @@ TEST(SnapshotRanks, InvalidTicketsOutlinesAndReceiptsAreRefused) {
               HasSubstr("1 ranks, found 2"));
 }
 
+TEST(SnapshotRanks, StringsOfMessagesThatAreNotBase64AreRefused) {
+  const TemporaryFolder folder;
+  Ranks ranks(two_ranks(), kReplicated);
+  SnapshotWriter writer = ranks.begin(folder / "s");
+  std::vector<std::string> receipts = ranks.write(writer.ticket());
+  const auto damaged = [](std::string message, const std::string& member) {
+    const std::size_t colon = message.find(':', message.find('"' + member + '"'));
+    message.insert(message.find('"', colon) + 1, "!");
+    return message;
+  };
+  for (const char* member : {"host", "staging"}) {
+    const std::string ticket = damaged(writer.ticket(), member);
+    EXPECT_THAT(error_of([&] { ranks.write(ticket); }, ErrorCode::invalid_argument),
+                HasSubstr("ticket"));
+  }
+  receipts[1] = damaged(receipts[1], "checksums");
+  EXPECT_THAT(error_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
+              HasSubstr("receipt"));
+}
+
+TEST(SnapshotRanks, AMissingChunkIsReportedWithTheRanksThatWriteChunks) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> states(2);
+  for (OfRank& rank : states) rank.state.set("big", counting({10, 2}));
+  Ranks ranks(states, {.replicated = {"*"}, .slab_bytes = 1, .chunk_bytes = 24});
+  SnapshotWriter writer = ranks.begin(folder / "s");
+  std::vector<std::string> receipts = ranks.write(writer.ticket());
+  Receipt none = Receipt::parse(receipts[1]);
+  none.manifest = snapshot::write_manifest({});
+  receipts[1] = none.to_text();
+  EXPECT_THAT(error_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
+              AllOf(HasSubstr("\"state/big\""), HasSubstr("in the receipts of ranks [0, 1]")));
+}
+
+TEST(SnapshotRanks, NotesOfDifferentTypesAreRefused) {
+  std::vector<Receipt> receipts;
+  for (const char* notes : {R"({"nodes": {}})", R"({"nodes": []})"}) {
+    receipts.push_back({"id", static_cast<std::int64_t>(receipts.size()),
+                        snapshot::write_manifest({}), "", notes});
+  }
+  const auto merge_in = [](const std::vector<Receipt>& all) {
+    detail::snapshot_ranks::merge("s", all, {}, {});
+  };
+  EXPECT_THAT(error_of([&] { merge_in(receipts); }, ErrorCode::corrupt), HasSubstr("rank 1"));
+  std::swap(receipts[0].notes, receipts[1].notes);
+  error_of([&] { merge_in(receipts); }, ErrorCode::corrupt);
+}
+
 TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
   const TemporaryFolder folder;
   Ranks ranks(two_ranks(), kReplicated);
@@ -443,7 +554,7 @@ TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
     ticket = writer.ticket();
   }
   EXPECT_THAT(error_of([&] { ranks.write(ticket); }, ErrorCode::io),
-              AllOf(HasSubstr("rank 0 on host"), HasSubstr("shared folder")));
+              AllOf(HasSubstr("coordinator on host"), HasSubstr("shared folder")));
 }
 
 TEST(SnapshotRanks, ForeignFilesAreNotReplaced) {

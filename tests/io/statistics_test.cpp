@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <complex>
+#include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor/cast.hpp"
@@ -91,6 +93,22 @@ TEST(Statistics, AreTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(one.std, two.std);
   EXPECT_NEAR(one.mean, sum / static_cast<double>(values.size()), 1e-6);
   EXPECT_NEAR(one.std, std::sqrt(0.5), 1e-6);
+}
+
+TEST(Statistics, ReportCompletion) {
+  class Last final : public Monitor {
+   public:
+    void report(std::uint64_t done, std::uint64_t total, std::string_view) override {
+      done_bytes = done;
+      total_bytes = total;
+    }
+    bool stop() override { return false; }
+    std::uint64_t done_bytes = 0;
+    std::uint64_t total_bytes = 0;
+  } last;
+  statistics(leaf_of<float>({1, 2, 3}), 1, &last);
+  EXPECT_EQ(last.done_bytes, 12U);
+  EXPECT_EQ(last.total_bytes, 12U);
 }
 
 TEST(ElementTexts, ParseToTheSameValue) {

@@ -2,6 +2,9 @@
 
 #include <tenfold/snapshot.hpp>
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +36,9 @@ void write_documents(const Manifest& manifest, const std::string& notes,
                      std::vector<ChecksumLine> lines, const os::Directory& root,
                      const SnapshotOptions& options);
 
-/// Builds the tree of a snapshot and applies its notes. `for_new_rank`: see build_tree().
+/// Builds the tree of a snapshot and applies its notes. `for_rank`: see build_tree().
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
-                   const std::string& where, bool for_new_rank = false);
+                   const std::string& where, std::optional<std::int64_t> for_rank = {});
 
 /// Writes a snapshot to `path`, and replaces a snapshot or empty folder that is there.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);

@@ -99,6 +99,8 @@ struct Manifest {
 bool is_container(EntryType type);
 /// True for a sharded_tensor or dtensor.
 bool is_sharded(EntryType type);
+/// The type in the manifest of an int_, str, bool_, bytes or float_: "int", "str", ...
+std::string_view primitive_name(EntryType type);
 
 /// Escapes a key for a path of the manifest.
 std::string escape(std::string_view key);

@@ -394,21 +394,6 @@ void write_container(Text& out, const Entry& entry) {
   out.raw("]}");
 }
 
-std::string_view primitive_name(EntryType type) {
-  switch (type) {
-    case EntryType::int_:
-      return "int";
-    case EntryType::bool_:
-      return "bool";
-    case EntryType::bytes:
-      return "bytes";
-    case EntryType::float_:
-      return "float";
-    default:
-      return "str";
-  }
-}
-
 void write_primitive(Text& out, const Entry& entry) {
   out.raw("{");
   out.text_member("type", primitive_name(entry.type));
@@ -444,6 +429,21 @@ void write_entry(Text& out, const Entry& entry) {
 }
 
 }  // namespace
+
+std::string_view primitive_name(EntryType type) {
+  switch (type) {
+    case EntryType::int_:
+      return "int";
+    case EntryType::bool_:
+      return "bool";
+    case EntryType::bytes:
+      return "bytes";
+    case EntryType::float_:
+      return "float";
+    default:
+      return "str";
+  }
+}
 
 bool is_container(EntryType type) {
   return type == EntryType::list || type == EntryType::dict || type == EntryType::ordered_dict;

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -376,9 +378,9 @@ void require_replaceable(const Path& path) {
 }
 
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
-                   const std::string& where, bool for_new_rank) {
+                   const std::string& where, std::optional<std::int64_t> for_rank) {
   constexpr std::uint64_t kMaxNotesBytes = std::uint64_t{256} << 20;
-  TensorDict tree = build_tree(std::move(manifest), root.duplicate(), where, for_new_rank);
+  TensorDict tree = build_tree(std::move(manifest), root.duplicate(), where, for_rank);
   const os::File notes = os::File::try_open_read_at(root, std::string(kNotesName));
   if (notes.valid()) apply_tree_notes(notes.read_all(kMaxNotesBytes), notes.display(), tree);
   return tree;

@@ -1,6 +1,7 @@
 #include "formats/snapshot/tree.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -552,11 +553,12 @@ struct Ranks {
 }  // namespace
 
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
-                      const std::string& where, bool for_new_rank) {
+                      const std::string& where, std::optional<std::int64_t> for_rank) {
   const auto context = std::make_shared<Context>();
   context->manifest = std::move(manifest);
   context->files = std::make_shared<Files>(std::move(root));
   context->where = where;
+  const bool is_new = for_rank && *for_rank >= context->manifest->world_size;
   Ranks ranks;
   for (const auto& [path, entry] : context->manifest->entries) {
     ranks.add(path);
@@ -568,7 +570,7 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
     context->sharded_below[without_rank.substr(0, last)].emplace_back(path);
   }
   std::shared_ptr<const Context> first = context;
-  if (for_new_rank) {
+  if (is_new) {
     auto shared_only = std::make_shared<Context>(*context);
     shared_only->is_new = true;
     first = std::move(shared_only);
@@ -578,13 +580,20 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
     first_tops = ranks.ranks[at->second].second;
   }
   if (context->manifest->world_size == 1) return rank_tree(first, "0", first_tops, where);
+  if (for_rank) {
+    // A rank whose entries are all replicated has no path in the manifest.
+    std::string rank = std::to_string(is_new ? 0 : *for_rank);
+    if (!ranks.positions.contains(rank)) {
+      ranks.ranks.emplace_back(std::move(rank), std::vector<std::string>());
+    }
+  }
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
   for (auto& [rank, tops] : ranks.ranks) {
     // Replicated entries are entries of rank 0 only.
     for (const std::string& top : first_tops) {
-      const bool is_known = std::ranges::find(tops, top) != tops.end();
+      const bool is_known = ranks.seen.contains(rank + "/" + top);
       if (!is_known && find_entry(*context, rank, top) != nullptr) tops.push_back(top);
     }
     TensorDict tree = rank_tree(rank == "0" ? first : context, rank, tops, where + "/" + rank);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -72,7 +74,14 @@ class Assigner {
                                    tensor.first->description + ", found " + candidate.description +
                                    " on rank " + std::to_string(outline.rank));
         }
-        for (const Box& box : candidate.boxes) tensor.holders[box].push_back(outline.rank);
+        for (const Box& box : candidate.boxes) {
+          std::vector<std::int64_t>& holders = tensor.holders[box];
+          if (!holders.empty() && holders.back() == outline.rank) {
+            fail(candidate.path, "it overlaps itself: expected each shard once on rank " +
+                                     std::to_string(outline.rank) + ", found one twice");
+          }
+          holders.push_back(outline.rank);
+        }
       }
     }
     for (auto& [path, tensor] : tensors) {
@@ -128,6 +137,7 @@ class Assigner {
         unit.entries.push_back(&entry);
       }
     }
+    add_unshared();
     std::vector<const Unit*> ordered;
     for (const auto& [key, unit] : units) ordered.push_back(&unit);
     std::ranges::stable_sort(ordered, std::greater<>(), &Unit::size);
@@ -138,6 +148,23 @@ class Assigner {
         made_.replicated.find(entry->path)->second[unit->piece] = rank;
       }
     }
+  }
+
+  /// Adds the bytes of entries that are marked as replicated, but not on all ranks.
+  void add_unshared() {
+    for (const Outline& outline : outlines_) {
+      std::unordered_set<std::string_view> groups;
+      for (const Candidate& entry : outline.replicated) {
+        if (made_.replicated.contains(entry.path) || !groups.insert(entry.group).second) continue;
+        std::uint64_t& load = loads_[static_cast<std::size_t>(outline.rank)];
+        load = std::accumulate(entry.sizes.begin(), entry.sizes.end(), load);
+      }
+    }
+  }
+
+  static std::string chunks_text(const Candidate& entry) {
+    const std::vector<std::int64_t> sizes(entry.sizes.begin(), entry.sizes.end());
+    return "chunks of " + base::list_text(sizes) + " bytes";
   }
 
   bool is_on_all_ranks(
@@ -152,10 +179,9 @@ class Assigner {
         fail_other(entry.path, static_cast<std::int64_t>(rank), entry.description,
                    other.description);
       }
-      if (other.sizes.size() != entry.sizes.size()) {
-        fail_other(entry.path, static_cast<std::int64_t>(rank),
-                   std::to_string(entry.sizes.size()) + " chunks",
-                   std::to_string(other.sizes.size()));
+      if (other.sizes != entry.sizes) {
+        fail_other(entry.path, static_cast<std::int64_t>(rank), chunks_text(entry),
+                   chunks_text(other));
       }
     }
     return true;

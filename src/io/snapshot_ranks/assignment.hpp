@@ -18,9 +18,11 @@ struct Shared {
   std::uint64_t num_bytes = 0;  ///< approximate size of all files
 };
 
-/// Assigns each shared entry to the rank with the fewest bytes so far, and each shared box to such
-/// a rank among those that have it. Throws Error(invalid_argument) if replicated entries or shards
-/// of one path differ between ranks, or if the boxes of a tensor overlap or do not cover it.
+/// Assigns each chunk of an entry that is replicated on all ranks to the rank with the fewest bytes
+/// so far, and each box that several ranks have to the one of them with the fewest bytes. Entries
+/// with the same bytes go to one rank. Throws Error(invalid_argument) if replicated entries of one
+/// path differ in their Candidate::description or the sizes of their chunks, if shards of one path
+/// do not belong to one tensor, or if the boxes of a tensor overlap or do not cover it.
 Shared share_work(const std::string& where, const std::vector<Outline>& outlines);
 
 }  // namespace tenfold::detail::snapshot_ranks

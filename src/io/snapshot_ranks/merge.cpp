@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -57,19 +59,30 @@ class Merger {
       const bool is_whole = entry != nullptr && (entry->type != EntryType::chunked_tensor ||
                                                  numel_of(entry->tensor.shape) == 0 ||
                                                  entry->pieces.size() == writers.size());
-      if (!is_whole) fail(path, "of rank " + std::to_string(writers.front()));
+      if (!is_whole) fail(path, writers);
     }
   }
 
   /// Adds boxes that one rank wrote for several ranks to the entries of each of these ranks.
   void share(const Assignment& assignment, const std::vector<Outline>& outlines) {
+    using Holder = std::pair<std::int64_t, const ShardedCandidate*>;  // a rank, and what it has
+    std::unordered_map<std::string_view, std::vector<Holder>> holders;
+    for (const Outline& outline : outlines) {
+      for (const ShardedCandidate& tensor : outline.sharded) {
+        holders[tensor.path].emplace_back(outline.rank, &tensor);
+      }
+    }
     for (const auto& [path, boxes] : assignment.boxes) {
+      std::map<Box, std::vector<std::int64_t>> ranks;
+      for (const auto& [rank, tensor] : holders[path]) {
+        for (const Box& box : tensor->boxes) ranks[box].push_back(rank);
+      }
       for (const Assignment::SharedBox& box : boxes) {
         const std::vector<Piece> pieces = pieces_in(path, box);
-        for (const Outline& outline : outlines) {
-          if (outline.rank == box.rank || !has_box(outline, path, box)) continue;
-          const auto at = positions_.find(std::to_string(outline.rank) + "/" + path);
-          if (at == positions_.end()) fail(path, "of rank " + std::to_string(outline.rank));
+        for (const std::int64_t rank : ranks[Box{box.offsets, box.sizes}]) {
+          if (rank == box.rank) continue;
+          const auto at = positions_.find(std::to_string(rank) + "/" + path);
+          if (at == positions_.end()) fail(path, {rank});
           auto& of_rank = entries_[at->second].second.pieces;
           of_rank.insert(of_rank.end(), pieces.begin(), pieces.end());
         }
@@ -85,10 +98,16 @@ class Merger {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& path, const std::string& whose) const {
+  /// Throws for an entry of which no receipt has all parts. `writers`: the ranks that write it.
+  [[noreturn]] void fail(const std::string& path, std::vector<std::int64_t> writers) const {
+    std::ranges::sort(writers);
+    const auto repeated = std::ranges::unique(writers);
+    writers.erase(repeated.begin(), repeated.end());
     throw base::invalid_argument(where_)
         .part("entry ", base::quote(path))
-        .expected("the complete entry in the receipt ", whose)
+        .expected("the complete entry in the ",
+                  (writers.size() == 1 ? "receipt of rank " + std::to_string(writers.front())
+                                       : "receipts of ranks " + base::list_text(writers)))
         .found("none, or a part of it");
   }
 
@@ -100,7 +119,7 @@ class Merger {
   std::vector<Piece> pieces_in(const std::string& path, const Assignment::SharedBox& box) const {
     std::vector<Piece> found;
     const Entry* entry = find(std::to_string(box.rank) + "/" + path);
-    if (entry == nullptr) fail(path, "of rank " + std::to_string(box.rank));
+    if (entry == nullptr) fail(path, {box.rank});
     for (const Piece& piece : entry->pieces) {
       bool is_inside = piece.offsets.size() == box.offsets.size();
       for (std::size_t d = 0; is_inside && d < box.offsets.size(); ++d) {
@@ -112,13 +131,6 @@ class Merger {
     return found;
   }
 
-  static bool has_box(const Outline& outline, const std::string& path,
-                      const Assignment::SharedBox& box) {
-    const auto tensor = std::ranges::find(outline.sharded, path, &ShardedCandidate::path);
-    if (tensor == outline.sharded.end()) return false;
-    return std::ranges::find(tensor->boxes, Box{box.offsets, box.sizes}) != tensor->boxes.end();
-  }
-
   void require_boxes(const Outline& outline) const {
     for (const ShardedCandidate& tensor : outline.sharded) {
       std::int64_t expected = 0;
@@ -128,9 +140,7 @@ class Merger {
       if (entry != nullptr) {
         for (const Piece& piece : entry->pieces) found += numel_of(piece.sizes);
       }
-      if (entry == nullptr || found != expected) {
-        fail(tensor.path, "of rank " + std::to_string(outline.rank));
-      }
+      if (entry == nullptr || found != expected) fail(tensor.path, {outline.rank});
     }
   }
 
@@ -145,17 +155,25 @@ class Merger {
       if (known == notes_.members.end()) {
         notes_.members.emplace_back(name, std::move(part));
       } else if (auto* object = std::get_if<Value::Object>(&part.data())) {
-        auto& members = std::get<Value::Object>(known->second.data()).members;
+        auto& members = same_type<Value::Object>(known->second, where).members;
         if (name == "metadata") {
           add_metadata(object->members, members, where);
         } else {
           std::ranges::move(object->members, std::back_inserter(members));
         }
       } else if (auto* list = std::get_if<Value::List>(&part.data())) {
-        auto& items = std::get<Value::List>(known->second.data()).items;
+        auto& items = same_type<Value::List>(known->second, where).items;
         std::ranges::move(list->items, std::back_inserter(items));
       }
     }
+  }
+
+  /// Returns `known`, a member of the notes of earlier ranks, as `Type`. Throws Error(corrupt) if
+  /// it is of another type.
+  template <class Type>
+  static Type& same_type(Value& known, const std::string& where) {
+    if (auto* held = std::get_if<Type>(&known.data())) return *held;
+    throw base::corrupt(where).part("notes").expected("members of one type on all ranks");
   }
 
   using Members = std::vector<std::pair<std::string, Value>>;
@@ -198,9 +216,9 @@ std::string Receipt::to_text() const {
 
 Receipt Receipt::parse(std::string_view text) {
   return read_message(kReceipt, text, [](const ValueReader& reader) {
-    return Receipt{
-        reader.at("id").text(), reader.at("rank").integer(), reader.at("manifest").text(),
-        base::from_base64(reader.at("checksums").text()).value_or(""), reader.at("notes").text()};
+    return Receipt{reader.at("id").text(), reader.at("rank").integer(),
+                   reader.at("manifest").text(), decoded(reader.at("checksums")),
+                   reader.at("notes").text()};
   });
 }
 

@@ -35,8 +35,9 @@ struct Merged {
   std::vector<formats::ChecksumLine> checksums;
 };
 
-/// Merges the receipts of all ranks. Throws Error(invalid_argument) naming an entry and
-/// its rank if something is missing, Error(corrupt) for receipts that cannot be read.
+/// Merges the receipts of all ranks. Throws Error(invalid_argument), naming the entry and the ranks
+/// that write it, if an entry, a chunk or a box is in no receipt, and Error(corrupt) for receipts
+/// whose documents cannot be parsed or have members of different types.
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
              const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);
 

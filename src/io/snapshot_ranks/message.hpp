@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/base64.hpp"
 #include "base/fail.hpp"
 #include "core/value/value_reader.hpp"
 
@@ -25,8 +27,8 @@ namespace tenfold::detail::snapshot_ranks {
       .found("another string");
 }
 
-/// Parses a message of one kind by `read`, from its object. Throws like refuse_message() for a
-/// string of which `read` throws an Error.
+/// Parses `text`, checks that it is a message of that kind, and returns read(its object). Throws
+/// the error of refuse_message() if a step fails, also if `read` throws an Error.
 template <class Read>
 auto read_message(std::string_view kind, std::string_view text, const Read& read) {
   try {
@@ -38,6 +40,13 @@ auto read_message(std::string_view kind, std::string_view text, const Read& read
     // refused below
   }
   refuse_message(kind);
+}
+
+/// Decodes a string in base64. Throws Error(corrupt) for any other value.
+inline std::string decoded(const ValueReader& reader) {
+  std::optional<std::string> bytes = base::from_base64(reader.text());
+  if (!bytes) reader.fail("base64");
+  return *std::move(bytes);
 }
 
 /// Returns an object whose first member "kind" is `kind`.

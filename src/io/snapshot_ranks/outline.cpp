@@ -27,6 +27,14 @@ std::string range_text(const TensorEntry& entry) {
   return entry.location + " " + std::to_string(entry.byte_range->first);
 }
 
+/// Quotes a string for a message. Adds the digest of a long one, which is cut.
+std::string quote_all(const std::string& text) {
+  constexpr std::size_t kUncutBytes = 200;
+  std::string quoted = base::quote(text, kUncutBytes);
+  if (text.size() <= kUncutBytes) return quoted;
+  return quoted + " of digest " + base::hex16(base::xxh3(std::as_bytes(std::span(text))));
+}
+
 /// Makes the outline of a rank from a plan that includes the entries of other ranks.
 class Outliner {
  public:
@@ -81,7 +89,8 @@ class Outliner {
         break;
       }
       default:
-        made.description = entry.readable.empty() ? base::quote(entry.value) : entry.readable;
+        made.description = std::string(primitive_name(entry.type)) + " " +
+                           (entry.readable.empty() ? quote_all(entry.value) : entry.readable);
         made.group = made.path;
         made.sizes.push_back(0);
     }

@@ -17,7 +17,7 @@ namespace tenfold::detail::snapshot_ranks {
 struct Candidate {
   std::string path;
   std::string description;           ///< must be the same on all ranks
-  std::string group;                 ///< the same for entries with the same bytes
+  std::string group;                 ///< equal for entries that share bytes of one file
   std::vector<std::uint64_t> sizes;  ///< bytes of each chunk; one number if there are no chunks
 };
 

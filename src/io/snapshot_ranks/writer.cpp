@@ -1,6 +1,7 @@
 // Snapshots that several processes write together. Each rank plans its own tree. The coordinator,
-// which has the outlines of all ranks, assigns the entries that ranks share. Each rank writes below
-// folders of its own. The coordinator merges the receipts of the ranks and publishes the folder.
+// which has the outlines of all ranks, assigns the entries that ranks share. Each rank writes its
+// files into separate folders. The coordinator merges the receipts of the ranks and publishes the
+// snapshot.
 
 #include <cerrno>
 #include <filesystem>
@@ -84,8 +85,8 @@ struct Ticket {
     return read_message(kTicket, text, [](const ValueReader& reader) {
       Ticket made;
       made.id = reader.at("id").text();
-      made.host = base::from_base64(reader.at("host").text()).value_or("");
-      made.staging = base::from_base64(reader.at("staging").text()).value_or("");
+      made.host = decoded(reader.at("host"));
+      made.staging = decoded(reader.at("staging"));
       made.world_size = reader.at("world_size").integer();
       made.durable = reader.at("durable").flag();
       made.checksums = reader.at("checksums").flag();
@@ -113,8 +114,8 @@ class SnapshotPart::State {
       : tree_(tree), options_(options) {
     if (world_size < 1 || rank < 0 || rank >= world_size) {
       throw Error(ErrorCode::invalid_argument,
-                  "snapshot: rank: expected one below the number of ranks, found " +
-                      std::to_string(rank) + " of " + std::to_string(world_size));
+                  "snapshot: rank: expected 0 <= rank < world_size, found rank " +
+                      std::to_string(rank) + " and world_size " + std::to_string(world_size));
     }
     rank_.rank = rank;
     rank_.world_size = world_size;
@@ -163,8 +164,8 @@ class SnapshotPart::State {
     throw Error::io(ENOENT, ticket.staging,
                     ticket.staging + ": rank " + std::to_string(rank_.rank) + " on host " +
                         base::quote(os::host_name()) +
-                        ": expected the folder that rank 0 on host " + base::quote(ticket.host) +
-                        " has created, found " + found +
+                        ": expected the folder that the coordinator on host " +
+                        base::quote(ticket.host) + " has created, found " + found +
                         "; all ranks must use the same shared folder");
   }
 

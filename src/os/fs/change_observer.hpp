@@ -7,7 +7,8 @@
 
 namespace tenfold::os {
 
-/// A system call that changes a file system, reported just before it is executed.
+/// A system call that changes a file system. Reported before it is executed, and again when it has
+/// succeeded.
 struct Change {
   enum class Kind : std::uint8_t {
     create_file,
@@ -39,8 +40,9 @@ struct Change {
   int descriptor = -1;                ///< descriptor of the open file or directory
 };
 
-/// Observes each Change before and after it happens. For tests: it may record, throw, or end the
-/// process. At most one is installed at a time; it must be thread-safe.
+/// Observes each Change before its system call, and after it if the call succeeds. For tests: it
+/// may record, throw, or end the process. At most one is installed at a time; it must be
+/// thread-safe.
 class ChangeObserver {
  public:
   virtual ~ChangeObserver() = default;

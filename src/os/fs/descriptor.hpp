@@ -7,9 +7,9 @@
 
 namespace tenfold::os {
 
-/// An owned file descriptor, closed once; move-only. A lock that this process owns is released
-/// before the close, because a forked child may have the descriptor, too, and would keep the lock
-/// until the child ends.
+/// An owned file descriptor, closed once; move-only. If set_lock_owned() was called, the lock is
+/// released before the close, because a forked child may have the descriptor, too, and would keep
+/// the lock until the child ends.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -35,9 +35,9 @@ class Descriptor {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
 
-  /// Records that this process owns the flock on the descriptor.
+  /// Records whether this process owns an exclusive flock on the descriptor.
   void set_lock_owned(bool owned) noexcept { locked_by_ = owned ? ::getpid() : 0; }
-  /// Unlocks the descriptor, and transfers its ownership to the caller.
+  /// Releases an owned lock, and transfers the ownership of the descriptor to the caller.
   int release() noexcept {
     unlock_if_owned();
     return std::exchange(fd_, -1);

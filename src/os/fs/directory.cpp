@@ -26,6 +26,18 @@ int open_entry(int parent, const std::string& name) {
   return retry_interrupted([&] { return ::openat(parent, name.c_str(), kOpenFlags | O_NOFOLLOW); });
 }
 
+/// Adds the owner's permissions that the folder lacks. Follows no link, even if another process
+/// replaces the folder by one.
+void add_owners_permissions(int parent, const std::string& name) {
+  const Descriptor folder(
+      ::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status{};
+  if (::fstat(folder.get(), &status) != 0) return;
+  // fchmod refuses a descriptor with O_PATH.
+  const std::string path = "/proc/self/fd/" + std::to_string(folder.get());
+  static_cast<void>(::chmod(path.c_str(), (status.st_mode & 07777) | S_IRWXU));
+}
+
 /// True for the errors that mean that the file system does not support the call.
 bool is_missing_feature(int system_errno) noexcept {
   return system_errno == EINVAL || system_errno == ENOSYS || system_errno == EOPNOTSUPP;
@@ -80,7 +92,11 @@ FileInfo Directory::info() const {
 }
 
 bool Directory::is_at(const Path& path) const {
-  return os::exists(path) && file_info(path).same_file(info());
+  announce_read(path.native());
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0) return to_info(status).same_file(info());
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  throw_system_error(errno, path.string(), "cannot be examined");
 }
 
 std::optional<FileInfo> Directory::entry_info(const std::string& name) const {
@@ -178,9 +194,7 @@ void Directory::remove_tree(const std::string& name) {
   {
     // Set the mode before opening the folder, because opening may need the permission too.
     constexpr std::uint32_t kOwnersAll = 0700;
-    if ((found->mode & kOwnersAll) != kOwnersAll) {
-      static_cast<void>(::fchmodat(fd(), name.c_str(), found->mode | kOwnersAll, 0));
-    }
+    if ((found->mode & kOwnersAll) != kOwnersAll) add_owners_permissions(fd(), name);
     Directory folder = try_open_at(*this, name);
     if (!folder.valid()) return;
     for (const std::string& entry : folder.list()) folder.remove_tree(entry);
@@ -283,8 +297,7 @@ void Directory::copy_permissions(const FileInfo& like) {
 }
 
 Parent open_parent(const Path& path, bool create_missing) {
-  Path plain = path;
-  while (!plain.has_filename() && plain.has_relative_path()) plain = plain.parent_path();
+  const Path plain = without_trailing_slashes(path);
   Parent parent;
   parent.name = plain.filename().string();
   if (parent.name.empty() || parent.name == "." || parent.name == "..") {

@@ -35,7 +35,8 @@ class Directory {
   /// "display/name", for messages.
   std::string display_of(const std::string& name) const;
   FileInfo info() const;
-  /// False if `path` does not exist, or is another folder than this one.
+  /// False if `path` does not exist, is a dangling symlink, or is another folder than this one.
+  /// Throws Error(io) if `path` cannot be examined.
   bool is_at(const Path& path) const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
@@ -43,7 +44,7 @@ class Directory {
   std::optional<std::string> read_link(const std::string& name) const;
   /// Names of all entries except "." and "..", in no particular order, at most `most`.
   std::vector<std::string> list(std::size_t most = static_cast<std::size_t>(-1)) const;
-  /// Opens another descriptor of the same folder.
+  /// Duplicates the descriptor. Both refer to one open file description, and so to one flock.
   Directory duplicate() const;
 
   /// As File::try_lock_exclusive().
@@ -56,13 +57,14 @@ class Directory {
   // The functions below change the folder, and report each change to the observer in
   // change_observer.hpp.
 
-  /// mkdir. The mode is 0777 less the umask unless `mode` is given. Throws Error(io), also for
+  /// mkdir. The permissions are those of `mode` that the umask allows. Throws Error(io), also for
   /// EEXIST.
   void create_directory(const std::string& name, std::uint32_t mode = 0777);
+  /// unlink. Throws Error(file_not_found) if there is no such entry, Error(io) otherwise.
   void remove_file(const std::string& name);
   /// Removes an entry of any kind, including a whole tree. Symlinks are removed, not followed. A
-  /// missing entry is not an error. If its owner may not read, write or search a folder, and it is
-  /// of this user, these permissions are added first.
+  /// missing entry is not an error. Before it removes the entries of a folder, adds the owner's
+  /// permissions that the folder lacks, if this user owns it.
   void remove_tree(const std::string& name);
   /// Renames atomically; replaces a file or an empty folder. Both names are in this folder.
   void rename(const std::string& from, const std::string& to);
@@ -75,9 +77,12 @@ class Directory {
   /// Error(io): EPERM, EOPNOTSUPP or ENOSYS if the file system has no symbolic links.
   bool create_symlink(const std::string& text, const std::string& name);
   /// Hard-links `name` to the entry `existing` of `from`. Returns false if the link is not allowed:
-  /// other file system, no support, no permission, or too many links. Other failures are Error(io).
+  /// other file system, no support, too many links, or forbidden (EPERM: immutable or
+  /// fs.protected_hardlinks). Throws an Error for other failures, also EACCES and ENOENT.
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
+  /// Makes the entries of the folder durable (fsync).
   void sync();
+  /// As File::copy_permissions().
   void copy_permissions(const FileInfo& like);
 
   void close() noexcept { fd_.close(); }
@@ -95,8 +100,9 @@ struct Parent {
   Directory directory;
   std::string name;
 };
-/// Opens the parent of `path`. If `create_missing`, creates missing folders. Throws
-/// Error(invalid_argument) if `path` does not end with a name.
+/// Opens the parent of `path`, whose trailing slashes are ignored. If `create_missing`, creates
+/// missing folders, and syncs the folder above each of them. Throws Error(invalid_argument) if
+/// `path` does not end with a name.
 Parent open_parent(const Path& path, bool create_missing);
 
 }  // namespace tenfold::os

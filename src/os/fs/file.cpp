@@ -86,8 +86,13 @@ bool exists(const Path& path) {
   throw_system_error(errno, path.string(), "cannot be examined");
 }
 
+Path without_trailing_slashes(Path path) {
+  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
 Path resolve_link(const Path& path) {
-  Path resolved = path;
+  Path resolved = without_trailing_slashes(path);
   for (int depth = 0; depth < 40; ++depth) {
     std::error_code failure;
     const Path target = std::filesystem::read_symlink(resolved, failure);
@@ -98,7 +103,8 @@ Path resolve_link(const Path& path) {
       // Do not ignore the error: a save would replace a link instead of its target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
-    resolved = target.is_absolute() ? target : resolved.parent_path() / target;
+    resolved = without_trailing_slashes(target.is_absolute() ? target
+                                                             : resolved.parent_path() / target);
   }
   throw_system_error(ELOOP, path.string(), "cannot be resolved");
 }
@@ -272,8 +278,15 @@ bool File::reserve() {
     c.offset_bytes = size;
     return c;
   });
-  const auto length = static_cast<off_t>(size);
-  const bool reserved = retry_interrupted([&] { return ::fallocate(fd(), 0, 0, length); }) == 0;
+  // In steps, because tmpfs of older kernels undoes an interrupted fallocate: with a periodic
+  // signal, one call for a large file would never end.
+  constexpr std::uint64_t kReserveStepBytes = std::uint64_t{256} << 20;
+  bool reserved = true;
+  for (std::uint64_t begin = 0; reserved && begin < size; begin += kReserveStepBytes) {
+    const auto offset = static_cast<off_t>(begin);
+    const auto length = static_cast<off_t>(std::min(kReserveStepBytes, size - begin));
+    reserved = retry_interrupted([&] { return ::fallocate(fd(), 0, offset, length); }) == 0;
+  }
   if (!reserved && errno != EOPNOTSUPP && errno != ENOSYS) {
     throw_system_error(errno, display_, "its space cannot be reserved", fd());
   }

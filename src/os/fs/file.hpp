@@ -33,10 +33,14 @@ struct FileInfo {
 
 /// stat(): follows symlinks. Throws Error(file_not_found), Error(io).
 FileInfo file_info(const Path& path);
-/// True if `path` exists, also as a dangling symlink.
+/// True if `path` exists, also as a dangling symlink. Throws Error(io) if that is unknown, for
+/// example without permission to search a folder of the path.
 bool exists(const Path& path);
+/// "a/b" for "a/b//". A path of slashes alone is returned unchanged.
+Path without_trailing_slashes(Path path);
 /// Resolves symlinks of the last component of `path`, so that a save through a link replaces the
-/// link's target. A path that does not exist is returned unchanged. Throws Error(io).
+/// link's target. Removes trailing slashes. Other paths are returned unchanged, also those that do
+/// not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
 
 class Directory;
@@ -45,7 +49,7 @@ class Directory;
 enum class LockResult : std::uint8_t {
   acquired,
   held,         ///< another open file description holds a conflicting lock
-  unsupported,  ///< the file system has no locks (NFS, Lustre without `-o flock`): unknown
+  unsupported,  ///< flock failed: the file system has no locks (NFS, Lustre without `-o flock`)
 };
 
 /// An open regular file; move-only. Messages use `display`, the path as the user gave it. Opening a
@@ -63,7 +67,8 @@ class File {
   static File open_read_write_at(const Directory& directory, const std::string& name);
   /// Like open_read_at, but returns an invalid File if there is no such entry.
   static File try_open_read_at(const Directory& directory, const std::string& name);
-  /// Creates a file, which must not exist. The mode is 0666 less the umask unless `mode` is given.
+  /// Creates a file, which must not exist. The permissions are those of `mode` that the umask
+  /// allows.
   static File create_at(const Directory& directory, const std::string& name,
                         std::uint32_t mode = 0666);
   /// Creates an unnamed file in memory (memfd). Messages call it `display`.
@@ -97,9 +102,10 @@ class File {
   /// on a full disk. Returns false, and leaves the holes, if the file system does not support it.
   bool reserve();
   /// Inserts a hole at `offset_bytes`, so that all later bytes move by `size_bytes`, without
-  /// copying them (FALLOC_FL_INSERT_RANGE). Returns false, and changes nothing, if the file system
-  /// does not support it, or unless both numbers are multiples of its block size, a divisor of
-  /// block_bytes(), and the offset is within the file. If it throws, some bytes may have moved.
+  /// copying them (FALLOC_FL_INSERT_RANGE). The offset must be within the file, and both numbers
+  /// must be multiples of the file system's block size, of which block_bytes() is a multiple.
+  /// Returns false, and changes nothing, if the numbers do not fit or the file system does not
+  /// support it. If it throws, some bytes may have moved.
   bool insert_hole(std::uint64_t offset_bytes, std::uint64_t size_bytes);
   /// The file system's preferred size of reads and writes, a multiple of its block size
   /// (st_blksize).

@@ -19,7 +19,8 @@
 namespace tenfold::os {
 namespace {
 
-/// Upper bound of a file system's compression ratio: btrfs compresses 128 KiB to 4 KiB at best.
+/// A generous bound of a file system's compression ratio: btrfs compresses 128 KiB to 4 KiB at
+/// best, which is a ratio of 32.
 constexpr std::uint64_t kMaxCompression = 64;
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 
@@ -49,7 +50,10 @@ FreeSpace free_space(int descriptor) noexcept {
   struct statvfs space{};
   if (descriptor < 0 || ::fstatvfs(descriptor, &space) != 0) return {};
   const std::uint64_t blocks = ::geteuid() == 0 ? space.f_bfree : space.f_bavail;
-  return {blocks * space.f_frsize, space.f_favail};
+  // btrfs and FAT, for example, report 0 files in total.
+  std::optional<std::uint64_t> free_files;
+  if (space.f_files != 0) free_files = space.f_favail;
+  return {blocks * space.f_frsize, free_files};
 }
 
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes) {

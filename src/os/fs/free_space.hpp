@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tenfold::os {
@@ -9,20 +10,20 @@ namespace tenfold::os {
 /// blocks.
 struct FreeSpace {
   std::uint64_t free_bytes = 0;
-  std::uint64_t free_files = 0;
+  std::optional<std::uint64_t> free_files;  ///< empty if their number has no limit
 };
 
-/// The free space of the file system of `descriptor`; zeros if it does not report that.
+/// The free space of the file system of `descriptor`; no bytes if it does not report that.
 FreeSpace free_space(int descriptor) noexcept;
 
 /// Writes up to this size are not checked, because they fail within a moment anyway.
 inline constexpr std::uint64_t kUncheckedBytes = std::uint64_t{64} << 20;
 
 /// Throws Error(io) (ENOSPC), naming `display`, if `needed_bytes` cannot fit on the file system of
-/// `descriptor`. Without this check, a save could fill a disk for minutes before it fails. Never
-/// refuses a write that would fit: on file systems that compress or report free space late, a write
-/// is refused only if it would not fit on the empty file system, even compressed. Up to
-/// kUncheckedBytes are not checked.
+/// `descriptor`. Without this check, a save could fill a disk for minutes before it fails. The
+/// check should not refuse a write that fits. Therefore it compares with the free space on ext2 to
+/// ext4 and tmpfs only. XFS reports some free space late: the limit is the size of the file system.
+/// Others may compress: the limit is 64 times the size. Up to kUncheckedBytes are not checked.
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes);
 
 }  // namespace tenfold::os

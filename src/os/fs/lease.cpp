@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -97,8 +98,8 @@ bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   return is_same && !(state && state->has_ended);
 }
 
-/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is of
-/// another kind, empty if there is no entry.
+/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is a
+/// larger file or of another kind, empty if there is no entry.
 std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
   if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);
@@ -201,7 +202,7 @@ class Holder {
   static void refresh(const Name& of, const std::string& text) {
     try {
       // If this process was stopped for longer than the time-out, the lease may belong to another
-      // one, and must expire if that one ends.
+      // process, and must expire if that process ends.
       if (read_lease(*of.folder, of.name) != text) return;
       ::utimensat(of.folder->fd(), of.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
     } catch (const Error&) {
@@ -303,6 +304,12 @@ void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& na
       remove_abandoned(*folder, name);
     }
   } catch (...) {
+    try {
+      // While this process lives, its entry would exclude the process that may remove the lease.
+      if (read_lease(*folder, aside) == own) folder->remove_tree(aside);
+    } catch (const Error&) {
+      // The entry is dead when this process ends.
+    }
     holder().remove(own);
     throw;
   }
@@ -323,7 +330,11 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       if (create_lease(*same, name, text)) {
         Lease lease(same, name, text);
-        remove_abandoned(*same, name);
+        try {
+          remove_abandoned(*same, name);
+        } catch (const Error&) {
+          // For example, it belongs to another user. It does not matter to the holder of the lease.
+        }
         return lease;
       }
     } catch (...) {
@@ -337,7 +348,8 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       remove_dead(same, name, *found);
     } catch (const Error& error) {
-      // The lease belongs to another user, and the folder has the sticky bit.
+      // This process may not remove the lease: for example, it belongs to another user, and the
+      // folder has the sticky bit.
       if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
       return std::nullopt;
     }
@@ -410,7 +422,9 @@ std::string lease_holder(const Directory& folder, const std::string& name) {
   std::string number;
   std::string host;
   fields >> magic >> boot >> pid_namespace >> process >> start_ticks >> number >> host;
-  if (!fields || magic != kMagic) return {};
+  // Messages contain these: a hostile link must not send control characters to a terminal.
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7F; };
+  if (!fields || magic != kMagic || !std::ranges::all_of(process + host, is_plain)) return {};
   return "process " + process + " on " + host;
 }
 

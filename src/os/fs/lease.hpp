@@ -17,15 +17,16 @@ namespace tenfold::os {
 /// symbolic links, a small file holds the same text.
 ///
 /// The holder refreshes the modification time every 30 s, unless another process has taken the
-/// lease over. A lease with the boot ID and process ID
-/// namespace of this process is dead if its holder has ended. Any other lease is dead if its
-/// modification time is older than the file system's clock by the time-out of 10 minutes.
+/// lease over. A lease with the boot ID and process ID namespace of this process is dead if its
+/// holder has ended. Any other lease is dead if its modification time is older than the time-out of
+/// 10 minutes, both by the clock of this host and by that of the file system.
 ///
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
  public:
-  /// Acquires the lease, and takes over a dead one. Empty if a living process holds it, or if a
-  /// dead one cannot be removed. Throws Error(io) if no entry can be created in the folder.
+  /// Acquires the lease, and takes over a dead one. Empty if a living process holds it, if this
+  /// process may not remove a dead one, or if other processes win five attempts. Throws Error(io)
+  /// if no entry can be created in the folder.
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
@@ -55,21 +56,22 @@ bool is_leased(const Directory& folder, const std::string& name);
 /// "process 123 on host", for messages; empty if the entry is missing or is not a lease.
 std::string lease_holder(const Directory& folder, const std::string& name);
 
-/// Exclusive ownership of one open file: flock, or a Lease where the file system has no locks.
-/// Released by the destructor.
+/// Exclusive ownership of one open file: flock, or a Lease where the file system has no locks. The
+/// destructor releases the Lease. A flock is released when the file is closed.
 class WriterLock {
  public:
   /// Empty if another process, or another open file description of this process, holds the lock.
-  /// `name`: the name of `file` in `folder`. `file` must outlive the lock.
+  /// `name`: the name of `file` in `folder`. `file` must stay open as long as the lock is needed.
   static std::optional<WriterLock> try_acquire(const Directory& folder, const std::string& name,
                                                File& file);
   /// The same, but also empty if the previous holder replaced the file, so that `name` is no longer
-  /// `file`.
+  /// `file`. In that case `file` may keep a flock until it is closed.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
-  /// False if another process took over the lease. A flock is held until it is released.
+  /// False if another process took over the lease. A flock counts as held.
   bool is_held() const;
-  /// True if any process holds the lock.
+  /// True if any process holds the lock through another open file description than that of `file`.
+  /// Takes a shared flock for a moment, during which try_acquire() of other processes fails.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 
  private:

@@ -11,8 +11,8 @@ namespace tenfold::os {
 // Wrappers of madvise and mincore for the pages of mapped files. All ranges are in mapped memory,
 // and need not be aligned.
 
-/// True if every page of `bytes` is in the page cache, so that an access takes no I/O. For files
-/// that the user may not write, the kernel always reports true.
+/// True if every page of `bytes` is in the page cache, so that an access takes no I/O. For a file
+/// that the user neither owns nor may write, the kernel always reports true.
 bool is_resident(std::span<const std::byte> bytes);
 
 /// Prefetches the pages of all ranges at once, without waiting, so that the device gets many
@@ -20,8 +20,8 @@ bool is_resident(std::span<const std::byte> bytes);
 void will_need(std::span<const std::byte> bytes) noexcept;
 void will_need(std::span<const std::span<const std::byte>> ranges) noexcept;
 
-/// Maps the pages of `bytes`, so that later accesses do not fault, and reads missing pages. A hint:
-/// errors are reported by the later access.
+/// Reads missing pages of `bytes` and maps all of them, so that later accesses do not fault. Before
+/// Linux 5.14, only prefetches them. A hint: errors are reported by the later access.
 void populate(std::span<const std::byte> bytes) noexcept;
 
 /// Disables readahead for the mapped pages of `bytes` (MADV_RANDOM) or, if not `random`, restores
@@ -33,7 +33,7 @@ std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
 /// false if one of three sampled pages stays, because it is mapped or dirty, or the file system is
-/// in memory.
+/// in memory; also if is_resident() cannot tell, or the file system rejects the request.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

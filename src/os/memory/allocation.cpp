@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -15,11 +16,46 @@ namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20U;
 
+/// The names of the files with which a version of cgroups limits memory.
+struct CgroupFiles {
+  const char* folder;  ///< of the memory controller, below the root
+  const char* limit;
+  const char* usage;
+  const char* active;    ///< in memory.stat: bytes of cached files
+  const char* inactive;  ///< the same
+};
+constexpr CgroupFiles kFirstVersion = {"/memory", "/memory.limit_in_bytes",
+                                       "/memory.usage_in_bytes", "total_active_file",
+                                       "total_inactive_file"};
+constexpr CgroupFiles kSecondVersion = {"", "/memory.max", "/memory.current", "active_file",
+                                        "inactive_file"};
+
+/// The smaller one of `at_most` and the memory that the limit of the group in `folder` leaves.
+/// Cached files count as available, as in MemAvailable.
+std::uint64_t available_in_cgroup(const std::string& folder, const CgroupFiles& files,
+                                  std::uint64_t at_most) {
+  std::uint64_t limit = 0;
+  std::uint64_t usage = 0;
+  std::ifstream limit_file(folder + files.limit);
+  std::ifstream usage_file(folder + files.usage);
+  if (!(limit_file >> limit) || !(usage_file >> usage)) return at_most;  // no limit: "max"
+  std::uint64_t available = limit - std::min(limit, usage);
+  if (available >= at_most) return at_most;
+  std::ifstream statistics(folder + "/memory.stat");
+  std::string name;
+  std::uint64_t bytes = 0;
+  while (statistics >> name >> bytes) {
+    if (name == files.active || name == files.inactive) available += bytes;
+  }
+  return std::min(available, at_most);
+}
+
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
   // A huge page must be aligned to its size: map more, and begin at the first multiple of the size.
   const std::size_t extra = size_bytes >= kHugePageBytes ? kHugePageBytes : 0;
+  if (size_bytes > std::numeric_limits<std::size_t>::max() - extra) throw std::bad_alloc();
   const std::size_t mapped = size_bytes + extra;
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,15 +81,43 @@ void keep_freed_memory() noexcept {
   std::free(block);
 }
 
+std::uint64_t available_in_cgroups(const std::string& cgroups, const std::string& root,
+                                   std::uint64_t at_most) {
+  std::ifstream file(cgroups);
+  for (std::string line; std::getline(file, line);) {
+    // "0::/a/b" in version 2 of cgroups, "5:cpu,memory:/a/b" in version 1.
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool is_first_version = ("," + controllers + ",").find(",memory,") != std::string::npos;
+    if (!is_first_version && !controllers.empty()) continue;
+    const CgroupFiles& files = is_first_version ? kFirstVersion : kSecondVersion;
+    // The limits of the groups around it apply, too. In a container, the path may be that on the
+    // host, while `root` is the group of the container.
+    std::string path = line.substr(second + 1);
+    for (;;) {
+      at_most = available_in_cgroup(root + files.folder + path, files, at_most);
+      const std::size_t slash = path.rfind('/');
+      if (slash == std::string::npos) break;
+      path.erase(slash);
+    }
+  }
+  return at_most;
+}
+
 std::uint64_t available_memory_bytes() {
+  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
   std::ifstream file("/proc/meminfo");
   std::string name;
   std::uint64_t kibibytes = 0;
   std::string unit;
   while (file >> name >> kibibytes >> unit) {
-    if (name == "MemAvailable:") return kibibytes * 1024;
+    if (name != "MemAvailable:") continue;
+    available = kibibytes * 1024;
+    break;
   }
-  return std::numeric_limits<std::uint64_t>::max();
+  return available_in_cgroups("/proc/self/cgroup", "/sys/fs/cgroup", available);
 }
 
 }  // namespace tenfold::os

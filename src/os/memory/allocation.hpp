@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace tenfold::os {
 
-/// Allocates zeroed, page-aligned memory, with huge pages where available. For large buffers that
-/// are reused, where each small page would cost a fault and a TLB entry. Throws std::bad_alloc.
+/// Allocates zeroed, page-aligned memory, from 2 MiB on with huge pages where available. For large
+/// buffers that are reused, where each small page would cost a fault and a TLB entry. Throws
+/// std::bad_alloc, also for size 0.
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 
 /// Makes malloc keep the memory that was freed after one file for the next one.
@@ -19,7 +21,14 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 /// no effect on other C libraries.
 void keep_freed_memory() noexcept;
 
-/// Memory available without swapping; the largest number if the system does not report it.
+/// Memory that is available without swapping: of the host (MemAvailable of /proc/meminfo), or less
+/// if the limit of a cgroup of this process leaves less. The largest number if the system reports
+/// neither.
 std::uint64_t available_memory_bytes();
+
+/// The smaller one of `at_most` and the memory that the limits of cgroups leave. `cgroups`: a file
+/// like /proc/self/cgroup; `root`: a folder like /sys/fs/cgroup, which tests replace.
+std::uint64_t available_in_cgroups(const std::string& cgroups, const std::string& root,
+                                   std::uint64_t at_most);
 
 }  // namespace tenfold::os

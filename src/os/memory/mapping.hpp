@@ -18,7 +18,7 @@ enum class MapKind : std::uint8_t {
   /// false.
   private_copy,
   shared_write,  ///< MAP_SHARED: writes reach the file
-  read_only,     ///< for the library's own readers
+  read_only,     ///< MAP_SHARED, not writable: for the readers of the library itself
 };
 
 /// Maps [offset_bytes, offset_bytes + size_bytes) of a file; the offset need not be aligned. The
@@ -29,7 +29,7 @@ enum class MapKind : std::uint8_t {
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
-/// A mapping of a file, and the identity of the file when it was mapped.
+/// A mapping of a file, and path and inode number of the file when it was opened.
 struct Mapping {
   std::byte* begin = nullptr;      ///< start of the mapped pages
   std::size_t size_bytes = 0;      ///< size of the mapped pages
@@ -41,7 +41,8 @@ struct Mapping {
   std::uint64_t offset_of(const std::byte* byte) const noexcept {
     return offset_bytes + static_cast<std::uint64_t>(byte - begin);
   }
-  /// Opens the file again. Null if that fails, the path names another file, or `inode` is unknown.
+  /// Opens the file again. Null if that fails, if the path names a file with another inode number,
+  /// or if `inode` is unknown.
   std::shared_ptr<const File> open_file() const;
 };
 

@@ -95,6 +95,19 @@ TEST(Directory, AFileOrASymlinkInPlaceOfAFolderIsCorruptAndAMissingEntryNotFound
             ErrorCode::invalid_argument);
 }
 
+TEST(Directory, IsAtFollowsSymlinksAndIsFalseForADanglingOne) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "real/other");
+  std::filesystem::create_symlink("real", folder / "link");
+  std::filesystem::create_symlink("none", folder / "dangling");
+  const Directory real = Directory::open(folder / "real");
+  EXPECT_TRUE(real.is_at(folder / "real"));
+  EXPECT_TRUE(real.is_at(folder / "link"));
+  for (const char* path : {"real/other", "dangling", "none", "none/real"}) {
+    EXPECT_FALSE(real.is_at(folder / path)) << path;
+  }
+}
+
 TEST(Directory, OpensAPathThroughASymlinkAndRefusesAFile) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "real");
@@ -123,6 +136,15 @@ TEST(Directory, RemoveTreeRemovesEverythingWithoutFollowingSymlinks) {
   directory.remove_tree("link");
   EXPECT_EQ(read_text(folder / "kept/z"), "z");
   EXPECT_FALSE(os::exists(folder / "link"));
+}
+
+TEST(Directory, RemoveTreeRemovesFoldersWithoutPermissions) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "a/b");
+  for (const char* path : {"a/b", "a"}) ASSERT_EQ(::chmod((folder / path).c_str(), 0), 0);
+  Directory directory = Directory::open(folder.path());
+  directory.remove_tree("a");
+  EXPECT_TRUE(directory.list().empty());
 }
 
 TEST(Directory, RenameReplacesExchangeSwapsAndRenameIfAbsentRefuses) {

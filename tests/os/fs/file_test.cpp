@@ -395,6 +395,17 @@ TEST(Path, ExistsIsTrueForADanglingSymlinkThatResolveLinkFollows) {
   EXPECT_EQ(resolve_link(folder / "plain"), folder / "plain");
 }
 
+TEST(Path, ResolveLinkRemovesTrailingSlashes) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "target");
+  std::filesystem::create_symlink("target/", folder / "x");
+  std::filesystem::create_symlink("nowhere", folder / "y");
+  EXPECT_EQ(resolve_link(folder / "x/"), folder / "target");
+  EXPECT_EQ(resolve_link(folder / "y//"), folder / "nowhere");
+  EXPECT_EQ(resolve_link(folder / "plain/"), folder / "plain");
+  EXPECT_EQ(resolve_link("/"), Path("/"));
+}
+
 TEST(Path, ASymlinkLoopIsAnIoError) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("b", folder / "a");

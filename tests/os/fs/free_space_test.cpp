@@ -10,11 +10,13 @@
 #include <tenfold/error.hpp>
 
 #include "os/fs/directory.hpp"
+#include "os/system.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::os {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 TEST(FreeSpace, ExcessiveSizesAreRefusedWithPathAndBytes) {
@@ -44,6 +46,22 @@ TEST(FreeSpace, AFileSystemWithoutASpaceReportAcceptsAnySize) {
   EXPECT_NO_THROW(require_free_space(-1, "x", std::uint64_t{1} << 62U));
   const Directory processes = Directory::open("/proc");  // a file system of 0 blocks
   EXPECT_NO_THROW(require_free_space(processes.fd(), "x", std::uint64_t{1} << 62U));
+}
+
+std::string message_of_full_disk(const Directory& folder) {
+  try {
+    throw_system_error(ENOSPC, "x", "cannot be written", folder.fd());
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(FreeSpace, MessagesOmitTheFreeFilesOfAFileSystemWithoutALimit) {
+  EXPECT_THAT(message_of_full_disk(Directory::open("/proc")), EndsWith("found 0 bytes free"));
+  const test::TemporaryFolder root;
+  const Directory folder = Directory::open(root.path());
+  const bool has_limit = free_space(folder.fd()).free_files.has_value();
+  EXPECT_EQ(message_of_full_disk(folder).ends_with(" files free"), has_limit);
 }
 
 TEST(FreeSpace, SizesWithinTheFreeSpaceAreAccepted) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -281,6 +282,39 @@ TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
     }
     EXPECT_TRUE(fs::is_empty(folder_.path()));
   }
+}
+
+/// Refuses to remove entries of that name, as a folder with the sticky bit does.
+test::WatchChanges::Before refuse_to_remove(const std::string& name) {
+  return [name](const Change& change) {
+    if (change.kind != Change::Kind::remove_file || change.name != name) return;
+    throw Error::io(EPERM, name, "cannot be removed");
+  };
+}
+
+TEST_P(EveryLease, ATakeoverThatIsNotAllowedLeavesNothing) {
+  leave_dead(directory_);
+  const test::WatchChanges refuse(refuse_to_remove("x"));
+  EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
+  EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+}
+
+TEST_P(EveryLease, IsAcquiredIfALeftoverCannotBeRemoved) {
+  leave_dead(directory_);
+  fs::rename(folder_ / "x", folder_ / "x~");
+  const test::WatchChanges refuse(refuse_to_remove("x~"));
+  const auto lease = Lease::try_acquire(directory_, "x");
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease->is_held());
+}
+
+TEST(LeaseHolder, IsEmptyForTextWithControlCharacters) {
+  const TemporaryFolder folder;
+  const Directory directory = Directory::open(folder.path());
+  fs::create_symlink("tenfold-lease-1 0 1 1 1 0 other\x1B[2J", folder / "x");
+  fs::create_symlink("tenfold-lease-1 0 1 1\x1B[2J 1 0 other", folder / "y");
+  EXPECT_EQ(lease_holder(directory, "x"), "");
+  EXPECT_EQ(lease_holder(directory, "y"), "");
 }
 
 TEST_P(EveryLease, OnlyOneOfManyProcessesAcquiresIt) {
