@@ -22,7 +22,8 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotScanned = ", which is not scanned";
-/// Limits for nested archives: depth, and total size of the records that are inflated into memory.
+/// Limits for nested archives: number of levels, and total size of their deflated records when
+/// inflated, in all files of a scan.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
@@ -246,9 +247,9 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// Adds a finding for an archive other than zip and returns true. Returns false for a tar archive,
-/// too: a pickle can contain its magic number in a string, so the caller tries other kinds of
-/// content.
+/// Adds a finding for an archive other than zip, or a compressed file, and returns true. Returns
+/// false for a tar archive, too: a pickle can contain its magic number in a string, so the caller
+/// tries other kinds of content.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;

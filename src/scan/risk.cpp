@@ -166,7 +166,7 @@ constexpr auto kDangerousModules = std::to_array<std::string_view>({"os",
                                                                     "numexpr",
                                                                     "fsspec"});
 
-/// Dangerous parts of packages that are otherwise harmless.
+/// Dangerous parts of packages whose other unknown globals are only suspicious.
 constexpr auto kDangerousParts = std::to_array<std::string_view>({
     "torch.hub",
     "torch.load",

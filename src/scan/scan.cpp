@@ -35,7 +35,7 @@ struct ScanItem {
 constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
-/// Adds the locations of items from the metadata of a checkpoint. If the metadata cannot be read,
+/// Adds the locations of the items in a checkpoint's metadata. If the metadata cannot be read,
 /// is damaged or not supported, adds none, and the files of the checkpoint are searched for
 /// archives instead.
 void add_items(ScanItems& items, const os::Path& metadata) {
@@ -74,8 +74,8 @@ void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
 
 void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   std::ranges::sort(items, {}, &ScanItem::begin);
-  // Scan the start of the file as a whole, too: other programs may open the file without its
-  // metadata, and items of the metadata may split a pickle.
+  // Also scan the whole file as a pickle: other programs may open it without its metadata, and
+  // items of the metadata may split a pickle.
   scanner.guess(bytes, "");
   if (bytes.starts_with("PK") && !items.empty() && items.front().size_bytes < kArchiveBytes) {
     scanner.add("archive that the metadata cuts in pieces", ScanRisk::suspicious, "", 0);
@@ -168,7 +168,8 @@ void scan_folder(ByteScanner& scanner, const os::Path& folder) {
   const auto [files, unlisted] = files_in(folder);
   for (const auto& [path, failure] : unlisted) {
     scanner.enter(path.string(), path.lexically_relative(folder).string());
-    scanner.add("folder that cannot be listed: " + failure.message(), ScanRisk::suspicious, "", 0);
+    scanner.add("folder that cannot be listed, or entry of unknown type: " + failure.message(),
+                ScanRisk::suspicious, "", 0);
   }
   ScanItems items;
   for (const os::Path& file : files) {

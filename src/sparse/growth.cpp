@@ -139,7 +139,8 @@ void SparseGrowth::refresh() {
   current();
 }
 
-/// Prepares the first append: acquires the lock against other writers and opens the files.
+/// Prepares the first append: acquires the lock against other writers, opens the files, and makes
+/// close() write the new number of rows to the notes.
 void SparseGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.require_folder();
@@ -213,8 +214,8 @@ void SparseGrowth::close() {
   release();
 }
 
-/// Reopens the rows now: another process may append from now on, and replace the matrix after the
-/// lock is released.
+/// Reopens the rows before it releases the lock, because another process may replace the matrix
+/// afterwards.
 void SparseGrowth::release() {
   state_ = nullptr;
   current();

@@ -69,8 +69,9 @@ struct EntryRange {
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
-/// Prefetches the pages of these entries, unless the matrix is small or two sampled ranges are
-/// cached. Without prefetching, a reader has one outstanding request to the device at a time.
+/// Prefetches the pages of these entries, unless the values take less than 1 MiB or two sampled
+/// ranges are cached. Without prefetching, a reader has one outstanding request to the device at a
+/// time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.
