@@ -92,13 +92,13 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// Returns the retention status of a step: "goes next" if no rule keeps it, otherwise the rules
+/// Returns the retention status of a step: "removed next" if no rule keeps it, otherwise the rules
 /// ("newest"); without rules "held" or "-". A kept step that is not on the current line gets the
-/// suffix " (line left)".
+/// suffix " (not on the current line)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
-  if (status.kept_by.empty()) return "goes next";
+  if (status.kept_by.empty()) return "removed next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
-  return status.is_on_line ? rules : rules + " (line left)";
+  return status.is_on_line ? rules : rules + " (not on the current line)";
 }
 
 /// A step saved after the others were verified has no report.
@@ -227,7 +227,7 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
 void add_checkpoints(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<CheckpointsArguments>();
   CLI::App* command =
-      app.add_subcommand("checkpoints", "List the steps of a training, and what keeps each");
+      app.add_subcommand("checkpoints", "List the steps of a training run, and what keeps each");
   command->add_option("path", options->path, "Directory of a CheckpointManager")->required();
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   command->add_option("--keep", options->keep, "Show what pruning to the newest N steps removes")

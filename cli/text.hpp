@@ -28,7 +28,8 @@ std::size_t width_of(std::string_view text) noexcept;
 std::string cut_end(std::string_view text, std::size_t width);
 std::string cut_middle(std::string_view text, std::size_t width);
 
-/// Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// Smallest number of insertions, deletions, replacements and swaps of neighbouring bytes that turn
+/// `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace tenfold::cli

@@ -33,7 +33,7 @@ std::string node_text(const TensorDict& node) {
   return text;
 }
 
-/// True for an error that is damage, unlike an entry of a format that cannot be read.
+/// False for an entry whose format is not supported, which is no damage.
 bool is_damage(const Error& error) { return error.code() != ErrorCode::unsupported; }
 
 /// Sets `is_damaged` if an entry is damaged.
