@@ -101,8 +101,10 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("bench", "Measure reading speed against the limit of the disk");
   command->footer(kBenchHelp);
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("--max-mb", options->max_megabytes, "Most MB of each kind (default: 1000)")
-      ->check(whole_number(1, 1'000'000'000));
+  command
+      ->add_option("--max-mb", options->max_megabytes,
+                   "At most this many MB of each kind (default: 1000)")
+      ->transform(whole_number(1, 1'000'000'000));
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -92,13 +93,13 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// Returns the retention status of a step: "goes next" if no rule keeps it, otherwise the rules
+/// Returns the retention status of a step: "removed next" if no rule keeps it, otherwise the rules
 /// ("newest"); without rules "held" or "-". A kept step that is not on the current line gets the
-/// suffix " (line left)".
+/// suffix " (not on the current line)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
-  if (status.kept_by.empty()) return "goes next";
+  if (status.kept_by.empty()) return "removed next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
-  return status.is_on_line ? rules : rules + " (line left)";
+  return status.is_on_line ? rules : rules + " (not on the current line)";
 }
 
 /// A step saved after the others were verified has no report.
@@ -193,13 +194,22 @@ std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& 
   return rows;
 }
 
-int show_steps(const CheckpointsArguments& options, Output& out) {
-  if (!std::filesystem::is_directory(options.path)) {
-    throw Error(ErrorCode::file_not_found)
-        .path(options.path)
-        .expected("a directory of checkpoints")
-        .found("none");
+void require_directory(const std::string& path) {
+  std::error_code failure;
+  const std::filesystem::file_status status = std::filesystem::status(path, failure);
+  if (std::filesystem::is_directory(status)) return;
+  if (!std::filesystem::status_known(status)) {
+    throw Error::io(failure.value(), path, "cannot be examined");
   }
+  const bool exists = std::filesystem::exists(status);
+  throw Error(exists ? ErrorCode::invalid_argument : ErrorCode::file_not_found)
+      .path(path)
+      .expected("a directory of checkpoints")
+      .found(exists ? "a file" : "none");
+}
+
+int show_steps(const CheckpointsArguments& options, Output& out) {
+  require_directory(options.path);
   CheckpointManagerOptions rules;
   rules.max_to_keep = options.keep;
   rules.keep_every = options.keep_every;
@@ -227,21 +237,25 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
 void add_checkpoints(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<CheckpointsArguments>();
   CLI::App* command =
-      app.add_subcommand("checkpoints", "List the steps of a training, and what keeps each");
+      app.add_subcommand("checkpoints", "List the steps of a training run, and what keeps each");
   command->add_option("path", options->path, "Directory of a CheckpointManager")->required();
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   command->add_option("--keep", options->keep, "Show what pruning to the newest N steps removes")
-      ->check(whole_number(1, kMost))
+      ->transform(whole_number(1, kMost))
       ->type_name("N");
   command->add_option("--keep-every", options->keep_every, "... and keeps multiples of N")
-      ->check(whole_number(1, kMost))
-      ->type_name("N");
+      ->transform(whole_number(1, kMost))
+      ->type_name("N")
+      ->needs("--keep");
   command->add_option("--best", options->best, "... and the best step by this metric")
-      ->type_name("METRIC");
-  command->add_flag("--best-max", options->best_is_max, "The greatest value is the best");
+      ->type_name("METRIC")
+      ->needs("--keep");
+  command->add_flag("--best-max", options->best_is_max, "The greatest value is the best")
+      ->needs("--best");
   command->add_option("--best-to-keep", options->best_to_keep, "The N best steps")
-      ->check(whole_number(1, kMost))
-      ->type_name("N");
+      ->transform(whole_number(1, kMost))
+      ->type_name("N")
+      ->needs("--best");
   auto* prune = command->add_flag("--prune", options->prune, "Remove what no rule keeps");
   prune->needs("--keep");
   auto* verify =

@@ -37,7 +37,7 @@ void add_diff(CLI::App& app, Chosen& chosen);
 void add_checkpoints(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 
-/// Converts KEY arguments, dotted names or globs, to Keys.
+/// Converts KEY arguments, dotted names or globs, to Keys. No arguments mean no selection.
 Keys key_paths(const std::vector<std::string>& keys);
 
 /// A JSON object with these members, in order.
@@ -49,7 +49,7 @@ void for_each_readable(
     const std::function<void(const std::string& key, const TensorDict::Item& item)>& visit,
     const std::function<void(const std::string& key, const Error& error)>& fail);
 
-/// "float32 [3, 4]" for messages and trees; marks nested tensors.
+/// "float32 [3, 4]"; for a nested tensor "float32 nested [3, 2]", with the shape of its sizes.
 std::string leaf_text(const Leaf& leaf);
 
 }  // namespace tenfold::cli

@@ -134,7 +134,8 @@ void add_convert(CLI::App& app, Chosen& chosen) {
       ->allow_extra_args(false);
   command->add_option("--dtype", options->dtype, "Cast floating-point tensors");
   command->add_option("--shard-size", options->shard_size,
-                      "Size of a shard of .safetensors.index.json (5GB)");
+                      "Greatest size of a shard of .safetensors.index.json\n"
+                      "(default: 5GB)");
   add_threads(*command, options->num_threads);
   command->add_flag("--no-checksums", options->no_checksums, "Store no checksums");
   command->add_flag("--json", options->json, "One JSON document");

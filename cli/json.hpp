@@ -13,7 +13,8 @@ namespace tenfold::cli {
 /// Python recovers it.
 std::string strict_json(const Value& value);
 
-/// Formats a finite float so that readers parse it as a float, not an integer: "1" -> "1.0".
+/// Completes the text of a finite float so that readers parse it as a float, not an integer: "1" ->
+/// "1.0".
 std::string json_float(std::string text);
 
 /// Any unsigned number as a JSON integer.

@@ -27,7 +27,7 @@ class Output {
   void document(const Value& value);
 
   /// Adds colours to `text`, if standard output is a terminal that is not "dumb" and NO_COLOR is
-  /// not set.
+  /// not set or is empty.
   std::string paint(Style style, std::string_view text) const;
   /// Current width of the terminal; 0 if lines have no limit.
   std::size_t columns() const noexcept;

@@ -51,7 +51,7 @@ int look(const ScanArguments& options, Output& out) {
 void add_scan(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<ScanArguments>();
   CLI::App* command =
-      app.add_subcommand("scan", "List what pickles would call; exit 1 if any of it is not safe");
+      app.add_subcommand("scan", "List what pickles would import; exit 1 if any of it is not safe");
   command->add_option("path", options->path, "File of torch.save, pickle, archive, folder of these")
       ->required();
   command->add_flag("--json", options->json, "One JSON document");

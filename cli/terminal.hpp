@@ -12,8 +12,8 @@ bool is_terminal(Stream stream) noexcept;
 int columns_of(Stream stream) noexcept;
 
 /// Opens /dev/null for standard streams that are closed, so that no file that the program opens
-/// gets their descriptors and receives messages. Writing to them fails, as it does when they are
-/// closed.
+/// gets their descriptors and receives messages. Reading standard input and writing to the others
+/// still fail.
 void reserve_standard_streams() noexcept;
 
 /// Writes to standard error. A stream that is closed or full is ignored: there is no other place to

@@ -18,7 +18,7 @@ CodePoint first_code_point(std::string_view text) noexcept;
 
 /// `text` for display on a terminal: control characters and invalid UTF-8 become \xNN, so that no
 /// key or value can move the cursor or end the line. Characters that reverse or hide text become
-/// \uNNNN.
+/// \uNNNN or \UNNNNNNNN.
 std::string printable(std::string_view text);
 
 /// Display width of a printable string: wide characters (CJK, emoji) take two columns.
@@ -28,7 +28,8 @@ std::size_t width_of(std::string_view text) noexcept;
 std::string cut_end(std::string_view text, std::size_t width);
 std::string cut_middle(std::string_view text, std::size_t width);
 
-/// Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// Smallest number of insertions, deletions, replacements and swaps of neighbouring bytes that turn
+/// `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace tenfold::cli

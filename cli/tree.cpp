@@ -33,7 +33,7 @@ std::string node_text(const TensorDict& node) {
   return text;
 }
 
-/// True for an error that is damage, unlike an entry of a format that cannot be read.
+/// False for an entry whose format is not supported, which is no damage.
 bool is_damage(const Error& error) { return error.code() != ErrorCode::unsupported; }
 
 /// Sets `is_damaged` if an entry is damaged.
@@ -85,7 +85,8 @@ class Drawer {
           const std::string shown = printable(key);
           const auto* child = std::get_if<TensorDict>(&item);
           if (child == nullptr) {
-            out_.line(begin(shown) + blanks(shown) + item_text(item, indent.size() + padding + 6));
+            out_.line(begin(shown) + blanks(shown) +
+                      item_text(item, width_of(indent) + padding + 6));
             return;
           }
           out_.line(begin(out_.paint(Style::node, shown)) + blanks(shown) +
@@ -141,7 +142,7 @@ void add_tree(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("tree", "Draw nesting, dtypes, shapes and JSON values");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--depth", options->depth, "Levels to show (default: all)")
-      ->check(whole_number(1, INT64_MAX));
+      ->transform(whole_number(1, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return tree(*options, out); };

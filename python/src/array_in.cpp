@@ -11,7 +11,7 @@
 namespace tenfold::python {
 namespace {
 
-/// Bytes from the first element to the end of the last one.
+/// Bytes from the first element to the end of the last one; 0 if there are no elements.
 std::size_t extent_bytes(const Shape& shape, const Shape& strides, std::size_t itemsize) {
   std::size_t last = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -52,7 +52,7 @@ std::optional<Tensor> tensor_of_managed(std::shared_ptr<ManagedArray> managed, b
   return Tensor(*dtype, std::move(shape), std::move(strides), std::move(buffer), 0);
 }
 
-/// A str that is never dropped.
+/// An interned str that is never released.
 PyObject* interned(const char* text) {
   PyObject* made = PyUnicode_InternFromString(text);
   if (made == nullptr) throw nb::python_error();
@@ -66,12 +66,9 @@ bool is_method_true(nb::handle object, const char* method) {
 /// A conjugate or negative view has the bytes of its base, and a flag that DLPack does not
 /// transfer.
 bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
-  constexpr std::uint8_t kFloat = 2;
   constexpr std::uint8_t kComplex = 5;
-  if (array.dtype.code == kComplex) {
-    return is_method_true(object, "is_conj") || is_method_true(object, "is_neg");
-  }
-  return array.dtype.code == kFloat && is_method_true(object, "is_neg");
+  const bool is_complex = array.dtype.code == kComplex;
+  return (is_complex && is_method_true(object, "is_conj")) || is_method_true(object, "is_neg");
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
 }
 
 /// Throws `display: action: <strerror>`, as Error(file_not_found) for ENOENT, otherwise Error(io).
-/// For a full disk, the message includes the free space if `descriptor` is on that file system.
+/// If the disk or quota is full and `descriptor` is valid, the message includes the free space of
+/// its file system.
 [[noreturn]] void throw_system_error(int system_errno, const std::string& display,
                                      std::string_view action, int descriptor = -1);
 
@@ -44,9 +45,10 @@ std::string_view kind_name(mode_t mode) noexcept;
 /// without '/' and NUL.
 void require_component(const std::string& name, const std::string& display);
 
-/// fchown and fchmod of `descriptor` to owner, group and permission bits of `like`, as far as this
-/// process may. Set-id bits are dropped if the owner or the group cannot be changed. If the group
-/// cannot, group and others get only the permissions that `like` gives to both.
+/// Sets owner, group and permissions of `descriptor` to those of `like` (fchown, fchmod), as far
+/// as this process may. Set-id bits are dropped if the owner or the group cannot be changed. If
+/// the group cannot, group and others get only the permissions that `like` gives to both. Throws
+/// Error(io) if the permission bits cannot be set.
 void apply_permissions(int descriptor, const FileInfo& like, const std::string& display);
 
 }  // namespace tenfold::os

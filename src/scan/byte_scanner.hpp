@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,8 +18,8 @@ namespace tenfold {
 enum class ScanHint : std::uint8_t {
   none,
   pickle,   ///< named as a pickle
-  tensor,   ///< a file of numbers, which may start with any magic number by chance: a pickle is
-            ///< reported only if it imports something
+  tensor,   ///< a file of numbers, which may start with a magic number by chance: of archives, only
+            ///< zip and tar are reported; a pickle is reported only if it imports something
   storage,  ///< a record of numbers, which is never opened as a file: archives are not reported,
             ///< and pickles of protocols 0 and 1 are not searched
 };
@@ -34,7 +35,7 @@ class ByteScanner {
   /// if there is only one file.
   void enter(std::string path, std::string shown);
 
-  /// Scans a pickle, a zip archive and those nested in it (up to a depth of 8), a .npy file of
+  /// Scans a pickle, a zip archive and those nested in it (up to 8 levels in all), a .npy file of
   /// objects, or other bytes. Throws Error(corrupt) and Error(unsupported) for an unreadable
   /// archive, but reports unreadable archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
@@ -55,11 +56,14 @@ class ByteScanner {
   ScanReport take() { return std::move(report_); }
 
  private:
+  class ZipEnds;
+
   void pickles(std::string_view bytes, const std::string& where, bool is_pickle);
   bool packed(std::string_view bytes, const std::string& where, ScanHint hint);
   void zip(std::string_view bytes, const std::string& where);
   void no_archive(std::string_view bytes, const std::string& where, std::uint64_t at);
-  std::uint64_t archive_bytes(std::string_view bytes, const std::string& where);
+  std::size_t archive_bytes(std::string_view bytes, std::size_t begin, ZipEnds& ends,
+                            const std::string& where);
   void globals(const codecs::PickleGraph& graph, const std::string& where, std::uint64_t at);
   static codecs::ZipDirectory directory_of(const codecs::ZipInput& input);
   codecs::ZipInput input_of(std::string_view bytes, const std::string& where) const;
@@ -68,7 +72,7 @@ class ByteScanner {
   std::string path_;
   std::string shown_;
   int depth_ = 0;                     ///< nesting depth of the current archive
-  std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives
+  std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives in the current file
   std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes(), for all files
 };
 

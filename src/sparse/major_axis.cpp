@@ -31,7 +31,8 @@ constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
 /// Distances of prefetches in rows (csc: columns): of entries, and of their offsets.
 constexpr std::size_t kPrefetchDistance = 8;
 constexpr std::size_t kOffsetPrefetchDistance = 32;
-/// Matrices of fewer bytes are not prefetched, because page faults read them in less time.
+/// Matrices with fewer bytes of values are not prefetched, because page faults read them in less
+/// time.
 constexpr std::uint64_t kMinPrefetchBytes = std::uint64_t{1} << 20U;
 
 /// Calls use(T{}) with the index type.
@@ -99,7 +100,7 @@ std::uint64_t total_of(const std::vector<EntryRange>& ranges) {
   return total;
 }
 
-/// One allocation for the numbers of several tensors.
+/// One allocation for the elements of several tensors.
 class Block {
  public:
   std::size_t reserve(std::uint64_t size_bytes) {

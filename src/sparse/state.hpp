@@ -69,8 +69,9 @@ struct EntryRange {
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
-/// Prefetches the pages of these entries, unless the matrix is small or two sampled ranges are
-/// cached. Without prefetching, a reader has one outstanding request to the device at a time.
+/// Prefetches the pages of these entries, unless the values take less than 1 MiB or two sampled
+/// ranges are cached. Without prefetching, a reader has one outstanding request to the device at a
+/// time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.
@@ -81,13 +82,13 @@ void for_each_entry(const SparseState& state,
                     const std::function<void(std::int64_t major_index, std::int64_t minor_index,
                                              std::int64_t entry)>& use);
 
-/// Describes the valid indices of an axis of that size, for an error.
-std::string index_range(std::int64_t size);
-
 /// Throws Error(corrupt): `minor_index`, the minor index of an entry of `major_index`, is out of
 /// range.
 [[noreturn]] void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
                                         std::int64_t minor_index);
+
+/// Describes the valid indices of an axis, for messages: "0 to 8".
+std::string index_bounds(std::int64_t length);
 
 /// The entries of selected indices of the major axis. The names do not depend on the layout.
 struct CompressedRows {

@@ -30,7 +30,7 @@ void check_ends(const base::Where& where, const Column& column, std::string_view
           detail::formats::problem_of(base::corrupt(where)
                                           .part("column ", base::quote(column.name()))
                                           .part(part)
-                                          .expected("nondecreasing ends from 0 to ", limit)
+                                          .expected("nondecreasing end offsets from 0 to ", limit)
                                           .found(before, " before ", end)));
       return;
     }

@@ -130,6 +130,20 @@ TEST_F(Cli, IngestsTextFilesAndReportsTheResult) {
   EXPECT_EQ(tenfold_run({"ingest", source}).status, 2);
 }
 
+TEST_F(Cli, NamesTheReasonWhyASchemaCannotBeRead) {
+  const std::string source = (folder_ / "a.csv").string();
+  const std::string target = (folder_ / "rows").string();
+  std::ofstream(source) << "x\n1\n";
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  for (const auto& [schema, message] :
+       {std::pair<Path, const char*>{folder_ / "none", "expected a schema as JSON, found no file"},
+        {folder_.path(), "cannot be read: "},
+        {folder_ / "loop", "cannot be read: "}}) {
+    EXPECT_THAT(tenfold_run({"ingest", source, target, "--schema", schema.string()}).err,
+                HasSubstr(schema.string() + ": " + message));
+  }
+}
+
 TEST_F(Cli, IngestsCsvWithTheGivenSeparator) {
   const std::string source = (folder_ / "a.csv").string();
   const std::string target = (folder_ / "rows").string();
@@ -200,6 +214,27 @@ TEST_F(Cli, ReportsThatADirectoryHasNoSteps) {
   EXPECT_EQ(tenfold_run({"checkpoints", ckpt_}).out, "no steps\n");
 }
 
+TEST_F(Cli, NamesWhatItFoundInsteadOfADirectoryOfCheckpoints) {
+  EXPECT_EQ(tenfold_run({"checkpoints", file_}).err,
+            "tenfold: " + file_ + ": expected a directory of checkpoints, found a file\n");
+  EXPECT_THAT(tenfold_run({"checkpoints", folder_ / "none"}).err, HasSubstr(", found none\n"));
+  const std::string loop = folder_ / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  EXPECT_THAT(tenfold_run({"checkpoints", loop}).err, HasSubstr("loop: cannot be examined: "));
+}
+
+TEST_F(Cli, RefusesRetentionOptionsWithoutEffect) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--keep-every", "2"}, {"--best", "loss"},
+        {"--keep", "1", "--best-max"}, {"--keep", "1", "--best-to-keep", "2"}}) {
+    std::vector<std::string> arguments = {"checkpoints", ckpt_};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Result result = tenfold_run(arguments);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr(" requires --"));
+  }
+}
+
 TEST_F(Cli, Exits2ForAWrongCommandOrOption) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"lss", ckpt_},
                                                     {"ls"},
@@ -249,6 +284,14 @@ TEST_F(Cli, NamesTheNumberThatAnOptionExpects) {
     EXPECT_EQ(result.err, std::string("tenfold: ") + message + "; see `tenfold " +
                               arguments.front() + " --help`\n");
   }
+}
+
+TEST_F(Cli, ReadsNumbersWithLeadingZerosAsDecimal) {
+  TensorDict tree;
+  tree.set("x", counting({12}));
+  const std::string path = save(tree, folder_ / "twelve").string();
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--rows", "010"}).out, HasSubstr("2 more rows"));
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--rows", "08"}).out, HasSubstr("4 more rows"));
 }
 
 TEST_F(Cli, KeepsErrorsOnOneLineForAnyFileName) {
@@ -372,6 +415,7 @@ TEST(ProgressLine, FitsEveryWidth) {
   EXPECT_THAT(cli::progress_line(state, 120),
               AllOf(HasSubstr("999.9 GB of 10.0 TB"), HasSubstr("277.7 MB/s")));
   EXPECT_THAT(cli::progress_line({"read", 0, 0, 0}, 79), HasSubstr("0 %"));
+  EXPECT_EQ(cli::progress_line({"a\nb", 3'000'000, 0, 2}, 79), "a\\x0ab  3.0 MB  1.5 MB/s");
 }
 
 TEST_F(Cli, DoesNotTruncateIfTheOutputIsNotATerminal) {
@@ -464,6 +508,17 @@ TEST_F(Cli, ExcludesNullsFromTheStatisticsOfADataSet) {
             "0.816496580927726, \"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}]\n");
 }
 
+TEST_F(Cli, OmitsElementsOfAnUnfinishedAppendFromTheStatistics) {
+  const Path path = sample_dataset(folder_);
+  Dataset growing(path, Mode::write_through);
+  growing.append(Dataset(path).rows(0, 1));
+  const double element = 1000;
+  std::ofstream(path / "%values/w.memmap", std::ios::binary | std::ios::app)
+      .write(reinterpret_cast<const char*>(&element), sizeof element);
+  EXPECT_THAT(tenfold_run({"stat", path.string(), "w", "--json"}).out,
+              HasSubstr("\"min\": 0.5, \"max\": 2.5, "));
+}
+
 TEST_F(Cli, MergesStatisticsOfManyRows) {
   const std::string source = folder_ / "many.csv";
   std::ofstream file(source);
@@ -527,6 +582,24 @@ TEST_F(Cli, PrintsRowsOfEveryRank) {
   EXPECT_EQ(tenfold_run({"head", path, "none"}).out, "none  float32 [0, 3]\n");
   EXPECT_THAT(tenfold_run({"head", path, "flat_rows", "--json"}).out,
               HasSubstr("\"rows\": [[], [], []]"));
+}
+
+TEST_F(Cli, PrintsLongRowsWithoutElements) {
+  TensorDict tree;
+  tree.set("x", Tensor::zeros(DType::float32, {1, std::int64_t{1} << 60, 0}));
+  const std::string path = save(tree, folder_ / "x.safetensors").string();
+  EXPECT_THAT(tenfold_run({"head", path, "x"}).out, HasSubstr("\n0  []\n"));
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--json"}).out, HasSubstr("\"rows\": [[]]"));
+}
+
+TEST_F(Cli, PrintsOddValuesOfADataSet) {
+  const std::string source = folder_ / "odd.jsonl";
+  std::ofstream(source) << R"({"tags": ["\u009b2J\u202eabc"], "x": NaN})" << "\n";
+  const std::string path = folder_ / "odd";
+  ingest({Path(source)}, path);
+  EXPECT_EQ(tenfold_run({"head", path}).out,
+            "row  tags                   x\n"
+            "  0  [\"\\x9b2J\\u202eabc\"]  nan\n");
 }
 
 TEST_F(Cli, HeadRequiresAKeyOfOneTensor) {
@@ -658,6 +731,21 @@ TEST_F(Cli, EscapesTerminalControlCharactersInKeys) {
   EXPECT_THAT(tenfold_run({"ls", path}).out, HasSubstr("a\\x1b[31m\\x0ab"));
   EXPECT_THAT(tenfold_run({"ls", path, "--json"}).out, HasSubstr("a\\u001b[31m\\u000ab"));
   EXPECT_THAT(tenfold_run({"ls", path, "x\x1b[31m"}).err, Not(HasSubstr("\x1b")));
+}
+
+TEST(Printable, EscapesCharactersThatReverseOrHideText) {
+  EXPECT_EQ(cli::printable("a\u061cb\u202ec\ufeffd\u2063\u3164\U000e0041é中"),
+            "a\\u061cb\\u202ec\\ufeffd\\u2063\\u3164\\U000e0041é中");
+}
+
+TEST(CutMiddle, FitsEveryWidth) {
+  std::string wide;
+  for (int i = 0; i < 20; ++i) wide += "中";
+  for (const std::string& text : {wide, "a" + wide, std::string(40, 'x')}) {
+    for (std::size_t width = 0; width <= 42; ++width) {
+      EXPECT_LE(cli::width_of(cli::cut_middle(text, width)), width) << text;
+    }
+  }
 }
 
 /// The exit status of a shell command in which $tenfold is the program.

@@ -19,7 +19,7 @@
 namespace tenfold::os {
 namespace {
 
-/// Delays the exit of the process until running items have finished.
+/// Delays the exit of the process until running items have finished, and counts unfinished closes.
 class ExitGate {
  public:
   void add_close() {

@@ -16,8 +16,8 @@ namespace tenfold::os {
 void start_helper() noexcept;
 
 /// Calls work(begin, end) for ranges of at most `step` that cover [0, count), on this thread and on
-/// the helper thread, if that is awake and free. Otherwise calls work(0, count) on this thread. An
-/// exception ends the work of both threads and is rethrown here.
+/// the helper thread, if that is awake and free. Otherwise calls work(0, count) on this thread.
+/// After an exception, neither thread starts another range, and the exception is rethrown here.
 void run_with_helper(std::size_t count, std::size_t step,
                      const std::function<void(std::size_t, std::size_t)>& work);
 

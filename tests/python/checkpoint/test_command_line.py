@@ -52,7 +52,7 @@ def test_prune_keeps_the_steps_of_the_retention_rules(directory):
         3: ["every 3"],
         4: ["newest"],
     }
-    assert "goes next" in run(directory, *rules).stdout
+    assert "removed next" in run(directory, *rules).stdout
     found = run(directory, *rules, "--prune")
     assert found.returncode == 0
     assert "removed 1 step" in found.stdout
