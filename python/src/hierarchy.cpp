@@ -202,8 +202,8 @@ nb::object hierarchy_of_json(PathArgument path) {
 }
 
 /// The leading components of a state that can be keys. Raises TypeError if `state` is neither a
-/// str, an int nor a tuple. Throws Error(invalid_argument) for an empty tuple, and for components of
-/// a tuple that are empty or contain "/".
+/// str, an int nor a tuple. Throws Error(invalid_argument) for an empty tuple, and for a tuple with
+/// a component that is empty or contains "/".
 StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
   if (PyUnicode_Check(raw)) return {utf8(state), false};
