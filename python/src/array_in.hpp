@@ -18,11 +18,11 @@ std::optional<Tensor> tensor_of_torch(nb::handle object);
 /// The autograd properties of an object that tensor_of_torch() accepted.
 Grad grad_of_torch(nb::handle object);
 
-/// The memory of a DLPack capsule, which is consumed. Empty if the device, dtype, a negative stride
-/// or the version of the capsule is not supported.
+/// The memory of a DLPack capsule, which is consumed unless its version is not supported. Empty if
+/// the version, the device, the dtype or a negative stride is not supported, or there is no memory.
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 
-/// Memory at `address`, which `owner` keeps alive.
+/// A tensor over the memory at `address`, which `owner` keeps alive. No stride may be negative.
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
 

@@ -17,9 +17,9 @@
 namespace tenfold::python {
 namespace {
 
-/// One heap block with everything that a torch tensor needs from this module, followed by lengths
-/// and strides and, without a buffer, the elements. Freeing it accesses no Python object, so any
-/// thread may do so.
+/// The start of a heap block with everything that a torch tensor needs from this module. Lengths
+/// and strides follow it and, if there is no buffer, the elements. Freeing the block accesses no
+/// Python object, so any thread may do so.
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
@@ -62,7 +62,8 @@ bool offer(dlpack::ManagedVersioned& managed, const Take& take) {
   return is_taken;
 }
 
-/// `own_bytes`: size of the elements, which are uninitialised, if there is no buffer.
+/// `own_bytes`: size of the uninitialised memory for the elements, in the block itself. 0: the
+/// caller sets the address of the elements.
 OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buffer& buffer,
                std::size_t own_bytes) {
   const std::size_t ndim = shape.size();
@@ -255,6 +256,7 @@ nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
 }
 
 /// Restores the leaf's autograd properties: a Parameter, or a tensor that requires a gradient.
+/// Returns numpy arrays and MemoryMappedTensors unchanged.
 nb::object ArrayMaker::with_grad(const Leaf& leaf, const nb::object& made) const {
   if (!use_torch_ || tied_.makes_mapped()) return made;
   const Grad grad = leaf.grad();
@@ -267,7 +269,8 @@ nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) cons
   return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
 }
 
-/// Assigns `__class__`, as torch's own lazy modules do, which is several times faster than a view.
+/// Converts a new tensor to a MemoryMappedTensor by assigning `__class__`, as torch's own lazy
+/// modules do. That is several times faster than creating a view of that class.
 void ArrayMaker::make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const {
   made.attr("__class__") = tied_.type();
   if (!tied_.file().is_none()) {

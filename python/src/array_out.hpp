@@ -31,7 +31,7 @@ class Tied {
   const nb::object& type() const noexcept { return type_; }
   const nb::object& file() const noexcept { return file_; }
 
-  /// The array that starts at `address`, or an empty object.
+  /// The array that starts at `address`, or a null handle.
   nb::handle find(const std::byte* address) const;
   /// Adds `array`, unless another one starts at that address.
   void add(const std::byte* address, nb::handle array);
@@ -73,7 +73,7 @@ class ArrayMaker {
 
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
-  /// A view of the torch tensor over the whole buffer, which is created if necessary.
+  /// A view of the torch tensor over the whole storage; creates that tensor if necessary.
   nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
@@ -93,8 +93,9 @@ nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 /// copy. The thread's scope determines the framework. Throws like ArrayMaker::make().
 nb::object array_of(const Tensor& tensor, const std::string& name);
 
-/// The same over a copy of contiguous elements. Up to 64 KiB are stored in the block of memory that
-/// holds everything else that torch needs from this module.
+/// The same over a copy of contiguous elements. For torch, up to 64 KiB are stored in the block of
+/// memory that holds everything else that torch needs from this module; otherwise the copy is in
+/// memory of `pool`.
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool);
 

@@ -58,7 +58,7 @@ class Stream {
     return loader_->maker().batch(*batch);
   }
 
-  /// The number of rows of the batch that next() returned last.
+  /// The number of rows of the batch that next() returned last, to any thread.
   std::int64_t num_rows() const noexcept { return num_rows_; }
 
  private:

@@ -14,9 +14,10 @@ class BatchMaker {
   /// not padded; its result is the value of the column.
   BatchMaker(const Schema& schema, nb::object ragged);
 
-  /// A batch: arrays [B, ...], lists of strings.
+  /// A batch: arrays [B, ...], results of `ragged`, and lists of str or bytes. Columns of lists of
+  /// strings become lists of lists.
   nb::object batch(const Batch& batch) const;
-  /// The only row of a batch: arrays without the first dimension, str or bytes.
+  /// The only row of a batch: arrays without the batch dimension, str or bytes, or lists of these.
   nb::object row(const Batch& batch) const;
 
  private:
@@ -35,9 +36,9 @@ void bind_dataset(nb::module_& module);
 void bind_batch_loader(nb::module_& module);
 void bind_sparse_matrix(nb::module_& module);
 
-/// Row indices as int64: a list or tuple of ints, an int64 torch tensor, or a buffer of int64.
-/// Negative ones count from the end. Raises IndexError, with a message that begins with `what`, for
-/// one out of range, TypeError for anything else.
+/// Converts row indices: a list or tuple of ints, an int64 torch tensor on the CPU, or a contiguous
+/// buffer of int64. Negative ones count from the end. Raises IndexError, with a message that begins
+/// with `what`, for an index out of range, and TypeError for objects of other types.
 std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size,
                                          const char* what = "row");
 

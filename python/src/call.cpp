@@ -43,7 +43,7 @@ void emit_warnings() {
     const std::lock_guard lock(collected.mutex);
     messages.swap(collected.messages);
   }
-  // Level 1 is tenfold's own Python, 2 its caller.
+  // Level 1 is the Python function of tenfold that called the engine, level 2 its caller.
   constexpr int kStackLevel = 2;
   for (const std::string& message : messages) {
     const nb::str shown = text(message);

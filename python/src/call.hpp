@@ -47,7 +47,7 @@ void emit_warnings();
 /// Collects the engine's warnings from now on, for emit_warnings().
 void collect_warnings();
 
-/// Runs `work` without the GIL, then emits warnings.
+/// Runs `work` without the GIL, then emits warnings. If `work` throws, the next call emits them.
 template <class Work>
 auto without_gil(const Work& work) {
   if constexpr (std::is_void_v<decltype(work())>) {

@@ -273,7 +273,8 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
 }
 
 /// Reads one entry of the selected part `node` into memory; with `compares`, compares the checksums
-/// of its blocks. Returns a node with the entry under its key.
+/// of its blocks. Returns a node with the entry under its key; an empty node if the step does not
+/// have the entry.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
                         const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {

@@ -123,7 +123,7 @@ nb::object dict_of(const Value::Object& object) {
   return dict;
 }
 
-/// Values that tenfold/_interop/objects.py creates.
+/// Creates an extended scalar by `special` of tenfold/_interop/objects.py.
 nb::object special_of(const Value::Special& value) {
   const bool is_bytes =
       value.type == Value::Special::Type::bytes || value.type == Value::Special::Type::bytearray;

@@ -39,7 +39,7 @@ Shape shape_from(nb::handle sequence_of_int);
 nb::object to_python(const Value& value);
 /// The same for the value under `key` of `node`; error messages name the key.
 nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
-/// Error message for an integer with more digits than Python converts.
+/// Error message for an integer with more digits than Python converts. `num_digits`: if known.
 std::string long_integer(std::optional<std::size_t> num_digits);
 /// The dict key that a node's `key` represents.
 nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys);
@@ -58,7 +58,7 @@ struct ItemHandle {
 };
 
 /// Parses a list such as [("model.*",), ("a", "b")]: each tuple is a path of keys, or one glob or
-/// dotted name.
+/// dotted name. None is an empty list.
 std::vector<KeyPath> key_paths(nb::handle keys);
 /// The arguments of Problem in _reports.py.
 nb::tuple tuple_of(const Problem& problem);

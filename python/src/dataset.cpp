@@ -129,14 +129,14 @@ AnyObject arrow_stream(const DatasetHandle& self, bool copy) {
   return capsule;
 }
 
-/// Errors count the rows of a list from `first_row`.
+/// `first_row`: the number of the first row in error messages, if `columns` is a list of rows.
 std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject columns,
                     std::int64_t first_row) {
   const Batch rows = batch_from(self.dataset.schema(), num_rows, columns, first_row);
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
-/// Appends rows and returns the new length. Unless `rows` has one tensor for each column, appends
+/// Appends rows and returns the new length. Unless plain_batch_from() accepts `rows`, appends
 /// nothing and returns None.
 AnyObject append_tensors(DatasetHandle& self, nb::dict rows) {
   const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);

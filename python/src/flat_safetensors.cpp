@@ -18,7 +18,7 @@ FlatMetadata metadata_from(nb::dict pairs) {
   return metadata;
 }
 
-/// (node, [(name, dtype, shape), ...] in the order of the bytes, metadata)
+/// Returns (node, [(name, dtype, shape), ...] in the order of the bytes, metadata).
 nb::tuple to_python(FlatSafetensors flat) {
   nb::list entries;
   for (const FlatSafetensors::Entry& entry : flat.entries) {

@@ -92,7 +92,7 @@ std::optional<Value> numbers_from(PyObject* object, std::size_t depth) {
 class DictLevels {
  public:
   /// `mapper_type`: the class of mappers. `simple`: called with the path and an object of another
-  /// type; returns a dense tensor or array in main memory, or JSON.
+  /// type; returns a dense tensor or array in main memory, or a str of JSON.
   DictLevels(HierarchyBuilder& builder, nb::handle mapper_type, nb::handle simple)
       : builder_(builder), mapper_type_(mapper_type), simple_(simple) {}
 
@@ -153,7 +153,7 @@ class DictLevels {
   nb::list mappers_;
 };
 
-/// The hierarchy of nested dicts, and the mappers among the values.
+/// Returns (the hierarchy of nested dicts, a list of the mappers among the values).
 nb::tuple hierarchy_of_dict(AnyObject levels, AnyObject default_key, nb::handle mapper_type,
                             nb::handle simple) {
   if (!PyDict_Check(levels.ptr())) {
@@ -188,7 +188,8 @@ HierarchyHandle open_hierarchy(const NodeHandle& tree) {
   });
 }
 
-/// The hierarchy of a JSON file, or None if the file does not begin as an object.
+/// The hierarchy of a JSON file. None if the file does not begin like a JSON object, or is an index
+/// of safetensors shards.
 nb::object hierarchy_of_json(PathArgument path) {
   const Path source = path_from(path);
   std::optional<HierarchyHandle> made = without_gil([&]() -> std::optional<HierarchyHandle> {
@@ -201,14 +202,14 @@ nb::object hierarchy_of_json(PathArgument path) {
 }
 
 /// The leading components of a state that can be keys. Raises TypeError if `state` is neither a
-/// str, an int nor a tuple; throws Error(invalid_argument) for components that are empty or contain
-/// "/".
+/// str, an int nor a tuple. Throws Error(invalid_argument) for an empty tuple, and for a tuple with
+/// a component that is empty or contains "/".
 StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
   if (PyUnicode_Check(raw)) return {utf8(state), false};
   if (is_int(state)) return {utf8(nb::str(state)), false};
   if (!PyTuple_Check(raw)) {
-    throw_type_error("state " + shown(state) + ": expected a path, a str or a tuple, found " +
+    throw_type_error("state " + shown(state) + ": expected a str, an int or a tuple, found " +
                      class_of(state) + "; a batch is a list of paths");
   }
   StatePath path;
@@ -252,8 +253,8 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) 
   return without_gil([&] { return self.hierarchy.find(paths); });
 }
 
-/// Returns (None, tables, rows) of the values; if all are in one table of tensors,
-/// (table, None, rows as an array).
+/// Returns (None, list of tables, list of rows) of the values. If all of them are rows of one table
+/// of numbers or tensors, returns (table, None, rows as an int64 array).
 nb::tuple find_states(const HierarchyHandle& self, nb::list states) {
   const std::vector<StatePlace> places = places_of(self, states);
   const auto is_first = [&](const StatePlace& place) { return place.table == places[0].table; };

@@ -34,7 +34,7 @@ constexpr std::int64_t kBlockRows = 65'536;
 constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
 /// Rows between two checks of signals and the clock.
 constexpr std::int64_t kCheckRows = 1024;
-constexpr std::size_t kMaxShownRows = 2000;  ///< maximum length of a bad row in characters
+constexpr std::size_t kMaxShownRows = 2000;  ///< maximum number of characters of a bad row
 
 std::optional<Schema> schema_from(nb::handle json) {
   if (json.is_none()) return std::nullopt;
@@ -80,9 +80,10 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // With on_error other than raise, bad rows must be known before they are written.
+    // Only `raise` allows to check nulls in lists at the end: to omit bad rows, they must be known
+    // before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
-    // Values of a dictionary are read back as they were; ingest converts.
+    // A dictionary returns values as they were stored, so they are not converted to strings.
     const bool is_dictionary = !dictionary.is_none();
     table_.emplace(optional_path(path), wanted, columns, options, defers_nulls, is_dictionary);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns), !is_dictionary);
@@ -147,7 +148,7 @@ class RowIngest {
  private:
   void expect_rows(std::int64_t total_rows) {
     total_rows_ = total_rows;
-    // With other policies, rows may be left out.
+    // With other values of on_error, bad rows are omitted, so the number is not known.
     if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
   }
 
@@ -184,7 +185,7 @@ class RowIngest {
     table_->skip_row(line);
   }
 
-  /// Writes the block if it is full; checks signals, and updates the progress bar.
+  /// Writes the block if it is full, checks signals, and reports progress at most every 50 ms.
   void look() {
     if (is_full()) {
       guarded([&] { table_->flush(); });
@@ -235,7 +236,8 @@ std::vector<ArrowArrayStream*> streams_of(nb::list capsules) {
   return streams;
 }
 
-/// Ingests streams from the capsules of `__arrow_c_stream__`, and consumes them.
+/// Ingests streams from the capsules of `__arrow_c_stream__`, and consumes them. `again`: the same
+/// streams for a second pass, or none; see ingest_arrow().
 nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
                         const std::string& where, AnyObject schema,
                         std::vector<std::string> columns, const std::string& on_error,
@@ -253,7 +255,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
-  // With other policies, rows may be left out.
+  // With other values of on_error, bad rows are omitted, so the number is not known.
   if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {

@@ -40,7 +40,7 @@ constexpr std::size_t kMaxNamed = 5;
   throw nb::python_error();
 }
 
-/// An element as a Python number; empty for dtypes whose elements become arrays.
+/// An element as a Python bool, int or float; empty for dtypes whose elements become arrays.
 nb::object scalar_of(DType dtype, const std::byte* bytes) {
   const auto as = [&]<class T>(T value) {
     std::memcpy(&value, bytes, sizeof value);
@@ -153,16 +153,16 @@ class Dict {
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
-  /// Items `begin` and following: keys, and a row for each value. `kind`: "assign", "error" or
-  /// "last".
+  /// Writes items: keys, and a row for each value. `begin`: the number of the first item in error
+  /// messages. `kind`: "assign", or "error" or "last" to extend.
   void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
-  /// A buffer, which may be larger than memory, for items that write_spill() adds in one step.
-  /// Acquires the writer lock.
+  /// Returns spill files for items that write_spill() writes in one step; the items may be larger
+  /// than memory. Acquires the writer lock.
   DictSpill spill() {
     const std::string& path = handle_of(dict_)->state()->keys.where.path;
     without_gil([&] { handle_of(dict_)->begin_writing(); });

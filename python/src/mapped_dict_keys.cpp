@@ -51,7 +51,7 @@ void fetch_objects(std::span<PyObject* const> objects) {
   }
 }
 
-/// The items of a list or tuple, like sequence_items(); empty for anything else.
+/// The items of a list or tuple, like sequence_items(); empty for subclasses and other objects.
 std::optional<std::span<PyObject* const>> items_of(nb::handle keys,
                                                    std::vector<PyObject*>& copies) {
   if (!PyList_CheckExact(keys.ptr()) && !PyTuple_CheckExact(keys.ptr())) return std::nullopt;

@@ -57,7 +57,7 @@ std::optional<os::FileInfo> info_of(const std::string& path) {
   }
 }
 
-/// Maps part of a file: (tensor, MappedFile). `strides` None: row-major. `handler`: as in
+/// Maps part of a file. Returns (tensor, MappedFile). `strides` None: row-major. `handler`: as in
 /// MappedFile, or None for a file with a name. `identity`: the expected (device, inode), or None.
 nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::string& dtype,
                      IntsArgument shape, IntsArgument strides, const std::string& mode,
@@ -107,8 +107,8 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
 }
 
 /// Creates a file of that many zeros; with `existing_ok`, extends an existing one if it is shorter.
-/// Throws Error(io) for an entry that is not a regular file and, without `existing_ok`, for an
-/// existing file.
+/// The file is sparse: no disk space is reserved. Throws Error(io) for an entry that is not a
+/// regular file and, without `existing_ok`, for an existing file.
 void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok) {
   const Path where = path_from(path);
   without_gil([&] {
@@ -133,7 +133,7 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
   });
 }
 
-/// Writes the changes of a mapped tensor to its file. `file`: its name in errors.
+/// Waits until the changes of a mapped tensor are durable (msync). `file`: its name in errors.
 void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {
@@ -167,7 +167,7 @@ void check_not_truncated(nb::handle object, const Tensor& tensor) {
 }
 
 void bind_mapped_file(nb::module_& module) {
-  nb::class_<MappedFile>(module, "MappedFile", "Where the bytes of a MemoryMappedTensor are.")
+  nb::class_<MappedFile>(module, "MappedFile", "The file of a MemoryMappedTensor.")
       .def(
           "__init__",
           [](MappedFile* self, PathArgument path, const std::string& mode, std::uintptr_t base,
@@ -182,7 +182,7 @@ void bind_mapped_file(nb::module_& module) {
             if (found) self->inode = found->inode;
           },
           "path"_a.none(), "mode"_a, "base"_a, "handler"_a.none(),
-          "`path` is absolute; None: a file without a name, kept by `handler`.")
+          "`path` is absolute; None: a file without a name, which `handler` keeps open.")
       .def_prop_ro("path",
                    [](const MappedFile& self) -> AnyObject {
                      return self.path.empty() ? nb::none() : nb::object(text(self.path));
@@ -204,7 +204,7 @@ void bind_mapped_file(nb::module_& module) {
               "offset_bytes: int, dtype: str, shape: collections.abc.Sequence[int], "
               "strides: collections.abc.Sequence[int] | None, mode: str, handler: typing.Any, "
               "identity: typing.Any) -> tuple[typing.Any, MappedFile]"),
-      "(tensor, MappedFile) of part of a file.");
+      "Maps part of a file. Returns (tensor, MappedFile).");
   module.def("reserve_file", &reserve_file, "path"_a, "size_bytes"_a, "existing_ok"_a);
   module.def("sync_tensor", &sync_tensor, "tensor"_a, "file"_a);
   module.def("set_mapped_type", &set_mapped_type, "type"_a,

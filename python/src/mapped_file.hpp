@@ -21,7 +21,7 @@ struct MappedFile {
   /// path has when the tensor is pickled.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> identity;
 
-  /// For a leaf on disk that `tensor` maps completely.
+  /// The file of a leaf on disk. `tensor` is the whole leaf and starts at the file's first byte.
   static MappedFile of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode);
 };
 

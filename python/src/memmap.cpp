@@ -43,7 +43,7 @@ NodeHandle open_tree(PathArgument path, const std::string& mode) {
   return {without_gil([&] { return open_memmap(where, access); })};
 }
 
-/// (tree, address of the file's first byte)
+/// Returns (tree, address of the file's first byte; 0 if no tensor has bytes).
 nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int num_threads) {
   const Path where = path_from(path);
   const TensorDict mapped = monitored(nb::none(), [&](Monitor* monitor) {

@@ -190,7 +190,7 @@ nb::list leaves(const NodeHandle& self) {
 
 void bind_node(nb::module_& module) {
   bind_bytes(module);
-  nb::class_<ItemHandle>(module, "Item", "An entry of a node, on its way to another tree.");
+  nb::class_<ItemHandle>(module, "Item", "An entry of a node, to be moved to another tree.");
   nb::class_<NodeHandle>(module, "Node", "A node of the engine's tree.")
       .def("keys", &keys_of, nb::sig("def keys(self) -> list[str]"))
       .def("__len__", [](const NodeHandle& self) { return self.node.size(); })
@@ -220,17 +220,18 @@ void bind_node(nb::module_& module) {
       .def("get", &get_entry, "key"_a, "mode"_a, "tied"_a,
            nb::sig("def get(self, key: str, mode: str, tied: Tied) -> "
                    "tuple[typing.Any, str | int | None]"),
-           "The entry as Python has it, and its mark: None, \"unbatched\" or a stack dimension.")
+           "The entry as an object, and its mark: None, \"unbatched\" or a stack dimension.")
       .def("fill", &fill, "mode"_a, "tied"_a,
            nb::sig("def fill(self, mode: str, tied: Tied) -> "
                    "tuple[dict[str, typing.Any], dict[str, str | int]]"),
-           "All entries as Python has them, and the marks of those that have one.")
+           "All entries as objects, and the marks of those that have one.")
       .def("to_containers", &to_containers, "mode"_a, "tied"_a, "place"_a.none(), "wrap"_a,
            nb::sig("def to_containers(self, mode: str, tied: Tied, "
                    "place: collections.abc.Callable[[typing.Any], typing.Any] | None, "
                    "wrap: collections.abc.Callable[[Node, tuple[str, ...]], typing.Any]) -> "
                    "typing.Any"),
-           "Nested dicts, lists and tuples; `wrap(node, keys)` makes what stands for other nodes.")
+           "The containers from which the tree was saved. `wrap(node, keys)` returns the object "
+           "for a node that was not a container.")
       .def("flush", [](const NodeHandle& self) {
         monitored(nb::none(), [&](Monitor* monitor) { self.node.flush(monitor); });
       });

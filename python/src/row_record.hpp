@@ -7,7 +7,7 @@
 
 namespace tenfold::python {
 
-/// A key of a record: a column, a record, or ignored.
+/// A key of a record: its value is a column or a record, or is ignored.
 struct RowReader::Entry {
   nb::object key;
   KeyPath path;
@@ -17,7 +17,7 @@ struct RowReader::Entry {
   bool was_seen = false;
 };
 
-/// The keys of dicts at one location.
+/// The keys of the dicts at one path of the rows.
 struct RowReader::Record {
   KeyPath path;
   std::vector<std::unique_ptr<Entry>> entries;

@@ -51,7 +51,7 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
 }
 
 /// Reads an object with the buffer protocol, such as a numpy array; copies it unless it is
-/// contiguous and aligned.
+/// contiguous and aligned. Empty if it has no buffer, or one of elements without a dtype.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   struct Held {
     Py_buffer view{};
@@ -127,7 +127,8 @@ void check_depth(std::size_t depth) {
   throw BadRow{"", "expected at most 64 lists in each other, found more"};
 }
 
-/// The value itself or, if the reader cannot add it, what simple_value() makes of it.
+/// The value itself or, if the reader cannot add it, the result of simple_value(), which is called
+/// again until the reader can add its result.
 nb::object known_value(nb::handle value) {
   nb::object known = nb::borrow(value);
   for (std::size_t depth = 0; is_convertible(known) && !array_from(known); ++depth) {

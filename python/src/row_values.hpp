@@ -20,7 +20,7 @@ struct BadRow {
   std::int64_t row = -1;  ///< -1: the row that was being added
 };
 
-/// The error for it. `row`: "row 7", or empty.
+/// Returns the error for a bad row. `row`: "row 7", or empty.
 Error error_of(const BadRow& bad, const std::string& where, std::string row);
 
 /// Thrown if a column contains records, so that its rows must be added one by one.
@@ -39,7 +39,8 @@ class Utf8 {
   std::string_view view_;
 };
 
-/// An integer of 64 bits; of a larger one, only that it is `huge`.
+/// An integer of at most 64 bits: `value` if it fits int64, otherwise `large`. A larger integer has
+/// only the size `huge`.
 struct Integer {
   enum class Size : std::uint8_t { int64, uint64, huge } size = Size::int64;
   std::int64_t value = 0;
@@ -59,8 +60,9 @@ struct Time {
 /// be converted, or the count does not fit int64.
 std::optional<Time> time_from(nb::handle object);
 
-/// A dense tensor or array on the CPU, of any library; empty for other objects. Arrays of strings
-/// and objects are not accepted.
+/// Converts a dense tensor or array of any library, or a complex number, to a contiguous tensor in
+/// main memory, without a copy if possible. Empty for other objects, such as arrays of strings and
+/// objects.
 std::optional<Tensor> array_from(nb::handle object);
 
 /// Converts an object that is neither a built-in type of Python nor an array, by
@@ -81,7 +83,8 @@ inline constexpr std::size_t kMaxListDepth = 64;
 /// is none in the first `levels` levels of lists.
 std::vector<std::int64_t> indices_of_none(nb::handle value, std::size_t levels);
 
-/// Describes a value for messages: "null", "3", "a list of string", "an object" (a dict).
+/// Describes a value for messages: "null", "3", "a list of string of length 2", "an object" (a
+/// dict).
 std::string found_text(nb::handle object);
 
 /// Formats a value like json.dumps. Throws BadRow for values that JSON does not have.

@@ -8,9 +8,9 @@
 
 namespace tenfold::python {
 
-/// Converts row mappings to store. Numbers are cast as RowTable does for take_rows(). Throws
-/// Error(invalid_argument) for a row that does not fit, naming it: "row 7" is the eighth if `begin`
-/// is 0.
+/// Converts row mappings to a batch of the columns of `schema`. Casts numbers as RowTable does for
+/// take_rows(). Throws Error(invalid_argument) for a row that does not fit; the message names it by
+/// `unit` and its number, counted from `begin`: "row 7".
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit = "row ",
                     std::int64_t begin = 0);
 
