@@ -85,7 +85,10 @@ SnapshotShards snapshot_shards_from(nb::handle description) {
   for (const nb::handle piece : fields[0]) shards.key.push_back(utf8(piece));
   const std::string dtype = utf8(fields[1]);
   const auto known = dtype_from_name(dtype);
-  if (!known) throw Error(ErrorCode::unsupported, "dtype: expected one of torch's, found " + dtype);
+  if (!known) {
+    throw Error(ErrorCode::unsupported,
+                "dtype: expected one that tenfold supports, found " + dtype);
+  }
   shards.dtype = *known;
   shards.shape = shape_from(fields[2]);
   for (const nb::handle offsets : fields[3]) shards.offsets.push_back(shape_from(offsets));

@@ -23,7 +23,7 @@ namespace tenfold::python {
 ///   ("value", object)                 a JSON value, even if it is a list
 ///   ("special", name, text, items)    an extended scalar (tenfold/_interop/objects.py)
 ///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
-///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
+///   ("node", info, keys, values)      a node; `info`: the result of Node.info()
 ///   ("native", handle, overrides)     an opened node with some entries replaced
 ///   ("item", handle)                  an entry of an opened node
 class TreeBuilder {

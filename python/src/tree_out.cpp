@@ -16,8 +16,8 @@
 namespace tenfold::python {
 namespace {
 
-/// An entry whose tensor is already mapped, so that the GIL is not held during I/O. Entries in
-/// memory remain in the node.
+/// An entry whose tensor is already mapped, so that the GIL is not held during I/O. A leaf of the
+/// node is referenced by `held`, not copied.
 struct Mapped {
   std::string_view key;
   std::optional<TensorDict::Item> item;  // unless `held` points into the node
