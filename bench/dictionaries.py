@@ -262,7 +262,7 @@ def dict_cold(work: Path, repetitions: int) -> Result:
 
     return compare(
         "dict_cold",
-        f"8 batches of {BATCH} of {KEYS:,} strings, nothing in memory",
+        f"8 batches of {BATCH} of {KEYS:,} strings, nothing cached",
         {
             "MappedDict": Contender(ours, drop_caches),
             "lmdb": Contender(peer, drop_caches),

@@ -52,8 +52,8 @@ class CpuTime:
 
     def notes(self, amount: float, unit: str) -> list[str]:
         return [
-            f"{name}: {min(seconds):.2f} s of CPU time, {amount / min(seconds):,.3g} {unit} a "
-            "second of it"
+            f"{name}: {min(seconds):.2f} s of CPU time, {amount / min(seconds):,.3g} {unit} per "
+            "CPU second"
             for name, seconds in self.seconds.items()
         ]
 

@@ -55,8 +55,9 @@ def write_csv(path: Path) -> int:
 
 
 class Maps:
-    """Memory-mapped columns with a known number of rows, as users would write them: strings as
-    bytes and end offsets.
+    """Memory-mapped columns with a known number of rows, as users would write them.
+
+    Strings are stored as bytes and end offsets.
     """
 
     def __init__(self, folder: Path, rows: int) -> None:

@@ -98,7 +98,7 @@ def larger_than_memory(work: Path, repetitions: int) -> Result | None:
     try:
         group = MemoryLimit(MEMORY_BYTES)
     except OSError as error:
-        print(f"larger_than_memory: left out, no control group of our own: {error}")
+        print(f"larger_than_memory: left out, a control group cannot be created: {error}")
         return None
     path = work / "large"
     make_data(path)
@@ -144,8 +144,8 @@ def larger_than_memory(work: Path, repetitions: int) -> Result | None:
         ],
     )
     result.notes.append(
-        f"The peers read {PEER_ROWS_READ:,} rows; their times are those of as many as ours. "
-        f"Memory of its own that the BatchLoader's process had, torch included: {memory:.0f} MiB."
+        f"The peers read {PEER_ROWS_READ:,} rows; their times are scaled to as many rows as ours. "
+        f"Private memory of the BatchLoader's process, torch included: {memory:.0f} MiB."
     )
     return result
 

@@ -1,5 +1,5 @@
 // Measures the physical limits for the benchmarks: bare system calls move the same bytes.
-// Called from Python by ctypes.
+// Called from Python through ctypes.
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -81,7 +81,7 @@ int raw_write_files(const char* folder, std::size_t count, const char* const* bl
   return good ? 0 : 1;
 }
 
-// Writes all blocks consecutively to one new file.
+// Writes all blocks consecutively to one new file. Returns 0 on success.
 int raw_write_one(const char* path, std::size_t count, const char* const* blocks,
                   const std::size_t* sizes, int sync) {
   const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -151,8 +151,8 @@ std::uint64_t raw_read_file(const char* path, int num_threads) {
   return total;
 }
 
-// Calls open, fstat, mmap, munmap and close for `count` files `folder`/<i>: the lower bound for a
-// format with one file per leaf.
+// Calls open, fstat, mmap, close and munmap for `count` files `folder`/<i>: the lower bound for a
+// format with one file per leaf. Returns their total size, 0 on failure.
 std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   const std::string prefix = std::string(folder) + "/";
   std::uint64_t total = 0;
@@ -276,7 +276,7 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
     }
     std::atomic_ref(number(cq, about.cq_off.head)).store(head, std::memory_order_release);
   }
-  close(ring);  // which waits for outstanding requests
+  close(ring);
   munmap(sq, sq_bytes);
   munmap(cq, cq_bytes);
   munmap(entries, entry_bytes);
