@@ -1,4 +1,4 @@
-"""Converts a folder of .pt files to safetensors, without executing anything that is in them.
+"""Converts a folder of .pt, .pth and .bin files to safetensors, without executing their pickles.
 
     python convert_pt.py old_weights new_weights
 

@@ -38,7 +38,7 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
     Args:
         folder: The folder of the data set and the checkpoints.
         steps: Total number of steps of all runs.
-        die_at: The step at which rank 1 of the first run exits without an error message.
+        die_at: The step at which rank 1 exits without an error, if the run began at step 0.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0 and not (folder / "data").exists():
@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--die-at", type=int, help="rank 1 ends at this step, once")
+    parser.add_argument("--die-at", type=int, help="rank 1 exits at this step, unless resumed")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)

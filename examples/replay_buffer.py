@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300, help="batches to learn from")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--capacity", type=int, default=50_000, help="transitions in the buffer")
-    parser.add_argument("--folder", type=Path, help="where it is made; default: a temporary one")
+    parser.add_argument("--folder", type=Path, help="where to create a temporary folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "buffer"
