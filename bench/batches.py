@@ -166,7 +166,7 @@ def first_batch(work: Path, repetitions: int) -> Result:
     loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
     return compare(
         "first_batch",
-        "The first of 256 shuffled rows of 2 M",
+        "The first batch of 256 shuffled rows of 2 M",
         {
             "open, BatchLoader, first batch": Contender(first),
             "iter(loader), first batch": Contender(lambda: next(iter(loader))),
@@ -375,14 +375,14 @@ def order(work: Path, repetitions: int) -> Result:
     places = slice(5_000_000_000, 5_000_000_000 + count)
     return compare(
         "order",
-        "10 M places of a shuffled order of 2^33 rows",
+        "10 M row indices of a shuffled order of 2^33 rows",
         {
             "permutation[a:b]": Contender(lambda: permutation[places]),
             "permutation[10^9]": Contender(lambda: permutation[1_000_000_000]),
             "torch.randperm(10 M)": Contender(lambda: torch.randperm(count)),
         },
         [
-            Goal("permutation[a:b]", at_most_seconds=0.1, text="100 M places/s"),
+            Goal("permutation[a:b]", at_most_seconds=0.1, text="100 M row indices/s"),
             Goal("permutation[10^9]", at_most_seconds=0.001, text="seek to row 10^9"),
         ],
         repetitions,
@@ -392,7 +392,7 @@ def order(work: Path, repetitions: int) -> Result:
 def views(work: Path, repetitions: int) -> Result:
     path = transitions(work)
     hold_in_memory(path)
-    # Half a millisecond at a time, so that longer disturbances of the machine affect all
+    # A run takes half a millisecond, so that longer disturbances of the machine affect all
     # contenders.
     count, slices = 400, 40
     half = ROWS // 2
@@ -414,7 +414,7 @@ def views(work: Path, repetitions: int) -> Result:
     seeds = itertools.count()
 
     def loaders(made: Callable[[], tenfold.Dataset]) -> Iterator[Iterator]:
-        """Yields the batches of 4 loaders in turn, each as an endless iterator.
+        """Returns an endless cycle of 4 loaders, each as an endless iterator of batches.
 
         There are several because the location of memory changes times by a tenth. Each loader has
         its own order, because rows that another loader has just read are in the CPU caches.
@@ -460,7 +460,7 @@ def _held() -> dict[str, float]:
     status = Path("/proc/self/status").read_text().splitlines()
     own = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
     return {
-        "MiB of memory of its own": own / 1024,
+        "MiB of private memory": own / 1024,
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "maps": len(Path("/proc/self/maps").read_text().splitlines()),
     }

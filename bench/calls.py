@@ -161,8 +161,8 @@ def calls_stack(work: Path, repetitions: int) -> Result:
                 "tensordict, rows of a folder": Contender(
                     lambda: torch.stack([of_disk_td[i] for i in range(256)])
                 ),
-                "tenfold, rows at hand": Contender(lambda: torch.stack(mine)),
-                "tensordict, rows at hand": Contender(lambda: torch.stack(theirs)),
+                "tenfold, rows in memory": Contender(lambda: torch.stack(mine)),
+                "tensordict, rows in memory": Contender(lambda: torch.stack(theirs)),
                 "torch.stack of each field": Contender(
                     lambda: {k: torch.stack([td[k] for td in mine]) for k in keys}
                 ),
@@ -170,7 +170,7 @@ def calls_stack(work: Path, repetitions: int) -> Result:
         ),
         [
             Goal("tenfold, rows of a folder", "tensordict, rows of a folder", 3.0),
-            Goal("tenfold, rows at hand", "tensordict, rows at hand", 3.0),
+            Goal("tenfold, rows in memory", "tensordict, rows in memory", 3.0),
         ],
         repetitions,
     )

@@ -49,7 +49,7 @@ def size_of(tree: Tree) -> str:
 
 
 def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object]:
-    """Returns a function that changes the state and saves it as the next step."""
+    """Returns a function that saves the state as the next step."""
     steps = itertools.count(1)
 
     def run() -> object:
@@ -199,7 +199,7 @@ def share(
                 tree[key].add_(1)
             manager.wait()
             warm_memory(folder, num_bytes(tree))
-            os.sync()  # the journal would write removals of earlier steps during the timed save
+            os.sync()  # else the journal writes removals of earlier steps during the timed save
 
         return Contender(save, change)
 
@@ -257,7 +257,7 @@ def checkpoint_restore(work: Path, repetitions: int) -> Result:
     ours = "tenfold, checksums compared"
     return compare(
         "checkpoint_restore",
-        f"Restore a step that is cached into memory: {size_of(tree)}",
+        f"Restore a cached step into memory: {size_of(tree)}",
         {
             ours: Contender(restore),
             "tenfold, structure only": Contender(lambda: restore(verify="structure")),
@@ -265,7 +265,7 @@ def checkpoint_restore(work: Path, repetitions: int) -> Result:
             "safetensors, copied": Contender(
                 lambda: {k: t.clone() for k, t in safetensors.torch.load_file(file).items()}
             ),
-            "read into memory that is there": Contender(lambda: read(memory)),
+            "read into existing memory": Contender(lambda: read(memory)),
             "read into new memory": Contender(lambda: read(new_memory())),
         },
         [
@@ -288,7 +288,7 @@ def checkpoint_list(work: Path, repetitions: int) -> Result:
 
     return compare(
         "checkpoint_list",
-        f"List {NUM_STEPS:,} steps, known",
+        f"List {NUM_STEPS:,} steps that the manager has saved",
         {
             "tenfold, all_steps": Contender(manager.all_steps, twice=True),
             "tenfold, latest_step": Contender(manager.latest_step, twice=True),
@@ -317,7 +317,7 @@ def checkpoint_should_save(work: Path, repetitions: int) -> Result:
 
 
 def training_step() -> Callable[[], None]:
-    """Returns a step, with one thread, of a small network: forward, backward and AdamW."""
+    """Returns a training step of a small network: forward, backward and AdamW."""
     model = torch.nn.Sequential(
         torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512)
     )
@@ -334,7 +334,7 @@ def training_step() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def group_of_one(work: Path) -> Iterator[None]:
-    """Makes a process group of this process only. AsyncCheckpointerType.PROCESS needs a group."""
+    """Creates a process group of this process only. AsyncCheckpointerType.PROCESS needs a group."""
     store = torch.distributed.FileStore(str(work / "store"), 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="0")
@@ -345,7 +345,7 @@ def group_of_one(work: Path) -> Iterator[None]:
 
 
 def checkpoint_beside(work: Path, repetitions: int) -> Result:
-    """Times training steps of one thread right after a save in the background has returned."""
+    """Times training steps of one thread while a save in the background is written."""
     tree = state()
     step = training_step()
     manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True)

@@ -71,13 +71,20 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
     try:
         group = MemoryLimit(MEMORY_BYTES)
     except OSError as error:
-        print(f"dict_larger_than_memory: left out, no control group of our own: {error}")
+        print(f"dict_larger_than_memory: left out, a control group cannot be created: {error}")
         return None
+    try:
+        return _measured(work, repetitions, group)
+    finally:
+        group.remove()
+
+
+def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
     path = work / "dictionary"
     _make(path, KEYS)
     _make(work / "dictionary-small", 4096)
     raw = load_raw()
-    warm, cold = "lookups, after others", "the first lookups of all, nothing in memory"
+    warm, cold = "lookups, after others", "the first lookups of all, nothing cached"
     bare, bare_cold = "two bare reads of a page for each", "two bare reads for each of the first"
     timings = {name: Timing() for name in (warm, bare, cold, bare_cold)}
     read: dict[str, list[float]] = {warm: [], cold: []}
@@ -103,7 +110,6 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
             if raw.raw_read_pages(str(path / "value.memmap").encode(), 2 * count, 64) != 2 * count:
                 raise OSError(f"{path}: pages could not be read past the page cache")
             timings[name].seconds.append(time.perf_counter() - begin)
-    group.remove()
     result = Result(
         "dict_larger_than_memory",
         f"{KEYS_READ:,} random keys, {BATCH} at a time, of {KEYS:,} strings to "
@@ -119,8 +125,8 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
     result.notes.append(
         f"Pages of 4 KiB that were read for a key (goal: 2): {pages:.2f} after "
         f"{WARM_UP_KEYS + FIRST_KEYS:,} others, {first:.2f} for the first {FIRST_KEYS:,}, when "
-        f"nothing is in memory. {rate:,.0f} lookups/s. A lookup waited in a page fault for "
-        f"{max(waited):.2f} pages."
+        f"nothing is cached. {rate:,.0f} lookups/s. Major page faults per lookup: "
+        f"{max(waited):.2f} at most."
     )
     return result
 

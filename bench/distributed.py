@@ -1,4 +1,4 @@
-"""Saves and loads with two ranks: torch's storage classes, and plain writes of the same bytes.
+"""Saves and loads with two ranks, against torch's storage classes and plain writes.
 
     python bench/distributed.py [--tensors 20000] [--gigabytes 1.5] [--rounds 3] [--folder DIR]
 
@@ -269,9 +269,9 @@ def rank_main(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tensors", type=int, default=20_000, help="small tensors; 0: none")
-    parser.add_argument("--gigabytes", type=float, default=1.5, help="large ones; 0: none")
+    parser.add_argument("--gigabytes", type=float, default=1.5, help="of large tensors; 0: none")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=None, help="on the disk to be measured")
+    parser.add_argument("--folder", type=Path, default=None, help="a folder on the disk to measure")
     arguments = parser.parse_args()
     works = [(RANKS, measure_saves_and_loads)]
     if arguments.gigabytes:

@@ -84,14 +84,18 @@ def append_small(work: Path, repetitions: int) -> Result:
         f"Append 256 rows of 8 fields, {times} times, not durable",
         {
             "tenfold, ds.append": Contender(repeated(lambda: ds.append(batch))),
-            "tenfold, a full ring": Contender(repeated(lambda: ring.append(batch))),
+            "tenfold, a full circular buffer": Contender(repeated(lambda: ring.append(batch))),
             "tensordict, a memory-mapped folder each": Contender(
                 repeated(lambda: upstream.memmap(theirs)), lambda: fresh(theirs)
             ),
         },
         [
             Goal("tenfold, ds.append", at_most_seconds=0.2e-3 * times, text="100 appends"),
-            Goal("tenfold, a full ring", at_most_seconds=0.2e-3 * times, text="100 ring writes"),
+            Goal(
+                "tenfold, a full circular buffer",
+                at_most_seconds=0.2e-3 * times,
+                text="100 writes to a circular buffer",
+            ),
             Goal("tenfold, ds.append", "tensordict, a memory-mapped folder each", 10),
         ],
         repetitions,

@@ -163,7 +163,7 @@ def compare(
     In each repetition, `slices` runs of each contender are interleaved, and the sum of their times
     counts. So a disturbance that is longer than a run affects all contenders alike. Garbage is
     collected before the first slice only: collecting takes longer than the short runs that need
-    many slices. With `warm_up`, each contender first runs once untimed.
+    many slices. With `warm_up`, a first repetition is not counted.
     """
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
@@ -265,7 +265,7 @@ def given_back_mib() -> int:
 def warm_memory(beside: Path, size_bytes: int = 0) -> None:
     """Makes at least `size_bytes` of free memory usable without a request to the host.
 
-    A busy machine has such memory.
+    On a busy machine, recently freed pages are still backed by the host.
     """
     scratch = beside.parent / "warm-memory"
     with scratch.open("wb", buffering=0) as file:

@@ -1,6 +1,6 @@
 """Measures tenfold against its peers and bare system calls, interleaved in one run.
 
-python bench/run.py                      everything, some minutes
+python bench/run.py                      everything
 python bench/run.py save_many checksums  selected benchmarks
 python bench/run.py --write              also updates the tables in docs/performance/
 """
@@ -108,17 +108,17 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(every))
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument(
-        "--folder", type=Path, help="where to write (default: a temporary folder on this disk)"
+        "--folder", type=Path, help="where to create temporary folders (default: build/bench)"
     )
     parser.add_argument("--write", action="store_true", help="update docs/performance/")
     parser.add_argument(
         "--width",
         type=int,
         default=checkpoints.WIDTH,
-        help="of the GPT-2 whose checkpoints are measured (default: %(default)s, 1.5 GB)",
+        help="width of the GPT-2 whose checkpoints are measured (default: %(default)s, 1.5 GB)",
     )
     parser.add_argument(
-        "--results", type=Path, help="the measurements as JSON (default: build/bench/results.json)"
+        "--results", type=Path, help="JSON file to write (default: build/bench/results.json)"
     )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in every]

@@ -122,7 +122,7 @@ def save_large_over(work: Path, repetitions: int) -> Result:
     upstream_folder(tree, upstream)
     return compare(
         "save_large_over",
-        "The same over an old save, atomic, not durable",
+        "Save 8 x 64 MiB over an old save, atomic, not durable",
         {
             "tenfold folder": Contender(ours(tree, folder), lambda: warm_memory(folder)),
             "tenfold safetensors": Contender(ours(tree, one), lambda: warm_memory(one)),
@@ -349,7 +349,7 @@ def checksums(work: Path, repetitions: int) -> Result:
     tenfold.save(tree, c, durable=False, progress=False)
     return compare(
         "checksums",
-        "What checksums cost: a save with and without, and verify of 512 MiB in the page cache",
+        "Cost of checksums: a save with and without, and verify of 512 MiB in the page cache",
         {
             "save with checksums": Contender(ours(tree, a), lambda: fresh(a)),
             "save without": Contender(ours(tree, b, checksums=False), lambda: fresh(b)),

@@ -71,7 +71,7 @@ def restore(name: str, title: str, tree: dict, work: Path, repetitions: int) -> 
             OURS: Contender(
                 lambda: tenfold.Snapshot(ours_at).restore({"state": tenfold.StateDict(target)})
             ),
-            f"{OURS}, of the other's snapshot": Contender(
+            f"{OURS}, from torchsnapshot's snapshot": Contender(
                 lambda: tenfold.Snapshot(theirs_at).restore({"state": tenfold.StateDict(target)})
             ),
             THEIRS: Contender(
@@ -112,7 +112,7 @@ def snapshot_restore(work: Path, repetitions: int) -> Result | None:
         return None
     for whose in ("ours", "theirs"):
         note = memory_note(
-            f"Memory of reading 64 MiB of {whose} into a tensor, {BUDGET_MIB} MiB given",
+            f"Memory of reading 64 MiB of {whose} into a tensor, with a budget of {BUDGET_MIB} MiB",
             BUDGET_MIB,
             PREPARE_READING,
             f"snapshot.read_object(paths[0], target, memory_budget_bytes={BUDGET_MIB << 20})",

@@ -135,7 +135,7 @@ while True:
 
 
 def survives(how: str, path: Path, kills: int) -> int:
-    """Kills `kills` saves with SIGKILL, and counts after how many the checkpoint still loads."""
+    """Kills `kills` saves with SIGKILL, and counts after how many the checkpoint is complete."""
     whole = 0
     for k in range(kills):
         child = subprocess.Popen(
@@ -163,13 +163,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("build/demo"))
     parser.add_argument("--no-model", action="store_true", help="leave out the 90 MB model")
-    parser.add_argument("--kills", type=int, default=12, help="of a save, for each library")
+    parser.add_argument("--kills", type=int, default=12, help="number of kills, for each library")
     options = parser.parse_args()
     work: Path = options.folder
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     started = time.perf_counter()
-    print("tenfold demo: real data, a training run, a kill, and two other libraries as judges.")
+    print("tenfold demo: real data, a training run, a crash, and checks by two libraries.")
     say(f"everything is written below {work}/")
 
     step(1, "A table of numbers, strings and missing values becomes a memory-mapped folder")
@@ -226,7 +226,7 @@ def main() -> None:
     )
     assert same
     assert restored["epoch"] == 2
-    say("model.load_state_dict and optimizer.load_state_dict take it as it is: equal")
+    say("model.load_state_dict and optimizer.load_state_dict accept it; parameters are equal")
 
     kills = options.kills
     step(4, f"A process is killed while it overwrites a 64 MB checkpoint, {kills} times each")

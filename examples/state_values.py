@@ -23,7 +23,7 @@ import torch
 import tenfold
 
 DISCOUNT = 0.95
-TILE_SIDES = (4, 4, 8, 8, 16, 16, 32, 32)  # two shifted tilings of each size
+TILE_SIDES = (4, 4, 8, 8, 16, 16, 32, 32)  # two tilings of each size, the second one shifted
 
 
 class Grid:

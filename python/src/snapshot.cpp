@@ -85,7 +85,10 @@ SnapshotShards snapshot_shards_from(nb::handle description) {
   for (const nb::handle piece : fields[0]) shards.key.push_back(utf8(piece));
   const std::string dtype = utf8(fields[1]);
   const auto known = dtype_from_name(dtype);
-  if (!known) throw Error(ErrorCode::unsupported, "dtype: expected one of torch's, found " + dtype);
+  if (!known) {
+    throw Error(ErrorCode::unsupported,
+                "dtype: expected one that tenfold supports, found " + dtype);
+  }
   shards.dtype = *known;
   shards.shape = shape_from(fields[2]);
   for (const nb::handle offsets : fields[3]) shards.offsets.push_back(shape_from(offsets));
@@ -108,8 +111,9 @@ void make_snapshot_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t
   for (const nb::handle glob : replicated) options.replicated.push_back(utf8(glob));
   std::vector<SnapshotShards> all;
   for (const nb::handle description : shards) all.push_back(snapshot_shards_from(description));
-  without_gil(
-      [&] { new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options); });
+  construct_without_gil(self, [&] {
+    new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options);
+  });
 }
 
 std::string write_snapshot_part(SnapshotPart& self, const std::string& ticket,
@@ -124,7 +128,7 @@ void make_snapshot_writer(SnapshotWriter* self, PathArgument path,
   const Path where = path_from(path);
   SnapshotOptions options;
   options.durable = durable;
-  without_gil([&] { new (self) SnapshotWriter(where, outlines, options); });
+  construct_without_gil(self, [&] { new (self) SnapshotWriter(where, outlines, options); });
 }
 
 NodeHandle open_rank(PathArgument path, std::int64_t rank) {

@@ -72,7 +72,7 @@ bool append_plain_tuple(PyObject* object, std::string& into) {
   return true;
 }
 
-/// The keys of a sparse mapper: states to rows.
+/// The keys of a sparse mapper. Maps states to rows.
 struct StateKeys {
   StateKeys(const NodeHandle& parent, const std::string& key, const std::string& kind_name)
       : kind(kind_of(kind_name)), dict(open_state_index(parent.node[key], key_type_of(kind), {})) {}

@@ -43,7 +43,7 @@ class Utf8Texts {
   std::deque<std::string> copies_;
 };
 
-/// int64 [n].
+/// An array of int64 of shape [n], one item per value.
 inline nb::object int_array(const std::vector<std::int64_t>& values) {
   return array_of(Tensor::from(std::span<const std::int64_t>(values)), "states");
 }

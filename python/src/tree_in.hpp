@@ -23,7 +23,7 @@ namespace tenfold::python {
 ///   ("value", object)                 a JSON value, even if it is a list
 ///   ("special", name, text, items)    an extended scalar (tenfold/_interop/objects.py)
 ///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
-///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
+///   ("node", info, keys, values)      a node; `info`: the result of Node.info()
 ///   ("native", handle, overrides)     an opened node with some entries replaced
 ///   ("item", handle)                  an entry of an opened node
 class TreeBuilder {
@@ -76,7 +76,7 @@ NodeInfo node_info_from(nb::handle info);
 nb::tuple to_python(const NodeInfo& info);
 
 /// Converts a key that is not a string, if a tree supports it: None, bool, int, float, a tuple of
-/// these or of strings.
-std::optional<Value> typed_key(nb::handle key);
+/// these or of strings. `depth`: the number of tuples around it.
+std::optional<Value> typed_key(nb::handle key, std::size_t depth = 0);
 
 }  // namespace tenfold::python
