@@ -1,9 +1,9 @@
 // Arbitrary bytes as the types and buffers of an Arrow stream. They must be refused with an Error,
 // or the single batch must be read without an access outside of its buffers.
 //
-// For each node except the root, which is a struct, the input has a line with the format. Bytes with
-// the numbers of the array and of its children follow. The buffers are at least as large as those of
-// a correct producer.
+// For each node except the root, which is a struct, the input has a line with the format. Bytes
+// with the numbers of the array and of its children follow. The buffers are at least as large as
+// those of a correct producer.
 
 #include <cstddef>
 #include <cstdint>
