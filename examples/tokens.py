@@ -1,4 +1,4 @@
-"""A small language model on texts of unequal length, padded batch by batch.
+"""A small language model on variable-length texts, padded batch by batch.
 
     python tokens.py folder
 
@@ -15,11 +15,11 @@ from torch import nn
 
 import tenfold
 
-PAD = 0  # no text holds this byte
+PAD = 0  # no text contains this byte
 
 
 def texts() -> list[bytes]:
-    """The lines of this file that are long enough to learn from."""
+    """Returns the lines of this file that are long enough to learn from."""
     lines = Path(__file__).read_bytes().splitlines()
     return [line.strip() for line in lines if len(line.strip()) > 8]
 
@@ -44,7 +44,7 @@ class LanguageModel(nn.Module):
 
 
 def loss_of(model: LanguageModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The mean over rows of the row's mean loss: the weights of `accumulate` count rows."""
+    """Returns the mean of the rows' mean losses, because `accumulate` weights batches by rows."""
     tokens = batch["tokens"].long()
     scores = model(tokens[:, :-1]).transpose(1, 2)
     losses = nn.functional.cross_entropy(scores, tokens[:, 1:], reduction="none")

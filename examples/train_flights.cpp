@@ -1,5 +1,5 @@
 // Trains the model of train_flights.py with LibTorch, on the data set that train_flights.py made
-// and from the same initial weights. The batches are the same, and so is the loss.
+// and from the same initial weights. The batches are the same, and the loss up to rounding.
 //
 //   python train_flights.py folder && build/release/tests/torch/train_flights folder
 //
@@ -49,7 +49,7 @@ struct LateModelImpl : torch::nn::Module {
 };
 TORCH_MODULE(LateModel);
 
-/// A checksum over all columns of a batch that depends on the position of each byte.
+/// Returns a checksum over all columns of a batch that depends on the position of each byte.
 std::uint64_t checksum_of(const tenfold::TorchBatch& batch) {
   std::uint64_t sum = 0;
   for (const auto& [name, tensor] : batch) {

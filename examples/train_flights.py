@@ -1,4 +1,4 @@
-"""Trains on flights from a folder; train_flights.cpp does the same on the same batches.
+"""Trains on flights from a folder; train_flights.cpp trains the same model on the same batches.
 
     python train_flights.py folder
     build/release/tests/torch/train_flights folder      # `make build` has built it
@@ -18,7 +18,7 @@ from torch import nn
 import tenfold
 
 BATCH_ROWS = 256
-STEPS = 2  # batches of each optimizer step
+STEPS = 2  # batches per optimizer step
 SEED = 7
 COLUMNS = ["month", "sched_dep_time", "dep_delay", "distance", "arr_delay"]
 
@@ -59,7 +59,7 @@ def real_flights() -> dict[str, torch.Tensor] | None:
 
 
 def made_up_flights(rows: int) -> dict[str, torch.Tensor]:
-    """Generates flights that arrive late if they depart late, more so in summer and if short."""
+    """Generates flights: late departures arrive late, more so in summer and on short routes."""
     generator = torch.Generator().manual_seed(0)
     month = torch.randint(1, 13, (rows,), generator=generator)
     hour = torch.randint(5, 24, (rows,), generator=generator)
@@ -79,7 +79,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def checksum_of(batch: dict[str, torch.Tensor]) -> int:
-    """A checksum over all columns of a batch that depends on the position of each byte."""
+    """Returns a checksum over all columns that depends on the position of each byte."""
     total = 0
     for column in batch.values():
         data = column.contiguous().view(torch.uint8).reshape(-1).long()
@@ -111,7 +111,7 @@ def train(folder: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=int, default=330_000, help="of made-up flights")
+    parser.add_argument("--rows", type=int, default=330_000, help="number of generated flights")
     options = parser.parse_args()
     if not (options.folder / "first_weights").exists():
         options.folder.mkdir(parents=True, exist_ok=True)

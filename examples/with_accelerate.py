@@ -1,4 +1,4 @@
-"""Saves Accelerate's state atomically and without pickle, and resumes a training from it.
+"""Saves Accelerate's state atomically and without pickle, and resumes training from it.
 
 python examples/with_accelerate.py              # a second
 python examples/with_accelerate.py --folder run # run it twice: the second run resumes

@@ -1,4 +1,4 @@
-"""A Lightning training with atomic, checksummed checkpoints, written in the background.
+"""Trains with Lightning; checkpoints are atomic, checksummed and written in the background.
 
 python examples/with_lightning.py              # some seconds
 python examples/with_lightning.py --folder run # kill it and start it again: it resumes
@@ -62,7 +62,7 @@ def main() -> None:
         best = trainer.checkpoint_callback.best_model_path
         assert tenfold.verify(best).ok
         print(f"loss {trainer.callback_metrics['loss']:.4f}, best in {Path(best).name}")
-        # The files are torch files: Lightning reads them without the plugin, too.
+        # The checkpoints are torch files, so Lightning also reads them without the plugin.
         again = Regression.load_from_checkpoint(best)
         print("learning rate of the checkpoint:", again.hparams["lr"])
 

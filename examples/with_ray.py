@@ -24,7 +24,7 @@ SCHEMA = {"x": ("float32", (2,)), "y": "float32"}
 
 
 def write_with_ray(path: Path) -> tenfold.Dataset:
-    """Lets two workers of Ray compute the rows and write parts."""
+    """Computes the rows and writes the parts on two workers of Ray."""
     import ray
 
     import tenfold.ray
@@ -46,7 +46,7 @@ def write_part(path: Path, begin: int, end: int) -> None:
 
 
 def write_without_ray(path: Path) -> tenfold.Dataset:
-    """Lets two processes write a part each, as two hosts would, and commits the parts."""
+    """Writes a part in each of two processes, as on two hosts, and commits the parts."""
     context = multiprocessing.get_context("spawn")
     half = ROWS // 2
     workers = [
@@ -63,7 +63,7 @@ def write_without_ray(path: Path) -> tenfold.Dataset:
 
 
 def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
-    """Trains on this rank; returns the losses of the steps, over all ranks."""
+    """Trains on this rank. Returns the loss of each step, over the rows of all ranks."""
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size > 1:
@@ -80,7 +80,7 @@ def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
         state = {"model": model, "optimizer": optimizer, "loader": loader}
         step = manager.restore(state, missing_ok=True).step or 0
         for batch in loader:
-            # The sum over all ranks is that of the whole batch, for any number of ranks.
+            # The sum of the losses of all ranks is the mean loss of the whole batch.
             loss = ((model(batch["x"])[:, 0] - batch["y"]) ** 2).sum() / BATCH
             optimizer.zero_grad()
             loss.backward()
@@ -100,7 +100,7 @@ def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
 
 
 def on_ranks(folder: Path, run: str, ranks: int, stop_after: int | None) -> list[float]:
-    """Runs `train` in processes that torchrun starts, and returns the losses."""
+    """Runs `train` under torchrun, and returns the losses."""
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
         *(f"--nproc-per-node={ranks}", __file__, "--folder", str(folder), "--train", run),

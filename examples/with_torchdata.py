@@ -16,7 +16,7 @@ import tenfold
 
 
 def train(folder: Path, workers: int, stop_after: int | None) -> list[float]:
-    """Trains for an epoch, or until `stop_after` steps; returns the losses."""
+    """Trains to the end of the epoch, or until step `stop_after`; returns the losses."""
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -1,4 +1,4 @@
-"""A TorchRL replay buffer on disk, which is saved without pickle and survives a restart.
+"""A TorchRL replay buffer on disk, saved without pickle, which persists across restarts.
 
 python examples/with_torchrl.py              # a second
 python examples/with_torchrl.py --folder run # run it twice: the second run has the old rows
@@ -19,7 +19,7 @@ from tenfold.torchrl import RingStorage, load_buffer, save_buffer
 
 
 def rollout(first: int, steps: int) -> TensorDict:
-    """Returns a batch like the flattened one of a collector, ``data.reshape(-1)``."""
+    """Returns a batch like that of a collector after ``data.reshape(-1)``."""
     number = torch.arange(first, first + steps)
     observation = torch.sin(number[:, None] * torch.linspace(0.1, 1, 8))
     return TensorDict(
@@ -49,7 +49,7 @@ def run(folder: Path, steps: int) -> None:
             assert torch.equal(sample["next", "reward"][:, 0], sample["observation"].sum(1))
         save_buffer(buffer, state)
     print(f"{len(storage):,} transitions; the newest one:", int(storage[:]["step"].max()))
-    # The rows are a data set, which any other process can read, also while they are written.
+    # The buffer is a data set, which other processes can read, also while rows are written.
     print(tenfold.Dataset(folder / "buffer").schema)
 
 

@@ -17,7 +17,7 @@ from tenfold.transformers import AtomicCheckpointMixin
 
 
 class Trainer(AtomicCheckpointMixin, transformers.Trainer):
-    """The only line that changes: each checkpoint-<step> is created atomically."""
+    """Creates each checkpoint-<step> atomically. Nothing else changes in a training script."""
 
 
 def train(folder: Path) -> None:
@@ -47,7 +47,7 @@ def train(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, help="train there, and do nothing else")
+    parser.add_argument("--folder", type=Path, help="train in this folder, and kill nothing")
     options = parser.parse_args()
     if options.folder is not None:
         train(options.folder)

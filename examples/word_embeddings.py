@@ -7,8 +7,8 @@ The texts are the docstrings of Python's standard library, and the vectors are c
 words that occur near the same words get similar vectors. The method is positive pointwise mutual
 information followed by a truncated SVD, which is what word2vec computes implicitly (Levy and
 Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors they come
-from a file in GloVe's format. In both cases they are looked up on disk, for one
-batch of texts at a time. The classifier predicts from a docstring to which module it belongs.
+from a file in GloVe's format. In both cases the program looks them up on disk, for one batch of
+texts at a time. The classifier predicts the module to which a docstring belongs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def words_of(text: str) -> list[str]:
 
 
 def members(module: object, seen: set[int], depth: int = 0) -> Iterator[str]:
-    """Yields the docstrings of a module's classes and functions, each once."""
+    """Yields the docstrings of a module's functions and classes, and of their methods."""
     for _, member in inspect.getmembers(module):
         if id(member) in seen or not (inspect.isclass(member) or inspect.isroutine(member)):
             continue

@@ -1,8 +1,9 @@
 // Arbitrary bytes as the types and buffers of an Arrow stream. They must be refused with an Error,
-// or every value of the single batch must be readable.
+// or the single batch must be read without an access outside of its buffers.
 //
-// The input is read as a line with a format for each node, and as bytes with the numbers of the
-// array and of its children. The buffers are as long as those of a correct producer.
+// For each node except the root, which is a struct, the input has a line with the format. Bytes
+// with the numbers of the array and of its children follow. The buffers are at least as large as
+// those of a correct producer.
 
 #include <cstddef>
 #include <cstdint>
@@ -96,8 +97,8 @@ class Tree {
     return format.starts_with("w:") && format.size() > 3 ? "w:32" : format;
   }
 
-  /// Adds buffers of 512 bytes. The length and the offset of the array, and offsets and sizes below
-  /// 16, never refer to more bytes.
+  /// Adds buffers of 512 bytes. The array has at most 5 elements, and offsets and sizes in buffers
+  /// are below 16, so none refers to more bytes.
   void add_buffers(Node& made) {
     const bool is_large = made.format.find_first_of("UZL") != std::string::npos;
     const int count = input_.byte() % 5;

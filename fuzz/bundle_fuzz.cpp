@@ -1,8 +1,9 @@
 // A folder with arbitrary names and bytes, including links and folders. Opening it gives a tree, or
 // an Error for a key, and never crashes; nothing outside the folder is read.
 //
-// Input: a sequence of entries: a byte for the type (file, folder, link), a byte for the length of
-// its name, the name, a byte for the length of its content or of the link's target, the content.
+// Input: a sequence of entries: a byte for the type ("d": folder, "l": link, others: file), a byte
+// for the length of its name, the name, a byte for the length of its content or of the link's
+// target, the content. The entries after a folder are inside it.
 
 #include <algorithm>
 #include <cstddef>

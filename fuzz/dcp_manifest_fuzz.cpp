@@ -25,7 +25,7 @@ namespace {
 
 using namespace tenfold;
 
-/// Saves a matrix of which each of two ranks has half of the rows, a vector of rank 0, and a value.
+/// Saves a matrix whose rows are split between two ranks, a vector of rank 0, and a value.
 void save_by_two(const Path& path, ShardLayout layout) {
   const auto dict = [] { return TensorDict(NodeInfo{.kind = NodeKind::dict}); };
   TensorDict tree = dict();

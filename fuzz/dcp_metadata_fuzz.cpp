@@ -1,6 +1,6 @@
 // Arbitrary bytes as the `.metadata` of a folder of torch.distributed.checkpoint, alone and merged
-// with itself. They are refused with an Error, or give a tree in which each access to a tensor with
-// elements, or to an object, reports that its file is missing.
+// with itself. They are refused with an Error, or give a tree. The folder has no data files, so an
+// access to a tensor or an object of the tree may only throw one of the same errors.
 
 #include <cstddef>
 #include <cstdint>

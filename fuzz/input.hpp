@@ -9,7 +9,7 @@
 
 namespace tenfold::fuzz {
 
-/// Reads bytes as small numbers; zeros after the end.
+/// Reads bytes as small numbers. After the end, returns zeros.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -33,7 +33,7 @@ class Input {
   std::size_t at_ = 0;
 };
 
-/// A tensor of int64 or int32 numbers from `input`.
+/// Returns a tensor of int64 or int32 numbers from `input`.
 inline Tensor index_tensor(Input& input, bool is_wide, Shape shape) {
   Tensor tensor = Tensor::zeros(is_wide ? DType::int64 : DType::int32, std::move(shape));
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {

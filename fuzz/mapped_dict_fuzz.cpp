@@ -1,8 +1,8 @@
 // Arbitrary bytes as the parts of a dictionary. A lookup must return the row of the requested key,
 // no row, or an Error. The input begins with the schema, which ends at the first 0xFF, because JSON
 // never contains this byte. The next byte gives the number of rows, whether the index gets a valid
-// header, and the type of the keys. The rest is the index, the end offsets of string keys, and the
-// keys.
+// header, and the type of the keys. The rest is the index, and then the keys: end offsets and bytes
+// of strings, or integers.
 
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ using namespace tenfold;
 
 constexpr std::int64_t kBuckets = static_cast<std::int64_t>(kDictTailBuckets) + 3;
 
-/// Takes as many elements of 8 bytes from `input` as `shape` has; zeros after the end.
+/// Takes a tensor of 8-byte elements from `input`. Elements after its end are zeros.
 Tensor take_words(std::string_view& input, Shape shape) {
   Tensor words = Tensor::zeros(DType::int64, std::move(shape));
   const std::size_t size = std::min(input.size(), static_cast<std::size_t>(words.nbytes()));
@@ -36,7 +36,7 @@ Tensor take_words(std::string_view& input, Shape shape) {
   return words;
 }
 
-/// Writes a valid header, because most inputs would otherwise be refused by its checks.
+/// Writes a valid header, because the checks of the header would otherwise refuse most inputs.
 void seal(const Tensor& index, std::uint64_t num_rows) {
   std::array<std::uint64_t, kDictSlots> header{};
   write_dict_header(header, 7, static_cast<std::uint64_t>(kBuckets - 1) - kDictTailBuckets,
@@ -76,7 +76,7 @@ TensorDict tree_of(std::string_view input, std::string& text) {
   return tree;
 }
 
-/// Checks that every row that is found has the requested key.
+/// Checks that each row found has the requested key.
 template <class Key>
 void look_up(const MappedDict& dict, std::span<const Key> keys) {
   const std::vector<std::int64_t> rows = dict.rows(keys);

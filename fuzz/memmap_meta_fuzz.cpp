@@ -23,7 +23,7 @@ void require(bool fact) {
   if (!fact) std::abort();
 }
 
-/// The text that a save of this node writes.
+/// Returns the meta.json that a save of this node writes.
 std::string written_again(const NodeMeta& meta) {
   NodeInfo info;
   info.batch_size = meta.batch_size;

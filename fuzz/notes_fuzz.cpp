@@ -1,5 +1,5 @@
-// Arbitrary bytes as notes. They are refused, or the notes survive a round trip. A note that does
-// not fit a value or a node changes nothing.
+// Arbitrary bytes as a notes document. It is refused, or survives a round trip. A note that does
+// not fit a value leaves it unchanged, and one that does not fit a node leaves its kind unchanged.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Arbitrary bytes as a pickle. They are refused with an Error, or every reference of the graph is
-// valid and every string points into the input.
+// valid and every string can be read.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// main() of a fuzz target that is built without libFuzzer: runs the target once for every file
-// given, and every file below every folder given. An input that fails crashes the process or causes
-// a sanitizer report. Returns 1 if a path does not exist or there are no files.
+// main() of a fuzz target that is built without libFuzzer: runs the target once for each file in
+// the arguments, and for each file below a folder in them. An input that fails crashes the process
+// or causes a sanitizer report. Returns 1 if a path does not exist or there are no files.
 
 #include <algorithm>
 #include <cstddef>

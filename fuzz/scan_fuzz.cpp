@@ -1,5 +1,5 @@
-// Arbitrary bytes as a file to scan for globals of pickles. They are refused with an Error, or
-// reported. The pickle reader must not find a global that the scan did not report.
+// Arbitrary bytes as a file that is scanned for the globals of pickles. The scan throws an Error,
+// or returns a report. The pickle reader must not find a global that is not in the report.
 
 #include <algorithm>
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 namespace tenfold::fuzz {
 
-/// A folder for the files of the inputs, which exists as long as this object. The folder is in
+/// A folder for the files of the inputs, which this object creates and removes. The folder is in
 /// memory if the system has /dev/shm.
 class ScratchFolder {
  public:

@@ -1,6 +1,5 @@
 // Arbitrary bytes as the metadata (JSON or YAML) of a snapshot with a few files. They are refused
-// with an Error, or every entry that opens can be read completely, and the parsed metadata survives
-// a round trip.
+// with an Error, or every tensor can be mapped. Metadata that can be parsed survives a round trip.
 
 #include <cstddef>
 #include <cstdint>

@@ -44,7 +44,8 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-/// Uses each column of `indices` [depth, count] as a row of `values` and an index of the shape.
+/// Checks that `values` has a row for each column of `indices` [depth, count], and that each column
+/// is an index of the shape.
 void use_coo(const TensorDict& node) {
   const Tensor indices = node.at("indices");
   const Shape& shape = node.info().dense_shape;

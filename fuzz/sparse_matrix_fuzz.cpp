@@ -42,7 +42,7 @@ std::int64_t index_at(const Tensor& tensor, std::int64_t i) {
                                         : tensor.data<std::int64_t>()[i];
 }
 
-/// Uses the result as torch does, which trusts the indices.
+/// Checks the indices, because torch trusts them.
 void use(const SparseRows& rows) {
   const std::int64_t count = rows.values.numel();
   if (rows.layout == RowsLayout::csr) {
@@ -73,8 +73,8 @@ void attempt(const Call& call) {
 }
 
 void use_matrix(const SparseMatrix& m) {
-  // The size of a dense result depends on the matrix, and is requested by the program, not by the
-  // file.
+  // Skip results whose size depends on the shape of the matrix: the program requests them, so they
+  // may be as large as the shape in the file.
   const bool is_small = m.num_rows() < 1000 && m.num_cols() < 1000;
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> columns;

@@ -1,5 +1,5 @@
 // Arbitrary bytes as a file of torch.save, or as the pickle of one with the storages "0" to "3".
-// They are refused with an Error, or every tensor can be read completely.
+// They are refused with an Error, or every tensor of less than 1 MiB can be read completely.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Arbitrary bytes as the notes of a plain tree. They are refused, or give a tree whose notes
+// Arbitrary bytes as the notes document of a plain tree. It is refused, or gives a tree whose notes
 // survive a round trip.
 
 #include <cstddef>

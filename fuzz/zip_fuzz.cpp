@@ -1,5 +1,5 @@
 // Arbitrary bytes as a zip archive. They are refused with an Error, or every entry is inside the
-// archive, and is read or refused as corrupt. The name of the last entry is found.
+// archive, and is read or refused as corrupt. The directory finds the last entry by its name.
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # A tool may be installed without its Debian package (a Python built from source, another g++), so
-# this checks that the tool works instead of asking dpkg.
+# this looks for the tool itself. It asks dpkg only about the other packages.
 present() {
   case $1 in
     g++ | make | git | ccache) command -v "$1" >/dev/null ;;

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Unpacks the sources of the bundled libraries (cmake/TenfoldBundled.cmake) below a folder, for
+# Unpacks the sources of the bundled libraries (cmake/TenfoldBundled.cmake) into a folder, for
 # -D TENFOLD_BUNDLED_SOURCES. It takes them from Debian's source packages of the same versions, for
-# machines that reach Debian's archive and not the web. Needs no root, as the folder has the lists
-# and the cache of apt. apt checks Debian's signature.
+# machines that can reach Debian's archive but not the web. Needs no root, because the lists and the
+# cache of apt are in the folder. apt checks Debian's signature.
 # Usage: tools/bundled_sources.sh <folder>
 set -eu
 folder=$1

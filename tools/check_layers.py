@@ -5,7 +5,7 @@
     dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
     io  <-  checkpoint  <-  { python, cli, examples }
 
-Checks also the imports between the modules of python/tenfold (python_layers.py).
+Also checks the imports between the modules of python/tenfold (python_layers.py).
 
 Usage: tools/check_layers.py [repository root]
 
@@ -117,7 +117,7 @@ def check_file(root: Path, path: Path) -> list[str]:
 
 
 def room_of(name: str) -> tuple[str, str]:
-    """The top folder and, in src/, the layer of a file: ("src", "core"), ("cli", ""), ..."""
+    """Returns the top folder and, in src/, the layer: ("src", "core"), ("cli", ""), ..."""
     parts = name.split("/")
     if parts[0] == "src":
         return "src", parts[1] if len(parts) > 2 else ""

@@ -3,10 +3,10 @@
     make coverage
     python tools/coverage.py [--build build/coverage] [--corpus-only] [--record FILE]
 
-The preset `coverage` builds everything with gcc's counters. This runs the programs, asks gcov for
-the lines of each parser, prints a table and writes it to a file. A parser is a source that reads
-bytes of a file or of another program: PARSERS lists them. Exits with 1 if, of a parser, fewer lines
-ran than the goal, or if a test failed.
+The preset `coverage` builds everything with gcc's counters. This script runs the programs, asks
+gcov for the lines of each parser, prints a table and writes it to a file. A parser is a source that
+reads bytes of a file or of another program: PARSERS lists them. Exits with 1 if fewer lines of a
+parser ran than the goal, or if a test failed, and with 2 if there are no counters.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def problems_of(counts: dict[str, dict[int, int]], sources: list[str]) -> list[s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "coverage")
-    parser.add_argument("--what", default="", help="text of the record: what was run")
+    parser.add_argument("--what", default="", help="description of the programs, for the record")
     parser.add_argument("--corpus-only", action="store_true", help="run only the fuzz targets")
     parser.add_argument("--no-run", action="store_true", help="use the counters of earlier runs")
     parser.add_argument("--record", type=Path, default=RECORD)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the crash harness on several kinds of file systems, which it makes and mounts below a
+# Runs the crash harness on several kinds of file systems, which it creates and mounts below a
 # temporary folder. Needs root and the packages xfsprogs, btrfs-progs and bindfs; a kind that cannot
 # be mounted is reported and skipped. Prints one line per file system, in the form of the table in
 # docs/reliability.md.

@@ -60,7 +60,7 @@ TEST(Error, TextOmitsEmptyFields) {
   EXPECT_STREQ(error().path("a").path("").problem("p").what(), "p");
 }
 
-TEST(Error, PartsAreAddedInsideAndAround) {
+TEST(Error, PartAppendsAndWithinPrepends) {
   const Error error = Error(ErrorCode::corrupt).path("a").part("member ", 3).part("header");
   EXPECT_EQ(error.part(), "member 3: header");
   EXPECT_STREQ(Error(error).within("archive").what(), "a: archive: member 3: header");
@@ -111,7 +111,7 @@ TEST(Error, IoNamesThePathAndTheSystemMessage) {
   EXPECT_STREQ(Error(error).path("b").what(), "b: cannot write: no space left on device");
 }
 
-TEST(Error, IoRepeatsNothing) {
+TEST(Error, IoDoesNotRepeatTheSystemMessage) {
   EXPECT_STREQ(Error::io(EACCES, "run", "cannot open: permission denied").what(),
                "run: cannot open: permission denied");
   EXPECT_STREQ(Error::io(ENOSPC, "out", "cannot write: No space left on device").what(),

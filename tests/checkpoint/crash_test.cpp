@@ -1,5 +1,5 @@
-// Crash tests of checkpoints: SIGKILL or an error at every system call, and power failures between
-// any two. Afterwards the latest complete step must be restored.
+// Crash tests of checkpoints: SIGKILL or an error at every change of the file system, and power
+// failures between any two. Afterwards the latest complete step must be restored.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ void save_new(const fs::path& path, bool durable) {
   manager.close();
 }
 
-/// Returns what a restart restores.
+/// Returns the version that a restart restores.
 Found which(const fs::path& path) {
   CheckpointManager manager(path);
   if (!manager.latest_step()) return Found::absent;

@@ -51,7 +51,7 @@ TEST(CheckpointDocument, RoundTripsItsEntries) {
   EXPECT_NO_THROW(require_checksum(text, "x.json"));
 }
 
-TEST(CheckpointDocument, TheTimeOfTheSaveIsKeptWhenMetricsAreSet) {
+TEST(CheckpointDocument, TheTimeOfTheSaveRoundTrips) {
   CheckpointInfo info = sample();
   info.saved_ns = 1'790'000'000'000'000'001;
   const std::string text = write_document(info);
@@ -116,7 +116,7 @@ TEST(CheckpointDocument, ADocumentWithoutAChecksumIsRead) {
   EXPECT_NO_THROW(require_checksum(text, "x.json"));
 }
 
-TEST(CheckpointDocument, RefusesANewerVersionByName) {
+TEST(CheckpointDocument, RefusesANewerVersion) {
   std::string text = write_document(sample());
   text.replace(text.find("\"version\": 1"), 12, "\"version\": 9");
   try {

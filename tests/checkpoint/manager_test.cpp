@@ -117,7 +117,7 @@ TEST(CheckpointManager, StepsOfThePythonPackageAreRead) {
   EXPECT_EQ(manager.latest_step(), 4);
 }
 
-TEST(CheckpointManager, ExtendedScalarsKeepTheirTypes) {
+TEST(CheckpointManager, TuplesAndTensorsAtTheTopRoundTrip) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   TensorDict state = state_at(1);
@@ -238,7 +238,7 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
       AllOf(HasSubstr("expected a step to restore, found 1 that cannot be read: step 1: "),
             HasSubstr("\"version\": expected 1 at most, found 2"), Not(HasSubstr("backup"))));
   EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::unsupported);
-  // A folder with the name of a step is no step without a document.
+  // Without a document, a folder with the name of a step is not a step.
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
   EXPECT_EQ(absent.code(), ErrorCode::file_not_found);
@@ -374,7 +374,7 @@ TEST(CheckpointManager, ARestartContinuesRetentionOfThePreviousRun) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3, 4));
 }
 
-TEST(CheckpointManager, NumbersThatJsonLacksAreRefusedInExtra) {
+TEST(CheckpointManager, NumbersThatJsonLacksAreRefusedInExtraAndVersions) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   for (const double number : {std::nan(""), -std::numeric_limits<double>::infinity()}) {
@@ -421,8 +421,8 @@ std::vector<std::string> rules_of(const CheckpointManager& manager, std::int64_t
   return {};
 }
 
-/// Sets the modification time of a file as a write does. Within a few milliseconds, a file system
-/// may give the same time to two writes.
+/// Gives a file a later modification time, as a write does. A real write may get the same time as
+/// one a few milliseconds before it.
 void make_newer(const fs::path& file) {
   fs::last_write_time(file, fs::file_time_type::clock::now() + std::chrono::hours(1));
 }
@@ -811,7 +811,7 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-/// The state of a large model and its optimizer. Each step changes one tensor of either.
+/// The state of a large model and its optimizer. `changing` is in a small tensor of the optimizer.
 TensorDict mostly_frozen_state(float changing) {
   constexpr std::size_t kNumbers = std::size_t{1} << 14;
   const auto numbers = [](float value, std::size_t count) {
@@ -872,7 +872,7 @@ TEST(CheckpointManager, AFileThatWasModifiedSinceItsStepIsNotLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-TEST(CheckpointManager, MetricsThatAreSetLaterDoNotMakeAModifiedFileLookSaved) {
+TEST(CheckpointManager, SettingMetricsDoesNotHideAModificationOfAFile) {
   for (const bool is_modified : {false, true}) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(), kSharing);
@@ -942,7 +942,7 @@ TEST(CheckpointManager, RemovingAStepDuringASharingSaveIsHarmless) {
   EXPECT_GT(num_changes, 20U);
 }
 
-TEST(CheckpointManager, TiedTensorsAreSharedAsOne) {
+TEST(CheckpointManager, AliasesStayOneFileInASharingSave) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), kSharing);
   const auto state_of = [](float changing) {
@@ -987,7 +987,7 @@ TEST(CheckpointManager, HardLinksDoNotChangeSharedStorage) {
   for (const std::int64_t step : {1, 2, 3}) EXPECT_TRUE(manager.verify(step).ok());
 }
 
-TEST(CheckpointManager, ShouldSaveHandlesSkippedStepNumbers) {
+TEST(CheckpointManager, ShouldSaveFollowsStepsAndSecondsOfTheOptions) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.every_steps = 10});
   EXPECT_FALSE(manager.should_save(0));

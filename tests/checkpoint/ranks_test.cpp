@@ -1,4 +1,4 @@
-// A step written by several processes, which this process simulates.
+// A step that several processes write. This process simulates all of them.
 
 #include "checkpoint/ranks.hpp"
 
@@ -172,7 +172,7 @@ TEST(RankedSave, AShardedEntryOfAllRanksIsOneFile) {
   }
 }
 
-TEST(RankedSave, APartThatNoRankWroteIsNotPublished) {
+TEST(RankedSave, AStepWithAnUnwrittenPartIsNotPublished) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   {
@@ -203,7 +203,7 @@ TEST(RankedSave, AnUnpublishedSaveLeavesNoFiles) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000001"));
 }
 
-TEST(RankedSave, WritesOfARankOfADeadJobAreDiscarded) {
+TEST(RankedSave, ARankCannotWriteToTheFolderOfADeadSave) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   std::string old_path;
@@ -232,7 +232,7 @@ TEST(RankedSave, AFileMissingOnRank0IsAnError) {
   EXPECT_THAT(manager.all_steps(), IsEmpty());
 }
 
-TEST(RankedSave, AnEntryCalledRanksHasAnotherPath) {
+TEST(RankedSave, AnEntryCalledRanksIsRestored) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.formats = {{"*", "memmap"}}});
   TensorDict state = own_state(4);
@@ -246,7 +246,7 @@ TEST(RankedSave, AnEntryCalledRanksHasAnotherPath) {
   EXPECT_EQ(values<float>(manager.restore().state.at("ranks", "weight"))[0], 3);
 }
 
-TEST(RankedSave, AWorldOfAnySizeVerifiesEveryEntry) {
+TEST(RankedSave, RanksOfAnyWorldSizeVerifyEveryEntryTogether) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save(manager, 1, 3);

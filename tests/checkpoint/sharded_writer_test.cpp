@@ -109,7 +109,7 @@ void run(const Save& save, const Path& path, int num_ranks = 2) {
   writer.publish(receipts, save.tree);
 }
 
-/// Tensors of many kinds, split in every way.
+/// Tensors of many dtypes and shapes, split by rows, by columns and as grids.
 Save rich_save() {
   Save save{dict(), {}};
   TensorDict model = dict();
@@ -228,7 +228,7 @@ TEST_P(EveryLayout, ThePathOfAFolderMayEndWithASlash) {
   EXPECT_THAT(names(), ElementsAre(GetParam()));
 }
 
-TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
+TEST_P(EveryLayout, AFlippedBitOfAnyDataFileIsDetected) {
   const Save save = rich();
   run(save, path());
   const TensorDict tree = open(path());
@@ -269,7 +269,7 @@ TEST_P(EveryLayout, OnlyTheLoadedBoxesAreVerified) {
     return verify_boxes(path(), boxes).ok();
   };
   EXPECT_TRUE(is_intact({0, 0}, {17, 2 * kHalf}));
-  // Damage the last row of rank 1.
+  // Damage a byte of rank 1: in its last row, or in the layout of torch in the middle of its file.
   std::string data;
   for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
     const std::string suffix = entry.path().extension().string();
@@ -373,7 +373,7 @@ TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
 TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   Save save = rich();
   TensorDict later = rich().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than the reserved space
+  later.set("step", Value(std::string(5000, 'x')));  // longer than the first of the two reserves
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -631,7 +631,7 @@ constexpr std::uint32_t kLustre = 0x0BD00BD0;
 constexpr std::uint32_t kGpfs = 0x47504653;
 constexpr std::uint32_t kXfs = 0x58465342;
 
-/// Lets every file seem to be on that file system during its lifetime.
+/// While this object exists, every file seems to be on that file system.
 class OnFileSystem {
  public:
   explicit OnFileSystem(std::uint32_t magic) : before_(os::set_file_system(magic)) {}
@@ -643,7 +643,7 @@ class OnFileSystem {
   std::optional<std::uint32_t> before_;
 };
 
-/// Lets this process seem to run on another host during its lifetime.
+/// While this object exists, this process seems to run on another host.
 class OnAnotherHost {
  public:
   OnAnotherHost() : before_(os::set_boot_id(os::BootId{std::byte{7}})) {}
@@ -794,7 +794,7 @@ TEST(IndexLayout, ForeignFilesWithTheNamesOfShardsAreNotReplaced) {
   EXPECT_TRUE(diff(open(path), two_tensors().tree).same());
 }
 
-/// Puts other files in the places of staged shards, as a second coordinator would.
+/// Replaces the staged shards by other files, as a second coordinator would.
 void replace_shards(const Path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
@@ -963,7 +963,7 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   for (const auto& entry : fs::directory_iterator(folder / "m")) {
     names.push_back(entry.path().filename().string());
   }
-  // Rank 0 and 1 have two boxes of one tensor each.
+  // Each rank has two boxes of one tensor, so it writes two files.
   EXPECT_THAT(names,
               UnorderedElementsAre("metadata.json", "shard-00001-model-00001-of-00002.safetensors",
                                    "shard-00001-model-00002-of-00002.safetensors",
@@ -1051,7 +1051,6 @@ TEST(ShardsLayout, AManifestOfAnotherToolIsNotReplaced) {
   }
 }
 
-/// A damaged manifest causes an Error, never a crash.
 TEST(ShardsLayout, MutatedManifestsAreErrorsWithoutACrash) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
@@ -1152,7 +1151,7 @@ TEST(ShardedWriterBoxes, MismatchedTensorsAreNotWritten) {
   EXPECT_THROW(ShardWriter("nothing"), Error);
 }
 
-TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
+TEST(ShardedWriterLayouts, PathsOfUnsupportedFormatsAreRefused) {
   const TemporaryFolder folder;
   for (const char* name : {"m.pt", "m.npz", "m.tdz", "pytorch_model.bin.index.json"}) {
     try {
@@ -1243,7 +1242,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
   ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
 }
 
-/// Whether the file system of the folder has FALLOC_FL_INSERT_RANGE.
+/// Returns true if the file system of the folder supports FALLOC_FL_INSERT_RANGE.
 bool inserts_holes(const TemporaryFolder& folder) {
   os::File file = os::File::create_at(os::Directory::open(folder.path()), "probe");
   const std::string text = "x";
@@ -1253,14 +1252,14 @@ bool inserts_holes(const TemporaryFolder& folder) {
   return inserts;
 }
 
-/// What publish() does to the file system.
+/// The changes of publish() to the file system.
 struct Published {
   std::size_t num_created = 0;
   std::size_t num_inserted = 0;
   std::uint64_t num_written_bytes = 0;
 };
 
-/// Saves `save`, and publishes `later` instead of its tree.
+/// Writes the parts of `save`, and publishes `later` instead of its tree.
 Published publish_later(const Save& save, const Path& path, const TensorDict& later) {
   ShardedWriter writer(path, save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),

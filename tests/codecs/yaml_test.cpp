@@ -28,7 +28,7 @@ std::string refusal(std::string_view yaml) {
   }
 }
 
-// The documents are output of PyYAML's dump().
+// Most valid documents have the form of the output of PyYAML's dump().
 
 TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(
@@ -38,7 +38,7 @@ TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(json_of("- a\n-\n- b: {}\n  c: []\n"), R"(["a", null, {"b": {}, "c": []}])");
 }
 
-TEST(Yaml, ReadsPlainScalarsLikePyYaml) {
+TEST(Yaml, ReadsPlainScalars) {
   EXPECT_EQ(json_of("- true\n- false\n- null\n- ~\n- -12\n- 0.5\n- 1.0e+20\n- .inf\n- 007\n- a b\n"
                     "- 1.5E-3\n- 1.0e5\n- 1.5E3\n- 123456789012345678901234567890\n"),
             R"([true, false, null, null, -12, 0.5, 1e+20, Infinity, "007", "a b", )"
@@ -83,7 +83,7 @@ TEST(Yaml, ReadsFlowOnOneLine) {
             R"({"a": [0, 24, "x, y", {"b": null, "c": []}]})");
 }
 
-TEST(Yaml, RefusesAnchorsAndAliases) {
+TEST(Yaml, RefusesAnchorsAliasesTagsAndBlockScalars) {
   EXPECT_THAT(refusal("a: &x [1]\nb: *x\n"), HasSubstr("without anchor, alias"));
   EXPECT_THAT(refusal("b: *x\n"), HasSubstr("at line 1"));
   EXPECT_THAT(refusal("a: !!python/object:os.system x\n"), HasSubstr("without anchor"));

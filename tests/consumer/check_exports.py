@@ -27,7 +27,7 @@ DECLARED_MEMBER = re.compile(r"^  (?! )[^={}\n]*\)(?: const| noexcept|&| )*;$", 
 
 
 def public_api(folder: Path) -> tuple[set[str], dict[str, str], list[str]]:
-    """The marked functions, marked classes with their bodies, and unmarked declarations."""
+    """Returns the functions, the marked classes with their bodies, and the problems."""
     functions: set[str] = set()
     classes: dict[str, str] = {}
     problems = []
@@ -85,7 +85,7 @@ def main() -> int:
             name,
         )
         first, members = (parts[1], parts[2].split("::")[1:]) if parts else ("", [])
-        if first == "detail" and members:  # what inline functions of the headers call
+        if first == "detail" and members:  # inline functions of the headers call it
             first, members = members[0], members[1:]
         if first in classes:
             body = classes[first]

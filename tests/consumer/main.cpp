@@ -67,7 +67,7 @@ void check_format(const std::filesystem::path& path, const std::string& format) 
       format + ": statistics");
 }
 
-// Cancels the call that it monitors.
+// A monitor that cancels the call.
 class Stop final : public tenfold::Monitor {
  public:
   void report(std::uint64_t /*done*/, std::uint64_t /*total*/, std::string_view /*what*/) override {

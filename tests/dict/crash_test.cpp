@@ -66,7 +66,7 @@ CrashCase writing(std::int64_t num_new, bool with_checksums = true) {
   return crash;
 }
 
-/// The same crash, checked after a reboot.
+/// Returns the same case, with the check made after a reboot.
 CrashCase after_a_boot(CrashCase crash) {
   const auto before = crash.which;
   crash.which = [before](const Path& path) {
@@ -98,8 +98,8 @@ TEST_P(MappedDictCrash, SurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(writing(GetParam(), false)), true, 24, 7);
 }
 
-/// A writer crashes after it enlarged the index. The next writer, which repairs the dictionary and
-/// first has the smaller index, crashes as well.
+/// A writer crashes after it enlarged the index. The next writer repairs the dictionary by building
+/// a smaller index, and crashes as well.
 TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
   constexpr std::int64_t kNew = kOld + 40;
   CrashCase crash = writing(kNew);

@@ -54,9 +54,9 @@ TEST(DictIndex, MatchesSlotsWithSse2AsWithScalarCode) {
 }
 #endif
 
-/// One writer assigns new rows to the keys of a full bucket, and gives one slot alternately to two
-/// keys, while others look them up. Uses the implementation of this build, which differs under
-/// TSan.
+/// A writer assigns new rows to the keys of a full bucket, and gives one slot alternately to two
+/// keys, while other threads look the keys up. Uses the implementation of this build, which is the
+/// scalar one under TSan.
 TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenConcurrently) {
   static constexpr std::uint64_t kKeys = 7;
   constexpr std::uint64_t kStores = 300'000;

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-TEST(DictKeys, AreEqualStringsOnlyIfEveryByteIs) {
+TEST(DictKeys, StringsAreEqualOnlyIfEveryByteIs) {
   for (std::size_t size = 0; size < 70; ++size) {
     std::string key;
     for (std::size_t i = 0; i < size; ++i) key += static_cast<char>('a' + i % 26);

@@ -153,7 +153,7 @@ TEST(MappedDict, FindsTheSameRowsOnSeveralThreads) {
   }
 }
 
-/// Checks get_many() of a dictionary of pairs with isolated and consecutive existing keys among
+/// Checks get_many() of a dictionary of pairs: isolated and consecutive existing keys, mixed with
 /// missing keys.
 void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
   const Words words(size + 5);
@@ -274,7 +274,7 @@ TEST(MappedDict, RefusesKeysOfAnotherType) {
                [&] { numbers.append({std::string_view("a")}, test::pairs(0, 1)); });
 }
 
-TEST(MappedDict, RefusesOtherColumnsThanTheOneOfItsForm) {
+TEST(MappedDict, RefusesColumnsThatDoNotFitTheFormOfTheValues) {
   const TemporaryFolder folder;
   const auto refuses = [&](const char* columns, const std::string& found) {
     const Schema schema = Schema::from_json(columns, "test");

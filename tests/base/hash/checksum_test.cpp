@@ -78,7 +78,7 @@ TEST(Xxh3, StreamEqualsOneShotForRandomSplits) {
   }
 }
 
-TEST(Xxh3, StreamCanBeUsedAgainAfterResetAndMoved) {
+TEST(Xxh3, StreamCanBeResetAndMoved) {
   Xxh3Stream stream;
   stream.update(bytes_of("something else"));
   stream.reset();

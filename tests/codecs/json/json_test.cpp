@@ -88,7 +88,7 @@ TEST(Json, AStringMayHoldANulCharacter) {
   EXPECT_EQ(events_of(R"("a\u0000b")"), std::string("s(a\0b)", 6));
 }
 
-TEST(Json, StringsOfEveryLengthAndAlignmentEndAtTheirQuote) {
+TEST(Json, StringsOfEveryLengthWithASpecialCharacterAnywhereAreRead) {
   for (std::size_t size = 0; size < 40; ++size) {
     for (const std::string special : {"", "\\n", "\xC3\xA9", "\x7F"}) {
       for (std::size_t at = 0; at <= size; ++at) {

@@ -248,7 +248,7 @@ TEST(Pickle, ChangesOfAnObjectKeepTheirOrder) {
 }
 
 TEST(Pickle, MemoSlotsMayHaveAnyNumber) {
-  // Slot 4294967295, then MEMOIZE, which counts slots: slot 1 is written before slot 0.
+  // Slot 4294967295; then slot 10, which is written twice.
   EXPECT_EQ(text_of("K\x07r\xff\xff\xff\xff"s + "0j\xff\xff\xff\xff."), "7");
   EXPECT_EQ(text_of("K\x07p10\nK\x08p10\n\x86g10\n\x86."s), "((7, 8), 8)");
 }
@@ -260,7 +260,7 @@ TEST(Pickle, AnotherPickleMayFollow) {
   EXPECT_EQ(text_of(std::string_view(two).substr(5)), "2");
 }
 
-TEST(Pickle, AnIntegerThatIsNoLengthIsNamed) {
+TEST(Pickle, NaturalNamesAnIntegerOutOfRange) {
   const auto found = [](const std::string& digits) -> std::string {
     const std::string pickle = "L" + digits + "L\n.";
     const PickleGraph graph = read_pickle(pickle, "x.pkl");

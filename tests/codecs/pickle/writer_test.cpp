@@ -91,7 +91,7 @@ TEST(PickleWriter, LargerIntegersAreRefusedAndWriteNothing) {
   EXPECT_TRUE(PickleWriter().big_integer("-" + power));  // -2^2039 fits
 }
 
-TEST(PickleWriter, NumbersRoundTripBitForBit) {
+TEST(PickleWriter, NumbersAndTheirSignsRoundTrip) {
   for (const double value : {0.0, -0.0, 0.1, 1e300, -5e-324, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
     round_trip([&](PickleWriter& to) { to.number(value); },
                [&](const PickleGraph&, const PickleNode& found) {

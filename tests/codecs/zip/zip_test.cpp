@@ -128,7 +128,7 @@ TEST(Zip, StoredBytesAreAtTheEntrysOffset) {
   EXPECT_EQ(directory.find("b"), nullptr);
 }
 
-TEST(Zip, TheStartOfAnEntryIsReadWithoutTheRest) {
+TEST(Zip, TheStartOfAnEntryEqualsThatOfTheWholeEntry) {
   std::size_t deflated = 0;
   for (const std::string& name : files("ok-")) {
     const std::string archive = read_file(kFolder / name);

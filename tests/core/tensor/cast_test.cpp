@@ -27,7 +27,7 @@ To cast_one(DType from, From value, DType to) {
   return out;
 }
 
-/// A float and its bits in a narrow type, according to torch 2.13.
+/// A float and the bits that torch 2.13 converts it to in a narrow type.
 struct Row {
   DType dtype;
   float value;
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class EveryNarrowFloat : public testing::TestWithParam<DType> {};
 
-TEST_P(EveryNarrowFloat, EveryBitPatternRoundTripsThroughFloat) {
+TEST_P(EveryNarrowFloat, EveryBitPatternExceptNanRoundTripsThroughFloat) {
   const DType dtype = GetParam();
   const std::uint32_t patterns = itemsize(dtype) == 2 ? 0x10000 : 0x100;
   for (std::uint32_t bits = 0; bits < patterns; ++bits) {
@@ -83,7 +83,7 @@ TEST_P(EveryNarrowFloat, EveryBitPatternRoundTripsThroughFloat) {
     if (std::isnan(value)) continue;
     cast_elements(DType::float32, reinterpret_cast<const std::byte*>(&value), dtype,
                   reinterpret_cast<std::byte*>(&back), 1);
-    // The bits 0 of float8_e8m0fnu are 2^-127, a subnormal float, which must become 0 again.
+    // The bits 0 of float8_e8m0fnu are 2^-127, a subnormal float, which must give the bits 0 again.
     ASSERT_EQ(back, bits) << to_string(dtype) << " " << value;
   }
 }
@@ -107,7 +107,7 @@ TEST(Cast, IntegersWrapAsInC) {
   EXPECT_EQ((cast_one<std::int64_t>(DType::uint64, ~std::uint64_t{0}, DType::int64)), -1);
 }
 
-TEST(Cast, EveryNonzeroByteIsTrue) {
+TEST(Cast, EveryNonzeroValueIsTrue) {
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float32, -0.0F, DType::bool_)), 0);
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float32, kNaN, DType::bool_)), 1);
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float64, 0x1p-1074, DType::bool_)), 1);

@@ -37,7 +37,7 @@ template <class T>
 concept SpansElements = requires(T&& tensor) { std::forward<T>(tensor).template span<float>(); };
 static_assert(SpansElements<Tensor&> && SpansElements<const Tensor&>);
 static_assert(!SpansElements<Tensor> && !SpansElements<const Tensor>,
-              "the bytes of a temporary tensor may end with it");
+              "the span would outlive the bytes of a temporary tensor");
 static_assert(!std::is_reference_v<decltype(Tensor().shape())>);
 static_assert(!std::is_reference_v<decltype(Tensor().strides())>);
 

@@ -29,7 +29,7 @@ TensorDict node_of(const char* layout, Shape shape) {
   return TensorDict(info);
 }
 
-/// Three rows of 4: elements at (0, 1), (0, 3), (2, 0).
+/// A CSR matrix. Offsets {0, 2, 2, 3} and columns {1, 3, 0}: elements at (0, 1), (0, 3), (2, 0).
 TensorDict csr(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
                Shape shape = {3, 4}) {
   TensorDict node = node_of("sparse_csr", std::move(shape));
@@ -113,7 +113,7 @@ TEST(Sparse, AHugeShapeDoesNotOverflow) {
   EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 3, kMost - 1}, {3, kMost})), "");
 }
 
-/// Values [6, 2] in three rows.
+/// A jagged tensor with values of shape [6, 2].
 TensorDict jagged(const std::vector<std::int64_t>& offsets, Shape shape = {3, -1, 2}) {
   TensorDict node = node_of("jagged", std::move(shape));
   node.set("values", Tensor::zeros(DType::float32, {6, 2}));

@@ -237,7 +237,7 @@ TEST(TensorDict, FlushesEachSourceOnce) {
   EXPECT_EQ(b->num_flushes, 1);
 }
 
-TEST(NodeKind, EveryNameRoundTrips) {
+TEST(NodeKind, NamesRoundTrip) {
   for (int i = 0; i < 7; ++i) {
     const auto kind = static_cast<NodeKind>(i);
     EXPECT_EQ(node_kind_from_name(to_string(kind)), kind);

@@ -93,7 +93,7 @@ TEST(DictKeys, AreFoundByTheirString) {
   EXPECT_FALSE(are_all_among(keys, std::vector<std::string>{"x", "None", "0.5"}));
 }
 
-/// The info of a node with these keys; a key without a value is a string.
+/// Returns the info of a node with these keys, each given as its string and its value.
 NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is_valid = true) {
   KeyTypes collected;
   for (const auto& [text, key] : keys) {

@@ -69,7 +69,7 @@ TEST_F(ValueReaderTest, NamesThePlaceOfAnInvalidValue) {
             R"(d.json: member "key with space": expected true or false, found null)");
 }
 
-TEST_F(ValueReaderTest, RefusesIntegersBeyond64BitsWithFewDigitsOfThem) {
+TEST_F(ValueReaderTest, RefusesIntegersBeyond64BitsAndShortensThemInMessages) {
   const Value document = from_json(
       "[9223372036854775807, 9223372036854775808, " + std::string(10'000, '7') + "]", "d.json");
   const ValueReader reader(document, where_);

@@ -151,7 +151,7 @@ TEST(Value, FindReturnsTheMemberOrNull) {
   EXPECT_EQ(members.find("b"), nullptr);
 }
 
-TEST(Value, TypeNamesEqualPythons) {
+TEST(Value, TypeNamesEqualPythonsExceptNull) {
   EXPECT_EQ(Value().type_name(), "null");
   EXPECT_EQ(Value(true).type_name(), "bool");
   EXPECT_EQ(Value(1).type_name(), "int");
