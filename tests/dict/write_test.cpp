@@ -347,7 +347,7 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   EXPECT_TRUE(warnings().empty());
 }
 
-TEST_F(Boot, FindsRowsAppendedThroughDataset) {
+TEST_F(Boot, LooksUpOldKeysAfterRowsWereAppendedThroughDataset) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {

@@ -448,7 +448,7 @@ TEST_P(EveryWriter, SavesOrRefusesIfAllLocksAreHeld) {
     }
   }
   if (GetParam().write_through) {
-    EXPECT_FALSE(saved) << "somebody may write through it";
+    EXPECT_FALSE(saved) << "another process may have it open in mode r+";
   }
   EXPECT_EQ(GetParam().which(path), saved ? Found::new_version : Found::old_version);
 }
@@ -467,7 +467,7 @@ TEST_P(EveryWriter, SyncsByTheDescriptorThatWrote) {
 
 class WritersOfSharedMappings : public EveryWriter {};
 
-TEST_P(WritersOfSharedMappings, NeverReplaceIt) {
+TEST_P(WritersOfSharedMappings, NeverReplaceATargetThatIsOpenForWriting) {
   expect_never_replaces_what_is_written_through(GetParam());
 }
 

@@ -26,7 +26,7 @@ TensorDict table() {
 
 bool is_speed(double speed) { return std::isfinite(speed) && speed > 0; }
 
-TEST(Bench, MeasuresEveryFormatAgainstItsFiles) {
+TEST(Bench, MeasuresSeveralFormatsAgainstTheirFiles) {
   const test::TemporaryFolder folder;
   for (const char* name : {"folder", "one.safetensors", "many.safetensors.index.json", "one.pt"}) {
     save(table(), folder / name);

@@ -33,7 +33,7 @@ std::string file_bytes(const Path& path) {
   return text.str();
 }
 
-TEST(Convert, RoundTripsThroughEveryFormat) {
+TEST(Convert, RoundTripsThroughFoldersAndSafetensors) {
   const test::TemporaryFolder folder;
   const Path first = save(sample_checkpoint(), folder / "a.safetensors");
   convert(first, folder / "b");

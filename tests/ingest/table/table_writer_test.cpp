@@ -175,7 +175,7 @@ TEST(TableWriter, ChecksumsFilesOfSeveralBlocks) {
   for (std::int64_t i = 0; i < n.numel(); i += 1001) ASSERT_EQ(n.data<std::int64_t>()[i], i);
 }
 
-TEST(TableWriter, WritesManyColumnsWithFewOpenFiles) {
+TEST(TableWriter, WritesHundredsOfColumns) {
   const test::TemporaryFolder folder;
   std::vector<Column> columns;
   for (int i = 0; i < 700; ++i) columns.push_back(column(std::to_string(i).c_str(), DType::int8));
@@ -282,7 +282,7 @@ TEST(TableWriter, ConvertsAColumnBlockByBlock) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(TableWriter, ConvertsRaggedStringsBackUnchanged) {
+TEST(TableWriter, ConvertsRaggedStringsToBytes) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({text_column("tags", true)}));
   append(writer, {lists({{"red", ""}, {}, {"blue"}})});

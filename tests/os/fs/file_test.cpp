@@ -49,8 +49,8 @@ Error error_of(const Call& call) {
   return Error(ErrorCode::unsupported, "no error");
 }
 
-/// Whether the file system of the temporary folder has FALLOC_FL_INSERT_RANGE (ext4 and XFS have
-/// it, tmpfs does not).
+/// ext4 and XFS support FALLOC_FL_INSERT_RANGE. On other file systems, such as tmpfs, insert_hole()
+/// returns false.
 TEST(File, InsertsAHoleOrChangesNothing) {
   const TemporaryFolder folder;
   File file = File::create_at(Directory::open(folder.path()), "x");
