@@ -199,7 +199,7 @@ def test_missing_and_unexpected_entries_raise_key_error(tmp_path):
     assert_same(weights(fresh), weights(state))
 
 
-def test_shape_or_dtype_mismatch_changes_no_object(tmp_path):
+def test_shape_dtype_and_group_mismatches_are_errors(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state)
@@ -443,7 +443,7 @@ def test_an_unsupported_value_raises_an_error_with_its_key(tmp_path):
 
 
 @pytest.mark.parametrize("format", ["safetensors", "memmap", "tdz", "pt"])
-def test_training_resumes_from_every_format(tmp_path, format):
+def test_training_state_is_restored_from_every_format(tmp_path, format):
     state = training()
     train_steps(state)
     manager = tenfold.CheckpointManager(tmp_path, format={"*": format})
