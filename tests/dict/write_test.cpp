@@ -236,6 +236,16 @@ TEST(MappedDictWrite, AReaderSeesAssignmentsFromBeforeACompact) {
   EXPECT_EQ(pair_at(reader, "key8"), 8);
 }
 
+TEST(MappedDictWrite, AReaderSeesThatARowWasSuperseded) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  const MappedDict reader(folder / "d");
+  EXPECT_TRUE(reader.is_dense());
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 7).keys(), pairs(700, 1));
+  EXPECT_FALSE(reader.is_dense());
+}
+
 TEST(MappedDictWrite, HasOneWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
