@@ -183,8 +183,8 @@ class TENFOLD_API MappedDict {
   /// Calls flush(), and allows another process to write. This handle can still read. Throws
   /// Error(io) (ESTALE) if the folder was moved, but allows writing to it.
   void close();
-  /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key
-  /// and size() include them without refresh().
+  /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key,
+  /// size() and is_dense() include them without refresh().
   void refresh();
 
   /// Checks that every key is found at its row and that the index has one slot for each key. Reads

@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -71,13 +72,32 @@ class Staging:
         put_back(path)
         if exists(path):
             shutil.rmtree(_replaced(path), ignore_errors=True)
-        self._outer.mkdir()
-        self._lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
-        # Some network file systems have no locks; there the folder of a dead process is not
-        # removed.
-        with contextlib.suppress(OSError):
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.folder.mkdir()
+        self._lock = self._create()
+
+    def _create(self) -> int:
+        """Creates the folder, and returns the descriptor that holds its lock.
+
+        Another process may take it for a leftover before it is locked, and remove it.
+        """
+        while True:
+            self._outer.mkdir()
+            try:
+                lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue
+            # Some network file systems have no locks; there the folder of a dead process is not
+            # removed. Elsewhere, wait for a process that is removing the folder.
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                self.folder.mkdir()
+            except OSError as error:
+                os.close(lock)
+                if not isinstance(error, FileNotFoundError):
+                    self._outer.rmdir()
+                    raise
+            else:
+                return lock
 
     def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
@@ -220,13 +240,17 @@ def _rename_over(folder: Path, path: Path) -> None:
         folder.rename(path)
     elif not _exchange(folder, path):
         replaced = _replaced(path)
-        shutil.rmtree(replaced, ignore_errors=True)
-        path.rename(replaced)
-        try:
-            folder.rename(path)
-        except OSError:
-            replaced.rename(path)
-            raise
+        while True:
+            shutil.rmtree(replaced, ignore_errors=True)
+            path.rename(replaced)
+            try:
+                folder.rename(path)
+                break
+            except OSError as error:
+                put_back(path)
+                # A reader has put the old folder back before.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
             replaced.rename(folder)
     _sync_folder(path.parent)
@@ -242,7 +266,8 @@ def _exchange(folder: Path, path: Path) -> bool:
     if renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return True
     error = ctypes.get_errno()
-    if error in (errno.ENOSYS, errno.EINVAL):
+    # EPERM: seccomp profiles of some containers refuse calls that they do not know.
+    if error in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
         return False
     raise OSError(error, os.strerror(error), str(path))
 
@@ -250,11 +275,18 @@ def _exchange(folder: Path, path: Path) -> bool:
 # --- contents ---
 
 
-def _files(folder: Path) -> list[str]:
-    """Sorted relative paths of all files in a folder and below it, except the manifest."""
+def _files(folder: Path, *, folder_links: bool = False) -> list[str]:
+    """Sorted relative paths of all files in a folder and below it, except the manifest.
+
+    With `folder_links`, includes symbolic links to folders, as it includes other links.
+    """
     found = []
-    for parent, _, names in os.walk(folder):
-        found += [os.path.relpath(os.path.join(parent, name), folder) for name in names]
+    for parent, folders, names in os.walk(folder):
+        paths = [os.path.join(parent, name) for name in names]
+        if folder_links:
+            below = [os.path.join(parent, name) for name in folders]
+            paths += filter(os.path.islink, below)
+        found += [os.path.relpath(path, folder) for path in paths]
     return sorted(name for name in found if name != MANIFEST)
 
 
@@ -297,7 +329,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> N
         listed = set(json.loads((old / MANIFEST).read_bytes())["files"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         listed = set()  # the manifest is missing, damaged or of another program
-    for name in _files(old):
+    for name in _files(old, folder_links=True):
         is_own = name in listed or (own_names is not None and own_names.fullmatch(name))
         if not is_own and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
@@ -342,7 +374,13 @@ def _sync(folder: Path) -> None:
 
 
 def _sync_file(path: str) -> None:
-    file = os.open(path, os.O_RDONLY)
+    # A link, a FIFO or an unreadable file was kept from the old folder.
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return
     try:
         os.fsync(file)
     finally:

@@ -92,6 +92,7 @@ void DictWriter::open_index() {
   index_ = std::make_unique<DictIndex>(
       os::map_file(file, 0, file.size_bytes(), os::MapKind::shared_write), path_.string());
   index_file_ = file.display();
+  has_old_index_ = false;
 }
 
 void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_file_); }
@@ -165,7 +166,16 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   // A file may be longer than in its metadata, but never shorter.
   const bool is_smaller = size_bytes < index_->bytes().size();
   if (is_smaller) set_length();
-  replacement.publish(true);
+  const os::FileInfo made = replacement.file().info();
+  has_old_index_ = true;
+  try {
+    replacement.publish(true);
+  } catch (const Error&) {
+    // If only the sync of the folder failed, the new index is at the path already.
+    const auto there = values.entry_info(now.place.file);
+    if (there && there->same_file(made)) index_->set_word(DictWord::writer, kDictReplaced);
+    throw;
+  }
   index_->set_word(DictWord::writer, kDictReplaced);
   if (!is_smaller) set_length();
   is_behind_ = true;
@@ -528,6 +538,7 @@ const Path& DictHandle::require_writable(const char* what) const {
 
 DictWriter& DictHandle::writer(const char* what) {
   const Path& path = require_writable(what);
+  if (writer_ && writer_->has_old_index()) writer_ = nullptr;  // the next one repairs the index
   if (!writer_) {
     writer_ = std::make_unique<DictWriter>(path, dataset_);
     // Before this handle got the lock, another process may have written, or rebuilt the index.
@@ -601,7 +612,7 @@ void DictHandle::close() {
   const Lock lock(mutex_);
   if (is_closed_ || !path_ || mode_ != Mode::write_through) return;
   try {
-    if (writer_) writer_->close();
+    if (writer_) writer("close").close();
     dataset_.close();
   } catch (const Error& error) {
     if (error.system_errno() != ESTALE) throw;

@@ -45,6 +45,9 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
+  /// True after an error in write() that left the mapping of an index that was replaced, or may
+  /// have been. Then create another writer, which rebuilds the index.
+  bool has_old_index() const noexcept { return has_old_index_; }
 
  private:
   struct Change;
@@ -73,6 +76,7 @@ class DictWriter {
   std::unique_ptr<DictIndex> index_;  ///< mapped read-write
   std::string index_file_;
   bool is_begun_ = false;  ///< the dirty flag is set in the header
+  bool has_old_index_ = false;
 };
 
 /// Rows of keys, and the state to which these rows belong.

@@ -92,7 +92,7 @@ std::vector<std::int64_t> MappedDict::ordered_rows() const {
   return rows;
 }
 
-bool MappedDict::is_dense() const { return handle_->state()->num_dead == 0; }
+bool MappedDict::is_dense() const { return handle_->newest()->num_dead == 0; }
 
 void MappedDict::assign(const DictKeys& keys, const Batch& values) {
   handle_->write(keys, values, DictHandle::Write::assign);

@@ -152,7 +152,7 @@ void make_index_in_memory(DictState& state) {
   warn(state.keys.where.text() +
        ": the index of the keys does not fit the rows (the system went down while it was open for "
        "writing, or rows were added as to a data set): it is rebuilt in memory; to repair it, open "
-       "the dictionary with mode \"r+\" and close it");
+       "the dictionary with mode \"r+\", and call flush() and close()");
   state.index =
       std::make_shared<DictIndex>(build_dict_index_in_memory(state.keys), state.keys.where);
   state.num_dead = dead_rows(state);

@@ -12,7 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "formats/format.hpp"
+#include "formats/shared/hub_index.hpp"
 #include "formats/shared/progress.hpp"
+#include "io/registry.hpp"
 #include "io/tree.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -83,13 +86,10 @@ class Files {
       return;
     }
     files_.push_back(os::File::open_read(path));
-    constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
-    if (!path.filename().string().ends_with(kIndexSuffix)) return;
-    // The shards of an index are in the same folder.
-    const os::Directory folder =
-        os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
-    for (const std::string& name : folder.list()) {
-      if (name.ends_with(".safetensors")) add_file(folder, name);
+    const detail::formats::Format* const format = format_of_content(path, "").format;
+    if (format == &detail::formats::safetensors::kShardedFormat ||
+        format == &detail::formats::torch_file::kShardedFormat) {
+      add_shards(path);
     }
   }
 
@@ -113,6 +113,15 @@ class Files {
 
   void add_file(const os::Directory& folder, const std::string& name) {
     if (files_.size() < kMaxFiles) files_.push_back(os::File::open_read_at(folder, name));
+  }
+  /// Adds the shards of the index at `path`, which is open already.
+  void add_shards(const Path& path) {
+    using namespace detail::formats;
+    const std::string text = files_.front().read_all(kMaxHubIndexBytes);
+    const HubIndex index = parse_hub_index(text, path.string());
+    for (os::File& shard : open_indexed(folder_of_shards(path, index), index, path.string())) {
+      if (files_.size() < kMaxFiles) files_.push_back(std::move(shard));
+    }
   }
   void add_folder(const os::Directory& folder) {
     std::vector<std::string> names = folder.list();

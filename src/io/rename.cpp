@@ -110,6 +110,7 @@ struct Renamer {
     const KeyPath target = new_name == name ? path : renamed_path(path, new_name, flat);
     TensorDict parent = parent_of(target, name);
     if (const auto node = entered.find(target); node != entered.end()) {
+      if (parent[target.back()].empty()) clash(node->second, name, target);
       clash_below(name, target, node->second, ", which is a node: it will contain the source's ");
     }
     const auto [entry, is_new] = names.emplace(dotted(target), name);
@@ -118,6 +119,14 @@ struct Renamer {
     if (!is_new && !are_unchanged) clash(entry->second, name, target);
     taken.emplace(target, name);
     parent.set(target.back(), item);
+  }
+
+  /// Adds an empty node of the source, unless entries were renamed to names below it.
+  void place_empty(const KeyPath& path, const TensorDict& node) {
+    const std::string name = dotted(path);
+    TensorDict parent = parent_of(path, name);
+    if (const auto entry = taken.find(path); entry != taken.end()) clash(entry->second, name, path);
+    if (entered.emplace(path, name).second) parent.set(path.back(), empty_like(node));
   }
 
   void collect_infos(const TensorDict& node, KeyPath& path) {
@@ -135,7 +144,7 @@ struct Renamer {
     node.for_each([&](const std::string& key, const TensorDict::Item& item) {
       path.push_back(key);
       if (const auto* child = std::get_if<TensorDict>(&item)) {
-        if (child->empty()) parent_of(path, dotted(path)).set(key, *child);
+        if (child->empty()) place_empty(path, *child);
         walk(*child, path);
       } else {
         place(path, item);

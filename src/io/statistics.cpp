@@ -21,13 +21,19 @@ constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
 /// Number of elements that are converted to double at a time: their doubles fit into the L1 cache.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
-/// Statistics of some values. merge() combines two of them accurately (Chan et al. 1979).
+/// If the largest magnitude of a block is outside this range, its sums need the range of long
+/// double.
+constexpr double kLargeForMoments = 1e140;
+constexpr double kSmallForMoments = 1e-140;
+
+/// Statistics of some values. merge() combines two of them accurately (Chan et al. 1979). Sums of
+/// squares can exceed the range of double.
 struct Partial {
   std::uint64_t count = 0;
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
-  double mean = 0;
-  double squares = 0;  ///< sum of squared deviations from the mean
+  long double mean = 0;
+  long double squares = 0;  ///< sum of squared deviations from the mean
   std::uint64_t zeros = 0;
   std::uint64_t nan = 0;
   std::uint64_t inf = 0;
@@ -37,9 +43,9 @@ struct Partial {
     nan += other.nan;
     inf += other.inf;
     if (other.count == 0) return;
-    const auto n = static_cast<double>(count);
-    const auto m = static_cast<double>(other.count);
-    const double delta = other.mean - mean;
+    const auto n = static_cast<long double>(count);
+    const auto m = static_cast<long double>(other.count);
+    const long double delta = other.mean - mean;
     mean += delta * (m / (n + m));
     squares += other.squares + delta * delta * (n * (m / (n + m)));
     count += other.count;
@@ -47,6 +53,17 @@ struct Partial {
     max = std::max(max, other.max);
   }
 };
+
+template <class Sum>
+void set_moments(Partial& part, std::span<const double> values, Sum sum) {
+  const Sum mean = sum / static_cast<Sum>(part.count);
+  Sum squares = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) squares += (value - mean) * (value - mean);
+  }
+  part.mean = mean;
+  part.squares = squares;
+}
 
 Partial partial_of(std::span<const double> values) {
   Partial part;
@@ -65,11 +82,16 @@ Partial partial_of(std::span<const double> values) {
     }
   }
   if (part.count == 0) return part;
-  part.mean = sum / static_cast<double>(part.count);
-  for (const double value : values) {
-    if (!std::isfinite(value)) continue;
-    part.squares += (value - part.mean) * (value - part.mean);
+  const double largest = std::max(std::abs(part.min), std::abs(part.max));
+  if (largest <= kLargeForMoments && (largest >= kSmallForMoments || largest == 0)) {
+    set_moments(part, values, sum);
+    return part;
   }
+  long double wide_sum = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) wide_sum += value;
+  }
+  set_moments(part, values, wide_sum);
   return part;
 }
 
@@ -115,8 +137,10 @@ Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
   if (all.count == 0) {
     return {0, kNone, kNone, kNone, kNone, all.zeros, all.nan, all.inf};
   }
-  const double variance = all.squares / static_cast<double>(all.count);
-  return {all.count, all.min, all.max, all.mean, std::sqrt(variance), all.zeros, all.nan, all.inf};
+  const auto mean = static_cast<double>(all.mean);
+  const auto deviation =
+      static_cast<double>(std::sqrt(all.squares / static_cast<long double>(all.count)));
+  return {all.count, all.min, all.max, mean, deviation, all.zeros, all.nan, all.inf};
 }
 
 }  // namespace tenfold

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include <tenfold/error.hpp>
 
 #include "checkpoint/sample_states.hpp"
+#include "support/file_limit.hpp"
 #include "support/files.hpp"
 #include "support/leases.hpp"
 #include "support/temporary_folder.hpp"
@@ -642,25 +642,6 @@ TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
   EXPECT_TRUE(fs::exists(folder / "step_7"));
   EXPECT_TRUE(fs::exists(folder / "step_00000009"));
 }
-
-/// Limits this process to `num_files` more open files during its lifetime.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t num_files) {
-    getrlimit(RLIMIT_NOFILE, &old_);
-    const int lowest_free = ::dup(0);
-    ::close(lowest_free);
-    rlimit limit = old_;
-    limit.rlim_cur = static_cast<rlim_t>(lowest_free) + num_files;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  ~FileLimit() { setrlimit(RLIMIT_NOFILE, &old_); }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-
- private:
-  rlimit old_{};
-};
 
 TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
   const TemporaryFolder folder;

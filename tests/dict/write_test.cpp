@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <iterator>
@@ -20,6 +21,7 @@
 #include "os/process.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -234,6 +236,16 @@ TEST(MappedDictWrite, AReaderSeesAssignmentsFromBeforeACompact) {
   EXPECT_EQ(pair_at(reader, "key8"), 8);
 }
 
+TEST(MappedDictWrite, AReaderSeesThatARowWasSuperseded) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  const MappedDict reader(folder / "d");
+  EXPECT_TRUE(reader.is_dense());
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 7).keys(), pairs(700, 1));
+  EXPECT_FALSE(reader.is_dense());
+}
+
 TEST(MappedDictWrite, HasOneWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
@@ -282,6 +294,48 @@ TEST(MappedDictWrite, ClosingAMovedDictionaryReleasesItsLocks) {
   other.close();
   expect_whole(folder / "moved");
   EXPECT_EQ(MappedDict(folder / "moved").size(), 16);
+}
+
+TEST(MappedDictWrite, ContinuesAfterAnErrorWhileItsIndexWasReplaced) {
+  using Kind = os::Change::Kind;
+  bool was_reached = true;
+  int num_refused = 0;
+  for (int at = 0; was_reached; ++at) {
+    SCOPED_TRACE(at);
+    const TemporaryFolder folder;
+    build_pairs(folder / "d", 10);
+    MappedDict dict(folder / "d", Mode::write_through);
+    dict.assign(Words(1, 3).keys(), pairs(3, 1));
+    const MappedDict reader(folder / "d");
+    std::int64_t size = 510;
+    {
+      int next = 0;
+      const test::WatchChanges failing([&](const os::Change& change) {
+        const bool replaces = change.kind == Kind::create_file || change.kind == Kind::exchange ||
+                              change.kind == Kind::sync_directory;
+        if (replaces && next++ == at) throw Error::io(EIO, "injected", "the system refuses");
+      });
+      try {
+        dict.extend(Words(500, 10).keys(), pairs(10, 500));
+      } catch (const Error&) {
+        size = 10;
+        ++num_refused;
+      }
+      was_reached = next > at;
+    }
+    EXPECT_EQ(dict.size(), size);
+    const auto extend = [&] { dict.extend(Words(1, 600).keys(), pairs(600, 1)); };
+    extend();
+    EXPECT_EQ(pair_at(dict, "key600"), 600);
+    EXPECT_EQ(pair_at(reader, "key600"), 600);
+    EXPECT_THROW(extend(), Error);
+    dict.assign(Words(1, 600).keys(), pairs(601, 1));
+    EXPECT_EQ(pair_at(reader, "key600"), 601);
+    dict.close();
+    expect_whole(folder / "d");
+    EXPECT_EQ(MappedDict(folder / "d").size(), size + 1);
+  }
+  EXPECT_GT(num_refused, 2);
 }
 
 TEST(MappedDictWrite, RepairsAfterACrashedWriter) {
@@ -347,7 +401,7 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   EXPECT_TRUE(warnings().empty());
 }
 
-TEST_F(Boot, FindsRowsAppendedThroughDataset) {
+TEST_F(Boot, LooksUpOldKeysAfterRowsWereAppendedThroughDataset) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {
@@ -357,9 +411,15 @@ TEST_F(Boot, FindsRowsAppendedThroughDataset) {
   }
   EXPECT_EQ(MappedDict(folder / "d").size(), 10);
   EXPECT_EQ(MappedDict(folder / "d").rows(Words(1, 3).keys())[0], 10);
-  EXPECT_FALSE(warnings().empty());
-  MappedDict(folder / "d", Mode::write_through).flush();
-  MappedDict(folder / "d", Mode::write_through).close();
+  ASSERT_FALSE(warnings().empty());
+  EXPECT_NE(warnings()[0].find("call flush() and close()"), std::string::npos);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.flush();
+  dict.close();
+  warnings().clear();
+  EXPECT_EQ(MappedDict(folder / "d").rows(Words(1, 3).keys())[0], 10);
+  EXPECT_TRUE(warnings().empty());
+  expect_whole(folder / "d");
 }
 
 TEST(MappedDictWrite, ReadersOfAReplacedIndexSeeTheNewOne) {

@@ -87,7 +87,7 @@ TEST(NumberText, IsTheNearestDouble) {
   }
 }
 
-TEST(NumberText, IsTheNearestDoubleOfAllQuotientsByAPowerOfTen) {
+TEST(NumberText, IsTheNearestDoubleOfQuotientsByPowersOfTen) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 400'000; ++i) {
     const std::uint64_t digits = (random() % 10'000'000'000'000'000'000ULL) >> (random() % 64);

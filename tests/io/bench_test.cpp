@@ -5,6 +5,8 @@
 #include <tenfold/tenfold.hpp>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "io/sample_trees.hpp"
@@ -26,7 +28,7 @@ TensorDict table() {
 
 bool is_speed(double speed) { return std::isfinite(speed) && speed > 0; }
 
-TEST(Bench, MeasuresEveryFormatAgainstItsFiles) {
+TEST(Bench, MeasuresSeveralFormatsAgainstTheirFiles) {
   const test::TemporaryFolder folder;
   for (const char* name : {"folder", "one.safetensors", "many.safetensors.index.json", "one.pt"}) {
     save(table(), folder / name);
@@ -40,6 +42,27 @@ TEST(Bench, MeasuresEveryFormatAgainstItsFiles) {
       // The cold speed is NaN on a file system that cannot drop pages.
       EXPECT_TRUE(std::isnan(part.speed.cold) || is_speed(part.speed.cold)) << name;
     }
+  }
+}
+
+TEST(Bench, MeasuresTheShardsOfAnIndexInTheHubCache) {
+  const test::TemporaryFolder folder;
+  save(table(), folder / "real/m.safetensors.index.json");
+  save(table(), folder / "real/m.bin");
+  std::ofstream(folder / "real/m.bin.index.json")
+      << R"({"weight_map": {"rows": "m.bin", "bias": "m.bin"}})";
+  const Path snapshot = folder / "snapshots/c0ffee";
+  std::filesystem::create_directories(snapshot);
+  std::filesystem::create_directory(folder / "blobs");
+  char digit = '0';
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "real")) {
+    const std::string hash(64, digit++);
+    std::filesystem::copy_file(entry.path(), folder / "blobs" / hash);
+    std::filesystem::create_symlink("../../blobs/" + hash, snapshot / entry.path().filename());
+  }
+  std::filesystem::create_symlink("nowhere", snapshot / "other.safetensors");
+  for (const char* name : {"m.safetensors.index.json", "m.bin.index.json"}) {
+    EXPECT_EQ(bench(snapshot / name).read.num_bytes, 80'080U) << name;
   }
 }
 

@@ -33,7 +33,7 @@ std::string file_bytes(const Path& path) {
   return text.str();
 }
 
-TEST(Convert, RoundTripsThroughEveryFormat) {
+TEST(Convert, RoundTripsThroughFoldersAndSafetensors) {
   const test::TemporaryFolder folder;
   const Path first = save(sample_checkpoint(), folder / "a.safetensors");
   convert(first, folder / "b");
@@ -231,6 +231,26 @@ TEST(RenameLeaves, RefusesANodeAtThePathOfATensor) {
   const auto thrown = thrown_by_renaming("n.x", "a.x");
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
   EXPECT_THAT(thrown.message, HasSubstr("\"n.x\" becomes \"a.x\", but \"a\" is no node"));
+}
+
+TEST(RenameLeaves, RefusesATensorAtThePathOfAnEmptyNode) {
+  for (const bool is_empty_first : {false, true}) {
+    TensorDict node;
+    node.set("x", counting({2}));
+    TensorDict tree;
+    if (is_empty_first) tree.set("empty", TensorDict());
+    tree.set("n", node);
+    if (!is_empty_first) tree.set("empty", TensorDict());
+    const auto renamed_to = [&](const std::string& to) {
+      return rename_leaves(tree, [&](const std::string&) { return to; });
+    };
+    const auto thrown = thrown_by([&] { renamed_to("empty"); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(thrown.message, HasSubstr("both become \"empty\""));
+    EXPECT_THAT(renamed_to("empty.x")["empty"].keys(), ElementsAre("x"));
+    EXPECT_TRUE(tree["empty"].empty());
+    EXPECT_TRUE(renamed_to("y")["empty"].empty());
+  }
 }
 
 TEST(RenameLeaves, RefusesTwoEntriesWithOneDottedName) {

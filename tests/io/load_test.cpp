@@ -12,7 +12,7 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
-// load() checks the checksums of what it loads, and nothing else.
+// load() with the option verify compares only the checksums of the loaded entries.
 
 namespace tenfold {
 namespace {

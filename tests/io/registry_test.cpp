@@ -42,8 +42,8 @@ class OpenCounter {
   OpenCounter(const OpenCounter&) = delete;
   OpenCounter& operator=(const OpenCounter&) = delete;
 
-  /// The kernel merges consecutive equal events. Events of reads and closes are therefore watched
-  /// as well, because they separate two opens.
+  /// The number of opens since the last call. Reads and closes are watched as well, because they
+  /// separate two opens: the kernel merges consecutive equal events.
   int count() {
     int opens = 0;
     inotify_event event{};

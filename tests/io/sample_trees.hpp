@@ -74,7 +74,7 @@ inline std::string difference(const TensorDict& a, const TensorDict& b,
     const std::string here = at.empty() ? key : at + "/" + key;
     const TensorDict::Item x = a.get(key);
     const TensorDict::Item y = b.get(key);
-    if (x.index() != y.index()) return here + ": what it is";
+    if (x.index() != y.index()) return here + ": kind of entry";
     if (const auto* node = std::get_if<TensorDict>(&x)) {
       const std::string below = difference(*node, std::get<TensorDict>(y), here);
       if (!below.empty()) return below;
@@ -89,7 +89,7 @@ inline std::string difference(const TensorDict& a, const TensorDict& b,
   return {};
 }
 
-/// The message and code of the Error that `call` throws; fails the test if it throws none.
+/// The code, errno and message of the Error that `call` throws; the values below if it throws none.
 struct Thrown {
   ErrorCode code = ErrorCode::io;
   int system_errno = 0;

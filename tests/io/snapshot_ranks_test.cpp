@@ -149,7 +149,7 @@ std::vector<OfRank> two_ranks() {
 
 const SnapshotOptions kReplicated{.replicated = {"state/shared", "state/epoch", "state/pair"}};
 
-TEST(SnapshotRanks, EachRankSeesItsOwnAndReplicatedEntries) {
+TEST(SnapshotRanks, EachRankReadsItsOwnAndReplicatedEntries) {
   const TemporaryFolder folder;
   Ranks(two_ranks(), kReplicated).save(folder / "s");
   for (std::int64_t rank = 0; rank < 2; ++rank) {
@@ -195,7 +195,7 @@ TEST(SnapshotRanks, ARankWithoutEntriesOfItsOwnSeesReplicatedOnes) {
   }
 }
 
-TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
+TEST(SnapshotRanks, AdditionalRanksReadSharedEntriesAndGetAnErrorForTheRest) {
   const TemporaryFolder folder;
   Ranks(two_ranks(), kReplicated).save(folder / "s");
   const TensorDict state = open_snapshot(folder / "s", 2)["state"];
@@ -208,7 +208,7 @@ TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   error_of([&] { open_snapshot(folder / "none", -1); }, ErrorCode::invalid_argument);
 }
 
-TEST(SnapshotRanks, AnotherRankSeesOnlyReplicatedEntriesOfASnapshotOfOneRank) {
+TEST(SnapshotRanks, AnotherRankReadsOnlyReplicatedEntriesOfASnapshotOfOneRank) {
   const TemporaryFolder folder;
   TensorDict root = node_of(NodeKind::dict);
   root.set("a", counting({2}));
@@ -275,7 +275,7 @@ TEST(SnapshotRanks, ChunksOfAReplicatedTensorAreBalancedOverRanks) {
             bytes_of(counting({10, 2})));
 }
 
-TEST(SnapshotRanks, TiedReplicatedTensorsStayTied) {
+TEST(SnapshotRanks, ReplicatedTensorsKeepSharedStorage) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   for (OfRank& rank : ranks) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -80,7 +81,21 @@ TEST(Statistics, UseTheMagnitudeOfComplexNumbers) {
   EXPECT_EQ(figures.zeros, 1U);
 }
 
-TEST(Statistics, AreTheSameForAnyNumberOfThreads) {
+TEST(Statistics, DoNotOverflowOrUnderflow) {
+  const Statistics equal = statistics(leaf_of<double>({1e308, 1e308, 1e308}));
+  EXPECT_EQ(equal.mean, 1e308);
+  EXPECT_EQ(equal.std, 0);
+  const Statistics tiny = statistics(leaf_of<double>({1e-200, 3e-200}));
+  EXPECT_DOUBLE_EQ(tiny.mean, 2e-200);
+  EXPECT_DOUBLE_EQ(tiny.std, 1e-200);
+  std::vector<double> values(100'000, 1.7e308);  // enough for several partial sums
+  std::fill(values.begin(), values.begin() + 50'000, -1.7e308);
+  const Statistics opposite = statistics(leaf_of(values));
+  EXPECT_NEAR(opposite.mean, 0, 1e298);
+  EXPECT_DOUBLE_EQ(opposite.std, 1.7e308);
+}
+
+TEST(Statistics, AreTheSameForOneAndTwoThreads) {
   std::vector<double> values(3'000'001);
   double sum = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -149,6 +150,60 @@ def test_a_failed_rename_leaves_one_version_in_place(tmp_path, monkeypatch, numb
     publish(tmp_path / "checkpoint", "next")
     assert contents(tmp_path / "checkpoint") == "next"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_reader_between_two_renames_does_not_fail_the_save(tmp_path, monkeypatch) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    rename, found = os.rename, []
+
+    def with_reader(source, target) -> None:
+        rename(source, target)
+        if str(target).endswith(".replaced") and len(found) < 2:
+            found.append(contents(tmp_path / "checkpoint"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_staging, "_exchange", lambda folder, path: False)
+        patch.setattr(os, "rename", with_reader)
+        publish(tmp_path / "checkpoint", "new")
+    assert found == ["old", "old"]
+    assert contents(tmp_path / "checkpoint") == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_created_again(
+    tmp_path, monkeypatch
+) -> None:
+    real, num_removed = fcntl.flock, 0
+
+    def flock(descriptor, operation) -> None:
+        nonlocal num_removed
+        if num_removed < 2 and not operation & fcntl.LOCK_NB:
+            num_removed += 1
+            _staging.remove_leftovers(tmp_path)
+        real(descriptor, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        publish(tmp_path / "checkpoint", "new")
+    assert num_removed == 2
+    assert contents(tmp_path / "checkpoint") == "new"
+
+
+def test_unlisted_links_and_special_files_are_kept(tmp_path) -> None:
+    path = tmp_path / "checkpoint"
+    publish(path, "old")
+    (path / "dangling").symlink_to("gone")
+    (path / "folder").symlink_to("sub")
+    os.mkfifo(path / "fifo")
+    (path / "secret").write_text("mine")
+    (path / "secret").chmod(0)
+    for text in ("new", "next"):
+        publish(path, text)
+        assert contents(path) == text
+        assert os.readlink(path / "dangling") == "gone"
+        assert os.readlink(path / "folder") == "sub"
+        assert (path / "fifo").is_fifo()
+        assert (path / "secret").stat().st_size == 4
 
 
 def test_every_bit_flip_of_a_file_is_detected(tmp_path) -> None:

@@ -138,15 +138,17 @@ std::uint64_t check_item(Files& files, const Item& item) {
 
 /// Reads a byte of every item of the tensor, which compares the item's dtype and shape with the
 /// metadata.
-void check_leaf(const Leaf& leaf) {
+void check_leaf(const Leaf& leaf, const VerifyRequest& request) {
   std::array<std::byte, 1> first{};
   const std::vector<Leaf> parts = source_of(leaf)->parts(leaf);
-  for (const Leaf& part : parts) part.read(0, first);
+  for (const Leaf& part : parts) {
+    if (!request.skips(source_of(part)->where(part).text())) part.read(0, first);
+  }
   if (parts.empty()) leaf.read(0, first);
 }
 
 /// Reads every object, and compares every tensor with the metadata.
-void check_tree(const TensorDict& tree, VerifyReport& report) {
+void check_tree(const TensorDict& tree, const VerifyRequest& request, VerifyReport& report) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) return;
@@ -154,7 +156,7 @@ void check_tree(const TensorDict& tree, VerifyReport& report) {
     report.num_bytes += leaf->nbytes();
     if (leaf->nbytes() == 0 || leaf->in_memory()) return;
     try {
-      check_leaf(*leaf);
+      check_leaf(*leaf, request);
     } catch (const Error& error) {
       add_problem(report, error, source_of(*leaf)->where(*leaf));
     }
@@ -191,7 +193,11 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
           progress.add(item.size_bytes);
         },
         [&] { progress.poll(); });
-    if (report.ok()) check_tree(tree_of(metadata, manifest, files, path.string()), report);
+    if (report.ok()) {
+      check_tree(request.filter == nullptr ? tree_of(metadata, manifest, files, path.string())
+                                           : request.filter->selected(),
+                 request, report);
+    }
     progress.finish();
   } catch (const Error& error) {
     add_problem(report, error, {path.string(), "structure"});

@@ -71,10 +71,11 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
  private:
   struct Member {
     NpyArray array;
-    bool in_place = false;  ///< mapped rather than copied
-    std::mutex mutex;       ///< guards the members below
-    Buffer copy;            ///< result of map(), unless in_place
-    Buffer passing;         ///< cache of read(), until the last byte is read
+    bool in_place = false;         ///< mapped rather than copied
+    std::mutex mutex;              ///< guards the members below
+    Buffer copy;                   ///< result of map(), unless in_place
+    Buffer passing;                ///< cache of read(), until as many bytes are read as it has
+    std::uint64_t num_passed = 0;  ///< bytes that read() has copied from `passing`
   };
 
   const codecs::ZipEntry& entry(std::size_t member) const { return directory_.entries[member]; }
@@ -242,14 +243,18 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
     file_.read_at(found.data_offset + member.array.data_offset_bytes + offset_bytes, into);
     return;
   }
-  // Most callers read sequentially: inflate or reorder once, and free the buffer after the last
-  // byte.
+  // Most callers read all bytes once, on several threads in any order: inflate or reorder once, and
+  // free the buffer after as many bytes.
   const std::lock_guard lock(member.mutex);
   Buffer bytes = member.copy;
   if (bytes.size_bytes() == 0 && member.array.nbytes > 0) {
-    if (member.passing.size_bytes() == 0) member.passing = copied(position);
+    if (member.passing.size_bytes() == 0) {
+      member.passing = copied(position);
+      member.num_passed = 0;
+    }
     bytes = member.passing;
-    if (offset_bytes + into.size() == member.array.nbytes) member.passing = Buffer();
+    member.num_passed += into.size();
+    if (member.num_passed >= member.array.nbytes) member.passing = Buffer();
   }
   if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset_bytes, into.size());
 }

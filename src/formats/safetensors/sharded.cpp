@@ -49,23 +49,6 @@ struct OpenedShards {
   std::vector<OpenedFile> shards;
 };
 
-os::Directory folder_of(const Path& file) {
-  return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
-}
-
-/// Opens the folder with the shards of an index. For a link, it is the target's folder if any shard
-/// is there, because a save through the link writes the shards there. Otherwise it is the folder of
-/// the link itself: in the Hugging Face cache, the shards are links next to the index.
-os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
-  const Path target = os::resolve_link(path);
-  if (target == path) return folder_of(path);
-  os::Directory folder = folder_of(target);
-  const auto is_there = [&](const std::string& name) {
-    return folder.entry_info(name).has_value();
-  };
-  return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
-}
-
 /// Opens an index and its shards. A save may have removed old shards since the index was opened.
 /// The callers of Format::open() and verify() detect that with os::read_unreplaced(), and retry.
 OpenedShards open_indexed_shards(const Path& path) {

@@ -1,5 +1,6 @@
 #include "formats/shared/hub_index.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -146,6 +147,19 @@ HubIndex parse_hub_index(std::string_view text, const std::string& where) {
   codecs::parse_json(text, where, handler);
   handler.finish();
   return index;
+}
+
+os::Directory folder_of_shards(const os::Path& path, const HubIndex& index) {
+  const auto folder_of = [](const os::Path& file) {
+    return os::Directory::open(file.has_parent_path() ? file.parent_path() : os::Path("."));
+  };
+  const os::Path target = os::resolve_link(path);
+  if (target == path) return folder_of(path);
+  os::Directory folder = folder_of(target);
+  const auto is_there = [&](const std::string& name) {
+    return folder.entry_info(name).has_value();
+  };
+  return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
 }
 
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,

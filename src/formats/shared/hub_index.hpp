@@ -31,6 +31,11 @@ inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;
 /// cannot lead out of the index's folder. `where` names the file. Throws Error(corrupt).
 HubIndex parse_hub_index(std::string_view text, const std::string& where);
 
+/// Opens the folder with the shards of the index at `path`. For a link, it is the folder of the
+/// target if any shard is there, because a save through the link writes the shards there. Otherwise
+/// it is the folder of the link: in the Hugging Face cache, the shards are links next to the index.
+os::Directory folder_of_shards(const os::Path& path, const HubIndex& index);
+
 /// Opens the shards that an index names, in the folder. Throws Error(corrupt) if one is missing,
 /// and like open_shard(). `where` names the index.
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <utility>
 
@@ -306,7 +307,11 @@ Parent open_parent(const Path& path, bool create_missing) {
   const Path above = plain.has_parent_path() ? plain.parent_path() : Path(".");
   if (create_missing && !os::exists(above)) {
     Parent next = open_parent(above, true);
-    next.directory.create_directory(next.name);
+    try {
+      next.directory.create_directory(next.name);
+    } catch (const Error& error) {
+      if (error.system_errno() != EEXIST) throw;  // EEXIST: another process created it first
+    }
     // Without this, a power failure could lose the new folder with everything saved in it.
     next.directory.sync();
   }

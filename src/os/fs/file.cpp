@@ -186,11 +186,14 @@ void File::read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const 
 }
 
 std::size_t File::read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+  if (offset_bytes > kMaxOffset) return 0;
+  // pread refuses a range that ends after the largest offset.
+  const auto size =
+      static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), kMaxOffset - offset_bytes));
   std::size_t done = 0;
-  while (done < into.size()) {
-    if (!base::range_fits(offset_bytes, done, kMaxOffset)) break;
+  while (done < size) {
     const ssize_t count = retry_interrupted([&] {
-      return ::pread(fd(), into.data() + done, into.size() - done,
+      return ::pread(fd(), into.data() + done, size - done,
                      static_cast<off_t>(offset_bytes + done));
     });
     if (count < 0) throw_system_error(errno, display_, "cannot be read");

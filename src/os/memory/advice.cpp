@@ -46,6 +46,7 @@ bool will_need_batched(std::span<const std::span<const std::byte>> ranges) noexc
   if (is_refused.load(std::memory_order_relaxed)) return false;
   // Opened for each call, because a forked child has another PID.
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!self.valid()) return false;  // perhaps only now, because no descriptor is free
   std::array<iovec, kRangesACall> some;
   for (std::size_t begin = 0; begin < ranges.size(); begin += kRangesACall) {
     const auto part = ranges.subspan(begin, std::min(kRangesACall, ranges.size() - begin));

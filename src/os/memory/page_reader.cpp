@@ -1,6 +1,7 @@
 #include "os/memory/page_reader.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -27,7 +28,7 @@ struct PageReader::State {
   std::condition_variable idle;
   std::deque<Range> waiting;
   int num_reading = 0;
-  bool stop = false;
+  std::atomic<bool> stop = false;
   std::optional<Workers> workers;
 
   void work() {
@@ -47,10 +48,10 @@ struct PageReader::State {
     }
   }
 
-  static void read(const Range& range, std::span<std::byte> scratch) noexcept {
+  void read(const Range& range, std::span<std::byte> scratch) const noexcept {
     std::uint64_t done = 0;
     try {
-      while (done < range.size_bytes) {
+      while (done < range.size_bytes && !stop) {
         const auto size = static_cast<std::size_t>(
             std::min<std::uint64_t>(scratch.size(), range.size_bytes - done));
         const std::size_t got =

@@ -22,7 +22,7 @@ class PageReader {
   PageReader();
   PageReader(const PageReader&) = delete;
   PageReader& operator=(const PageReader&) = delete;
-  /// Waits for reads in progress, not for queued requests.
+  /// Waits for read() calls in progress, not for the rest of the ranges.
   ~PageReader();
 
   struct Range {

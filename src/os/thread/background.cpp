@@ -6,9 +6,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -101,8 +101,8 @@ bool start_threads(const std::shared_ptr<BackgroundJob>& job, std::size_t num_th
         run_items(*job);
       }).detach();
     }
-  } catch (const std::system_error&) {
-    // Continue with the threads that were started.
+  } catch (const std::exception&) {
+    // No thread or no memory: continue with the threads that were started.
   }
   return num_started > 0;
 }
@@ -123,14 +123,12 @@ void run_in_background(std::size_t count, int num_threads, std::function<void(st
 
 void close_in_background(File file) {
   const auto held = std::make_shared<File>(std::move(file));
+  const auto job = make_job(1, [held](std::size_t) {
+    held->close();
+    exit_gate().end_close();
+  });
   exit_gate().add_close();
-  const bool started = start_threads(make_job(1,
-                                              [held](std::size_t) {
-                                                held->close();
-                                                exit_gate().end_close();
-                                              }),
-                                     1);
-  if (started) return;
+  if (start_threads(job, 1)) return;
   held->close();
   exit_gate().end_close();
 }

@@ -39,7 +39,7 @@ class Bundle : public testing::Test {
     test::write_bytes(path_ / "README.md", "# A model\n");
   }
 
-  /// Adds shards, and the index that names them.
+  /// Replaces the model by a shard and its index.
   void shard_model() {
     fs::remove(path_ / "model.safetensors");
     save(test::sample_state_dict(), path_ / "model-00001-of-00001.safetensors");
@@ -224,7 +224,7 @@ TEST_F(Bundle, IsReadAfterTheProgramHasChangedItsWorkingDirectory) {
   EXPECT_EQ(tree["optimizer"].where(), (path_ / "optimizer.pt").string());
 }
 
-TEST_F(Bundle, ContainsFoldersOfEveryFormat) {
+TEST_F(Bundle, OpensMemmapFoldersAndNestedBundles) {
   save(test::sample_state_dict(), path_ / "pytorch_model_fsdp_0");
   fs::create_directory(path_ / "global_step500");
   save(test::sample_state_dict(), path_ / "global_step500/mp_rank_00_model_states.pt");

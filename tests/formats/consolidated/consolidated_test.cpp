@@ -100,7 +100,7 @@ TEST(Consolidated, OpensJaggedTensorsByTheirComponents) {
   }
 }
 
-TEST(Consolidated, JaggedTensorsOfOlderVersionsDifferInTheSecondDimension) {
+TEST(Consolidated, JaggedTensorsOfOlderVersionsAreRaggedInDimensionOne) {
   const TensorDict tree = opened(node(R"("<NJT_VALUES>x": ["torch.uint8", [8, 1], 0, 8, 0], )"
                                       R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
   EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
@@ -200,7 +200,7 @@ TEST(Consolidated, NeverWritesToTheFile) {
               HasSubstr("cannot be changed in place"));
 }
 
-TEST(Consolidated, NoPrefixOfAFileCrashesTheReader) {
+TEST(Consolidated, EveryTruncatedFileIsCorrupt) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(golden("nested"));
   for (std::size_t size = 0; size < whole.size(); ++size) {

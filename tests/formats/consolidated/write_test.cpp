@@ -41,7 +41,7 @@ WriteRequest request(bool checksums = true) {
   return made;
 }
 
-TEST(ConsolidatedWrite, TheDocumentEqualsTensordicts) {
+TEST(ConsolidatedWrite, TheDocumentEqualsThatOfTensordict) {
   TensorDict below(batch({2}, {"x"}));
   below.set("c", tensor_of<std::int8_t>({0, 0}, {2}));
   TensorDict tree(batch({2}, {"x"}));
@@ -63,7 +63,7 @@ TEST(ConsolidatedWrite, TheDocumentEqualsTensordicts) {
   EXPECT_EQ(bytes.substr(26, 6), std::string(6, '\0'));
 }
 
-TEST(ConsolidatedWrite, JaggedTensorsEqualTensordictsBytes) {
+TEST(ConsolidatedWrite, JaggedTensorsHaveTheBytesOfTensordict) {
   const Path golden = Path(TENFOLD_TEST_DATA) / "consolidated/ok-jagged.consolidated";
   const TensorDict tree = consolidated::kFormat.open(golden, {});
   TensorDict in_order(tree.info());  // in the original order, which the document does not store
@@ -159,7 +159,7 @@ TEST(ConsolidatedWrite, RoundTripsAnOpenedFile) {
   EXPECT_EQ(bytes_of(folder / "again"), bytes_of(folder / "file"));
 }
 
-TEST(ConsolidatedWrite, VerifyDetectsEveryFlippedByte) {
+TEST(ConsolidatedWrite, VerifyDetectsEveryFlippedByteThatHasAChecksum) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request());
   const std::string whole = bytes_of(folder / "file");

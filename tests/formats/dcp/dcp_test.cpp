@@ -139,6 +139,19 @@ TEST(Dcp, ReadsAnObjectWithoutTheFilesOfOtherEntries) {
   EXPECT_EQ(open(path).value("step"), Value(3));
 }
 
+TEST(Dcp, VerifiesOnlyWhatIsLoaded) {
+  const TemporaryFolder folder;
+  const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
+  std::filesystem::remove(path / "__0_0.distcp");
+  LoadOptions options;
+  options.verify = true;
+  options.keys = {"step"};
+  EXPECT_EQ(load(path, options).value("step"), Value(3));
+  options.keys = {"model"};
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(path, options); }),
+              HasSubstr("__0_0.distcp"));
+}
+
 TEST(Dcp, ReportsErrorsInMetadata) {
   std::size_t num_cases = 0;
   for (const std::string& line : lines_of(checkpoint("expected.txt"))) {

@@ -1,4 +1,4 @@
-// Damaged and hostile folders. Each causes a clear Error, and nothing outside of them is read. They
+// Damaged and hostile folders. Each causes a clear Error, and nothing outside of it is read. They
 // are in tests/data/memmap/bad-* (written by make_bad.py), except links and other files that git
 // cannot store, which are created here.
 
@@ -306,7 +306,7 @@ TEST(MemmapHostile, SurvivesEveryPrefixOfEverySmallFile) {
   }
 }
 
-TEST(MemmapHostile, SurvivesFiveHundredFlippedBytesInEveryFolder) {
+TEST(MemmapHostile, SurvivesRandomBytesInEverySmallFile) {
   const test::Warnings quiet;
   std::mt19937 random(7);
   for (const fs::path& file : small_files()) {

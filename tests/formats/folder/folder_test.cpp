@@ -95,7 +95,7 @@ void expect_round_trip(const TensorDict& tree) {
   EXPECT_TRUE(report.ok()) << report.problems[0].path << ": " << report.problems[0].what;
 }
 
-TEST(MemmapFolder, KeepsContainersIntKeysAndTiedWeights) {
+TEST(MemmapFolder, KeepsContainersIntKeysAndSharedTensors) {
   expect_round_trip(test::sample_checkpoint());
 }
 
@@ -257,7 +257,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
                                                     "its bytes differ by now")));
 }
 
-TEST(MemmapFolder, SharesStorageOnlyIfTensordictDoes) {
+TEST(MemmapFolder, StoresSharedTensorsSeparatelyWithoutNotes) {
   TensorDict tree;
   const Tensor weight = counting({2});
   tree.set("a", weight);
@@ -428,7 +428,7 @@ TEST(MemmapFolder, RefusesEntriesThatNoFolderCanHold) {
   itself.set("again", Value());  // otherwise it would keep itself alive
 }
 
-TEST(MemmapFolder, SavesDurablyWithEveryThreadCount) {
+TEST(MemmapFolder, RoundTripsDurableSavesWithSeveralThreadCounts) {
   TensorDict tree = test::sample_checkpoint();
   for (int i = 0; i < 100; ++i)
     tree.set("k" + std::to_string(i), counting({100}, static_cast<float>(i)));

@@ -135,7 +135,7 @@ TEST_F(MemmapVerify, ThrowsOnlyIfThereIsNoFolder) {
             ErrorCode::file_not_found);
 }
 
-TEST_F(MemmapVerify, ReportsProgressAndCanBeCancelled) {
+TEST_F(MemmapVerify, CanBeCancelled) {
   struct Stopper final : Monitor {
     void report(std::uint64_t, std::uint64_t, std::string_view) override { ++reports; }
     bool stop() override { return true; }

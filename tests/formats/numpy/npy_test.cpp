@@ -222,7 +222,7 @@ TEST(Npy, VerifyChecksTheSizeAndReportsThatThereAreNoChecksums) {
 }
 
 struct BadFile {
-  const char* name;  ///< of tests/data/npy/bad-<name>.npy
+  const char* name;  ///< the file is tests/data/npy/bad-<name>.npy
   ErrorCode code;
   const char* message;  ///< after the path
 };
@@ -331,7 +331,7 @@ TEST(NpyBadFiles, AreAllInTheTable) {
   EXPECT_EQ(count, kBadFiles.size());
 }
 
-TEST(NpyBadFiles, NoPrefixOfAFileCrashesTheReader) {
+TEST(NpyBadFiles, EveryTruncatedFileIsCorrupt) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(npy("ok-fortran"));
   for (std::size_t size = 0; size < whole.size(); ++size) {

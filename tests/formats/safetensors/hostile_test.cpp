@@ -14,7 +14,7 @@ using namespace detail::formats;
 namespace {
 
 struct BadFile {
-  const char* name;  ///< of tests/data/safetensors/bad-<name>.safetensors
+  const char* name;  ///< the file is tests/data/safetensors/bad-<name>.safetensors
   ErrorCode code;
   const char* message;  ///< after the path
 };
@@ -279,7 +279,7 @@ TEST(SafetensorsHostile, AFlippedBitIsRefusedOrHarmless) {
       const std::size_t at = random() % damaged.size();
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random() % 8)));
       write_bytes(folder / "m.safetensors", damaged);
-      opens(folder / "m.safetensors");  // asserts which errors it throws
+      opens(folder / "m.safetensors");  // checks the codes of errors
     }
   }
 }

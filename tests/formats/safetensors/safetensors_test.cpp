@@ -328,7 +328,7 @@ TEST(Safetensors, SharedTensorsOfATreeAreStoredOnce) {
   EXPECT_EQ(header_of(folder / kName).entries.size(), 2U);
 }
 
-TEST(Safetensors, ADroppedNameWithAnotherMeaningNeedsAStructure) {
+TEST(Safetensors, AnAliasNamedLikeAMemberOfTheMetadataRoundTrips) {
   const TemporaryFolder folder;
   const Tensor shared = tensor_of<float>({1}, {1});
   TensorDict tree(kind(NodeKind::dict));

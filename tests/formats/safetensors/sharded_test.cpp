@@ -63,7 +63,7 @@ TEST(SafetensorsSharded, ShardsAreFilledInTheOrderOfTheKeys) {
                                                        "m-00003-of-00003.safetensors"}));
   EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
   EXPECT_EQ(safetensors::kFormat.open(folder / "m-00001-of-00003.safetensors", {}).size(), 2U)
-      << "a shard is a file of its own";
+      << "a shard is a complete file";
 }
 
 TEST(SafetensorsSharded, ATensorLargerThanAShardHasItsOwnShard) {
@@ -100,7 +100,7 @@ TEST(SafetensorsSharded, StructureSharedStorageAndOrderRoundTrip) {
 
 TEST(SafetensorsSharded, SavingAgainRemovesOldShardsAndKeepsForeignFiles) {
   const TemporaryFolder folder;
-  write_bytes(folder / "m-00009-of-00009.safetensors", "somebody else's");
+  write_bytes(folder / "m-00009-of-00009.safetensors", "a foreign file");
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
   const TensorDict old = safetensors::kShardedFormat.open(folder / kIndex, {});
   TensorDict next(kind(NodeKind::dict));
@@ -112,7 +112,7 @@ TEST(SafetensorsSharded, SavingAgainRemovesOldShardsAndKeepsForeignFiles) {
   EXPECT_EQ(text_of(old), text_of(flat_tree())) << "an open tree keeps the old version";
   const auto entries = entries_of(folder);
   EXPECT_EQ(entries.size(), 1U + 3U + 1U);
-  EXPECT_TRUE(entries.contains("m-00009-of-00009.safetensors")) << "never ours to remove";
+  EXPECT_TRUE(entries.contains("m-00009-of-00009.safetensors")) << "a foreign file";
 }
 
 TEST(SafetensorsSharded, ExistingShardFilesAreNotOverwritten) {

@@ -446,7 +446,7 @@ TEST(Replacement, ALostLeaseIsNoticedBeforeTheNewVersionIsPublished) {
   }
   EXPECT_EQ(read_text(folder / "f"), "old");
   EXPECT_EQ(entries_of(folder / "x").size(), 1U);
-  // What belongs to the other process now is left alone.
+  // The files that now belong to the other process are kept.
   EXPECT_EQ(entries_of(folder.path()), (Names{"f", ".f.tenfold-0", ".f.tenfold-0.lease", "x",
                                               ".x.tenfold-0", ".x.tenfold-0.lease"}));
 }

@@ -426,7 +426,7 @@ TEST(TorchFile, DetectsAFlippedBitOfATensorByItsChecksum) {
   EXPECT_EQ(report.problems[0].part, "entry \"archive/data/0\"");
 }
 
-TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
+TEST(TorchFile, VerifiesTensorsOfManyBlocksWithSeveralThreadCounts) {
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";
   TensorDict tree(kind(NodeKind::dict));

@@ -117,7 +117,7 @@ TEST(IngestJson, PromotesWhenALaterRowNeedsIt) {
   }
 }
 
-TEST(IngestJson, AMissingValueInALateRowNeedsNoSecondPass) {
+TEST(IngestJson, AMissingValueInALateRowMakesAColumnNullable) {
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += "{\"x\": " + std::to_string(i) + ", \"y\": 0.5}\n";
   IngestOf of;
@@ -129,7 +129,7 @@ TEST(IngestJson, AMissingValueInALateRowNeedsNoSecondPass) {
   EXPECT_TRUE(verify(of.target()).ok());
 }
 
-TEST(IngestJson, IsTheSameOnAnyNumberOfThreads) {
+TEST(IngestJson, IsTheSameOnOneThreadAndOnFour) {
   std::string text;
   for (int i = 0; i < 120'000; ++i) {
     text += "{\"i\": " + std::to_string(i) + ", \"s\": \"" +
@@ -427,7 +427,7 @@ TEST(IngestJson, ReadsRowsLargerThanABlock) {
   EXPECT_EQ(texts(ds, "s"), (std::vector<std::string>{large, "b"}));
 }
 
-TEST(IngestJson, BoundsTheMemoryOfRowsWithManyAbsentColumns) {
+TEST(IngestJson, ReadsRowsWithManyAbsentColumns) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += "{\"c" + std::to_string(i % 1500) + "\": 1}\n";
   IngestOf of;

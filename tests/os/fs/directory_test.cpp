@@ -14,6 +14,7 @@
 
 #include "os/fs/change_observer.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::os {
 namespace {
@@ -220,6 +221,20 @@ TEST(Parent, SplitsAPathAndCreatesMissingParents) {
         << path;
   }
   EXPECT_EQ(open_parent("plain", false).name, "plain");
+}
+
+TEST(Parent, AnotherProcessMayCreateAMissingParentFirst) {
+  const TemporaryFolder folder;
+  {
+    const test::WatchChanges create_first([&](const Change& change) {
+      if (change.kind != Change::Kind::create_directory) return;
+      std::filesystem::create_directories(folder / "a/b");
+    });
+    const Parent parent = open_parent(folder / "a/b/c", true);
+    EXPECT_TRUE(parent.directory.info().same_file(file_info(folder / "a/b")));
+  }
+  const test::WatchChanges create_file([&](const Change&) { write_text(folder / "file", ""); });
+  EXPECT_EQ(error_of([&] { open_parent(folder / "file/c", true); }).system_errno(), ENOTDIR);
 }
 
 }  // namespace

@@ -11,14 +11,14 @@ namespace {
 
 using test::TemporaryFolder;
 
-TEST(Holes, SparseRegionsAreReportedAndMappedWritesAreNot) {
+TEST(Holes, SparseRegionsAreHolesAndMappedWritesAreData) {
   const TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
   constexpr std::uint64_t kSize = std::uint64_t{8} << 20;
   constexpr std::uint64_t kAt = std::uint64_t{4} << 20;
   file.truncate(kSize);
-  if (next_data(file, 0) == 0) GTEST_SKIP() << "a file system that does not tell";
+  if (next_data(file, 0) == 0) GTEST_SKIP() << "the file system does not report holes";
   EXPECT_EQ(next_data(file, 0), kSize);
   EXPECT_EQ(next_hole(file, 0), 0U);
   {

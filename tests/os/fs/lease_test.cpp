@@ -39,7 +39,7 @@ std::set<std::string> entries_of(const fs::path& folder) {
   return names;
 }
 
-/// Runs `work` in a child: its exit code, or -1 if it was killed.
+/// Runs `work` in a child. Returns its exit code, or -1 if it was killed.
 int in_child(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -199,7 +199,7 @@ TEST_P(EveryLease, TheHeartbeatDoesNotRefreshALeaseThatAnotherProcessTookOver) {
             0);
 }
 
-TEST_P(EveryLease, OfAnotherHostIsTakenOverOnlyAfterTheTimeout) {
+TEST_P(EveryLease, OnAnotherHostIsTakenOverOnlyAfterTheTimeout) {
   EXPECT_EQ(timeout_, std::chrono::minutes(10)) << "as docs/reliability.md states";
   // Hours, so that the duration of this test does not matter.
   set_lease_timeout(std::chrono::hours(100));
@@ -253,7 +253,7 @@ TEST_P(EveryLease, IsDeadIfItsProcessIdWasReused) {
 
 TEST_P(EveryLease, IgnoresFilesThatAreNotLeases) {
   set_lease_timeout(std::chrono::seconds(0));
-  std::ofstream(folder_ / "file") << "somebody's";
+  std::ofstream(folder_ / "file") << "a foreign file";
   fs::create_directory(folder_ / "folder");
   fs::create_symlink("file", folder_ / "link");
   for (const std::string name : {"file", "folder", "link"}) {

@@ -74,7 +74,7 @@ TEST_F(PopulateTest, PopulatedPagesAreResidentAndKeepPrivateWrites) {
   EXPECT_TRUE(is_resident({}));
 }
 
-TEST_F(PopulateTest, UncachedPagesAreNotResident) {
+TEST_F(PopulateTest, PopulateMakesUncachedPagesResident) {
   const Path path = make("large", std::string(1U << 20, 'x'));
   File::open_read_write(path).sync();
   forget_cached(path);

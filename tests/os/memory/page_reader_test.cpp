@@ -39,7 +39,7 @@ TEST(PageReader, PrefetchesRequestedRanges) {
   }
 }
 
-TEST(PageReader, IgnoresMissingRanges) {
+TEST(PageReader, IgnoresRangesBeyondTheEndOfTheFile) {
   const test::TemporaryFolder folder;
   const auto file = std::make_shared<const File>(written(folder / "data"));
   PageReader reader;

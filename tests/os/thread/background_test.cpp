@@ -155,7 +155,7 @@ TEST(RunInBackground, AForkDuringTheFirstUseDoesNotBlockTheChild) {
   }
 }
 
-TEST(CloseInBackground, FreesTheSpaceOfARemovedFileBeforeTheWaitEnds) {
+TEST(CloseInBackground, ClosesARemovedFileBeforeTheWaitEnds) {
   const test::TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   for (int i = 0; i < 50; ++i) {

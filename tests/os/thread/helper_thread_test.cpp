@@ -30,7 +30,7 @@ void work_for(Clock::duration time) {
   }
 }
 
-/// Makes one call with short work; returns the number of threads that took part.
+/// Makes one call with short work. Returns the number of threads that ran ranges.
 std::size_t num_threads_of_a_call() {
   std::mutex mutex;
   std::set<std::thread::id> threads;
@@ -43,7 +43,7 @@ std::size_t num_threads_of_a_call() {
   return threads.size();
 }
 
-/// Repeats calls until the helper thread takes part.
+/// Repeats calls until the helper thread runs ranges, too. Returns false if it never does.
 bool wakes_helper() {
   const auto end = Clock::now() + kPatience;
   while (Clock::now() < end) {
@@ -52,7 +52,7 @@ bool wakes_helper() {
   return false;
 }
 
-TEST(HelperThread, EveryItemIsInOneRangeOfAtMostTheStep) {
+TEST(HelperThread, EveryItemIsInExactlyOneRange) {
   for (int round = 0; round < 300; ++round) {
     for (const std::size_t count : {0U, 1U, 63U, 64U, 65U, 256U, 1000U}) {
       std::vector<std::atomic<int>> calls(count);
@@ -66,7 +66,7 @@ TEST(HelperThread, EveryItemIsInOneRangeOfAtMostTheStep) {
   }
 }
 
-TEST(HelperThread, TakesPartInConsecutiveCalls) {
+TEST(HelperThread, RunsRangesOfConsecutiveCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   EXPECT_TRUE(wakes_helper());
 }

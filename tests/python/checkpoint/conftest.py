@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name, *arguments):
-        """The result of the function on each rank; None for a rank that exited."""
+        """Returns the result of the function on each rank; None for a rank that exited."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:

@@ -571,7 +571,7 @@ def answer(folder, name, rank, *arguments):
 
 
 def destroy_groups_of_managers():
-    """The threads of a group wake 100 times a second, and each manager has made groups."""
+    """Destroys the groups that managers made, whose threads wake 100 times a second."""
     gc.collect()
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:
@@ -587,7 +587,7 @@ def main():
     )
     for line in sys.stdin:
         folder, name, *arguments = json.loads(line)
-        destroy_groups_of_managers()  # all ranks have ended the check before
+        destroy_groups_of_managers()  # all ranks have completed the previous function
         print(json.dumps(answer(Path(folder), name, rank, *arguments)), flush=True)
     os._exit(0)  # a process group whose other ranks have ended cannot be destroyed
 

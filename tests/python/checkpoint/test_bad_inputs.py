@@ -166,7 +166,7 @@ def test_failed_write_names_the_file_and_keeps_existing_steps(tmp_path, mode):
 
 
 def lines_on_tmpfs(program, folder):
-    """Runs `program FOLDER` where a tmpfs of 4 MiB is mounted, and returns its lines."""
+    """Mounts a tmpfs of 4 MiB at `folder`, runs `program FOLDER`, and returns its output lines."""
     mount = 'mount -t tmpfs -o size=4m tmpfs "$1" && exec "$0" -c "$PROGRAM" "$1"'
     done = subprocess.run(
         ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, sys.executable, str(folder)],

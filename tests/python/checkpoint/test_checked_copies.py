@@ -1,4 +1,4 @@
-"""verify="auto" checks a large step while copying it, and a small one before."""
+"""verify="auto" checks a large step while it is copied, and a small one before."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def saved(path, format="safetensors"):
 
 
 def damage(manager, step, entry):
-    """Changes one bit of the last tensor byte of an entry."""
+    """Changes one bit of an entry: in its first tensor byte, or in its last byte for the model."""
     found = next(manager.path(step).glob(entry + "*"))
     file = sorted(found.glob("*.memmap"))[-1] if found.is_dir() else found
     data = bytearray(file.read_bytes())

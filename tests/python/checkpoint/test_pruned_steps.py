@@ -1,4 +1,4 @@
-"""Readers of a directory from which a writer removes steps at the same time."""
+"""Readers of a directory from which a writer removes steps concurrently."""
 
 import warnings
 
@@ -55,7 +55,7 @@ def test_a_requested_step_that_is_removed_is_a_missing_key(writer, monkeypatch):
         reader.restore(step=1)
 
 
-def test_a_damaged_step_is_skipped_although_others_are_removed(writer, monkeypatch):
+def test_a_step_with_a_missing_file_is_skipped(writer, monkeypatch):
     reader = tenfold.CheckpointManager(writer.directory)
     next(writer.path(2).glob("w*")).unlink()
     with pytest.warns(UserWarning, match="step 2 is skipped, because it is damaged"):
@@ -64,7 +64,7 @@ def test_a_damaged_step_is_skipped_although_others_are_removed(writer, monkeypat
     assert [step for step, _ in restored.skipped] == [2]
 
 
-def test_verify_of_a_step_that_is_removed_meanwhile_is_a_missing_key(writer):
+def test_verify_of_a_step_that_is_removed_concurrently_is_a_missing_key(writer):
     reader = tenfold.CheckpointManager(writer.directory)
     left = [3, 4]
 

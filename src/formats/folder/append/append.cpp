@@ -396,9 +396,13 @@ void append_rows(const Path& path, const TensorDict& rows) {
   const Shape& batch = rows.info().batch_size;
   Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));
   appender.visit(path, rows, "", "");
-  appender.run();
+  // Remove the checksums first: after a crash, they would not match the changed files.
   os::Directory root = directory.duplicate();
-  if (root.entry_info(std::string(kChecksumsName))) root.remove_file(std::string(kChecksumsName));
+  if (root.entry_info(std::string(kChecksumsName))) {
+    root.remove_file(std::string(kChecksumsName));
+    root.sync();
+  }
+  appender.run();
 }
 
 }  // namespace tenfold::detail::formats::folder
