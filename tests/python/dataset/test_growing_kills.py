@@ -1,6 +1,7 @@
 """Every row is complete after a writer is killed (SIGKILL) at random moments.
 
-`TENFOLD_KILLS=1000 pytest tests/python/dataset/test_growing_kills.py` kills a thousand times.
+`TENFOLD_KILLS=1000 pytest tests/python/dataset/test_growing_kills.py` kills 1,000 writers of each
+kind of data set.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Fork:
 
 
 @pytest.mark.timeout(120 + 2 * KILLS)
-@pytest.mark.parametrize("kind", ["append", "ring"])
+@pytest.mark.parametrize("kind", ["append", "circular"])
 def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
     tmp_path: Path, kind: str
 ) -> None:
@@ -150,11 +151,11 @@ print(batches, lengths)
 """
 
 
-@pytest.mark.parametrize("kind", ["append", "ring"])
+@pytest.mark.parametrize("kind", ["append", "circular"])
 def test_a_reader_in_another_process_sees_only_complete_rows(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "rows"
     schema = {"id": "int64", "x": ("int32", (500,))}
-    ds = tenfold.create(path, schema, capacity=1000 if kind == "ring" else None)
+    ds = tenfold.create(path, schema, capacity=1000 if kind == "circular" else None)
     reader = subprocess.Popen(
         [sys.executable, "-c", READ, str(path), "200"], stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""`tenfold.ingest` of columns: dicts of them, TensorDicts, npy and npz files, structured arrays."""
+"""`tenfold.ingest` of columns: dicts, TensorDicts, npy and npz files, structured arrays."""
 
 from __future__ import annotations
 

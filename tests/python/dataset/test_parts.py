@@ -336,7 +336,7 @@ def write_forever(path: Path, start: int, report: int) -> None:
 
 
 def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None:
-    """Does what the driver of `tenfold.ray` does: stages parts under a lease, and commits them."""
+    """Stages parts under a lease, as the driver of `tenfold.ray` does, and moves one of two."""
     path = tmp_path / "ds"
     ds = make(tmp_path, [3, 2], 2)
     staging = path / ".ray-1.tenfold-staging"
