@@ -144,6 +144,19 @@ def test_bad_rows_are_skipped_in_columns_that_are_decoded_separately(
     }  # fmt: skip
 
 
+def test_progress_expects_the_bytes_of_all_files(tmp_path, group_bytes):
+    made = pa.table({"x": np.random.default_rng(0).standard_normal(10_000)})
+    pq.write_table(made.slice(0, 1), tmp_path / "0.parquet")
+    for i in (1, 2):
+        pq.write_table(made, tmp_path / f"{i}.parquet")
+    seen = []
+    tenfold.ingest(
+        str(tmp_path / "*.parquet"), tmp_path / "ds", progress=lambda *what: seen.append(what)
+    )
+    assert seen[0][1] >= 2 * made.nbytes
+    assert all(done <= total for done, total, _ in seen)
+
+
 def test_column_names_with_dots_are_distinct_from_nested_fields(tmp_path, group_bytes):
     made = pa.table({"a.b": [1, 2], "a": pa.array([{"b": 3}, {"b": 4}]), "c": [5, 6]})
     pq.write_table(made, tmp_path / "a.parquet")

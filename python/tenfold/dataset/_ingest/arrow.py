@@ -198,14 +198,20 @@ def streams_of_files(
     a file whose columns differ from those of the first.
 
     Raises:
-        CorruptFileError: If pyarrow cannot read the first file.
-        UnsupportedError: If pyarrow is not installed, or does not support a type in the file.
+        CorruptFileError: If pyarrow cannot read the first or the largest file.
+        UnsupportedError: If pyarrow is not installed, or does not support a type in one of them.
     """
     pa = pyarrow(files[0])
+    sizes = [os.path.getsize(file) for file in files]
     if kind == "arrow":
-        return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file))]
+        return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file), sum(sizes))]
     # All groups of columns of the first file share one footer, which is read once.
     first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
+    # The largest file represents all: reading every footer would take long for many files.
+    largest = files[sizes.index(max(sizes))]
+    sample = first
+    if largest != files[0]:
+        sample = _guarded(pa, largest, lambda: ParquetFooter(largest))
 
     def opener(names: list[str] | None) -> Callable[[str], OpenedFile]:
         def open_file(file: str) -> OpenedFile:
@@ -214,10 +220,17 @@ def streams_of_files(
 
         return open_file
 
-    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(options)]
+    return [
+        _stream_of_files(
+            pa, files, opener(names), sample.num_bytes(names) * sum(sizes) // max(sizes)
+        )
+        for names in first.groups(options)
+    ]
 
 
-def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], OpenedFile]) -> Stream:
+def _stream_of_files(
+    pa: Any, files: list[str], open_file: Callable[[str], OpenedFile], total_bytes: int
+) -> Stream:
     first = _guarded(pa, files[0], partial(open_file, files[0]))
 
     def all_batches() -> Iterator[Any]:
@@ -241,7 +254,7 @@ def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], Opene
                     ) from None
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
-    return Stream(reader, first.num_bytes * len(files), first.num_rows)
+    return Stream(reader, total_bytes, first.num_rows)
 
 
 def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:
@@ -274,10 +287,10 @@ def _open_arrow(pa: Any, file: str) -> OpenedFile:
         is_file = opened.read(6) == b"ARROW1"
     if not is_file:
         stream = ipc.open_stream(mapped)
-        return OpenedFile(stream.schema.names, stream.schema, mapped.size(), iter(stream))
+        return OpenedFile(stream.schema.names, stream.schema, iter(stream))
     whole = ipc.open_file(mapped)
     batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
-    return OpenedFile(whole.schema.names, whole.schema, mapped.size(), batches)
+    return OpenedFile(whole.schema.names, whole.schema, batches)
 
 
 def _batch_rows(num_bytes: int, num_rows: int) -> int:
