@@ -1,4 +1,4 @@
-"""Fixtures of all tests. Tests of torch are skipped where torch cannot be imported."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def target(request, tmp_path):
 
 @pytest.fixture
 def make_disk(tmp_path):
-    """Mounts an empty tmpfs of some MiB. Skips if not permitted: C++ tests fill a disk as well."""
+    """Returns a function that mounts an empty tmpfs of a size in MiB.
+
+    Skips the test without the permission to mount; C++ tests also fill a disk.
+    """
     mounted = []
 
     def make(mebibytes):
@@ -55,7 +58,7 @@ def small_disk(make_disk):
 
 @pytest.fixture
 def run_python():
-    """Runs a program in a fresh interpreter and returns its output. Fails if the program does."""
+    """Runs a program in a new interpreter. Returns its output; fails on another exit status."""
 
     def run(program, *arguments, python=sys.executable, environment=None, status=0):
         done = subprocess.run(
@@ -73,7 +76,7 @@ def run_python():
 
 @pytest.fixture
 def kill_after():
-    """Runs a program, kills it after a number of lines, and returns the last line."""
+    """Runs a program, sends SIGKILL after a number of output lines, returns the last of them."""
 
     def run(program, num_lines, *arguments):
         process = subprocess.Popen(

@@ -81,7 +81,7 @@ def examples() -> dict[str, doctest.DocTest]:
 
 
 class Checker(doctest.OutputChecker):
-    """Accepts any output if an example states none; writes /data for the working directory."""
+    """Accepts any output if an example states none; replaces the working directory by /data."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         """Returns True if `want` is empty or equals `got`."""

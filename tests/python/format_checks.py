@@ -1,4 +1,4 @@
-"""The checksums in files that format_reader.py reads, and of the parts of a data set."""
+"""Compares the files that format_reader.py reads, and parts of data sets, with their checksums."""
 
 import json
 import re
@@ -21,9 +21,9 @@ def hex16(data: bytes) -> str:
 
 
 def wrong_checksums(path: str | Path) -> list[str]:
-    """Returns the names of what differs from its checksum.
+    """Returns the names of tensors, files and documents that differ from their checksum.
 
-    Without checksums, a safetensors file raises a KeyError, and a folder's "%checksums" is wrong.
+    Without checksums, a safetensors file raises a KeyError, a folder returns ["%checksums"].
     """
     path, wrong = Path(path), []
     if path.suffix == ".safetensors":

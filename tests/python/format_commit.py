@@ -13,16 +13,16 @@ BOOT_ID = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().repl
 
 
 def committed_rows(read: Callable[[str], bytes], boot: bytes = BOOT_ID) -> int | None:
-    """Returns the number of rows of a folder with a commit page; None: as in its meta.json.
+    """Returns the number of rows in the commit page; None without a page: as in meta.json.
 
-    `read` returns a file of the folder, without data if it does not exist.
+    `read` returns the bytes of a file of the folder, b"" if it does not exist.
     """
     if not (page := read("%commit")):
         return None
     rows = np.frombuffer(page, "<u8").reshape(-1, 8)
     assert bytes(rows[4, :2]) == b"tenfold%commit 1"
     assert xxh3(rows[4, :3], SEED) == rows[4, 3]
-    # A record that was not written completely counts as one before all others.
+    # A record with a wrong checksum was not written completely: its sequence number counts as 0.
     records = [row if xxh3(row[:7], SEED) == row[7] else row * 0 for row in rows[:4]]
     live, durable = (max(records[i : i + 2], key=lambda row: row[0]) for i in (0, 2))
     if bytes(live[1:3]) == boot:

@@ -87,7 +87,7 @@ class File:
     """A file with its `notes`, its `tensors` by name, and its `tree`."""
 
     def item(self, entry: dict, path: str, at: dict[int, int]):
-        """Returns what an entry in the form of safetensors' structure document holds.
+        """Returns the value of an entry of the structure document, as safetensors files have it.
 
         `at` has the index of the element in each dimension that is stacked around it.
         """
@@ -104,7 +104,7 @@ class File:
         names = level["names"] or [None] * len(sizes)
         children = [(key, child, at) for key, child in level["keys"].items()]
         if dim is not None and dim not in at:
-            # The elements of a stack have its level, too: at their index along its dimension.
+            # A stack and its elements are one level: element i is the level at index i of the dim.
             lazy = {"stack_dim": dim - sum(d < dim for d in at), "name": names[dim]}
             children = [(str(i), entry, {**at, dim: i}) for i in range(sizes[dim])]
         entries = {key: self.item(child, note_path(path, key), i) for key, child, i in children}
@@ -126,7 +126,7 @@ class Folder(File):
         self.tensors, self.num_rows = {}, committed_rows(self.read, boot)
         root, note = self.entry("", ""), self.notes["nodes"].get("", {})
         if self.num_rows is not None and "layout" in note:
-            # A growing sparse matrix: its files were read to their ends.
+            # A sparse matrix that grows: keep the committed rows of the files.
             ends = self.tensors["crow_indices"][: self.num_rows + 1]
             items = {name: self.tensors[name][: ends[-1]] for name in ("col_indices", "values")}
             self.tensors = {"crow_indices": ends, **items}
@@ -137,7 +137,7 @@ class Folder(File):
         return (self.path / name).read_bytes() if (self.path / name).is_file() else b""
 
     def grown(self, shape: list[int], is_batched: bool = True) -> list[int]:
-        """Returns a shape with the rows that are committed, or with those of the file."""
+        """Returns the shape with the committed rows, or -1 (all of the file) if it is unbatched."""
         rows = self.num_rows if is_batched else -1
         return [rows, *shape[1:]] if self.num_rows is not None and shape else shape
 
@@ -161,7 +161,8 @@ class Folder(File):
             return {"td": level}
         for key, value in meta.items():
             below = note_path(path, key)
-            # The folder and its %values/ both have a member `shape`; a hidden key is in one.
+            # Both meta.json, of the folder and of %values/, have a member `shape`: an entry with
+            # such a key is in one of them.
             if (below in self.notes["unbatched"]) != folder.endswith("%values/"):
                 continue
             name, value = self.notes["files"].get(below), self.notes["leaves"].get(below, value)

@@ -41,7 +41,7 @@ def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str
             continue
         values, is_text = leaf(root, column, "leaf", name), column["dtype"] in TEXT
         convert = TEXT.get(column["dtype"], np.asarray)
-        # Text has end offsets, and so have ragged rows; those of the items come first.
+        # Strings have end offsets, and so have ragged rows. The offsets of items are applied first.
         for member in ("item_end", "end")[2 - is_text - column.get("ragged", False) :]:
             ends = leaf(root, column, f"{member}_leaf", f"{name}.{member}")
             values = [convert(values[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
@@ -60,7 +60,7 @@ def leaf(node: Node, column: dict, member: str, name: str) -> np.ndarray:
 
 
 def find_row(path: str | Path, key: str | bytes | int) -> int | None:
-    """Returns the row of a key in a MappedDict, by its index."""
+    """Returns the row of a key in a MappedDict, found by its index; None if it is missing."""
     file, keys = open_file(path), columns(path)["key"]
     name = file.notes["schema"]["mapped_dict"]["index"]
     index = file.tree.entries[name].view("<u8").tolist()

@@ -1,4 +1,4 @@
-"""Folders written by trainers, opened as one tree. Real ones are in tests/data/bundle."""
+"""Folders written by trainers, opened as one tree. Folders of real trainers: tests/data/bundle."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The wheel's command line is the same program as the C++ one."""
+"""The command line of the wheel, and errors that it shares with the Python functions."""
 
 import json
 import os

@@ -86,7 +86,7 @@ def test_sbom_and_notice_name_linked_libraries():
         assert ("LLVM" if name == "libc++" else name) in notice
 
 
-# The names that differ from those of `LINKED`, which are compared without case.
+# The names in each recipe that differ from the lower-case names of `LINKED`.
 RECIPES = {
     "vcpkg/ports/tenfold/vcpkg.json": {"xz": "liblzma"},
     "conan/conanfile.py": {"xz": "xz_utils"},

@@ -41,13 +41,13 @@ def compiled(page, block):
     return compile("\n" * line + block[2], str(page), "exec")
 
 
-def test_every_python_block_is_parsed():
+def test_every_python_block_is_found():
     for page in PAGES:
         assert TEXTS[page].count("```python") == len(BLOCK.findall(TEXTS[page])), page
 
 
 def anchors(text):
-    """The anchors that GitHub generates for the headings."""
+    """Returns the anchors that GitHub generates for the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -68,7 +68,7 @@ def test_links_point_to_existing_files_and_headings(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # A separate module, because dataclasses look up the module of a class.
+    # The name of an existing module, because dataclasses look up the module of a class.
     scope = {"__name__": "__main__"}
     for block in BLOCK.finditer(TEXTS[page]):
         if not block[1]:

@@ -1,5 +1,6 @@
 #include "formats/shared/progress.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -25,12 +26,19 @@ void Progress::poll() {
   const std::int64_t now = now_ns();
   if (now - last_poll_ns_ < kIntervalNs) return;
   last_poll_ns_ = now;
-  monitor_->report(done_bytes(), total_bytes_, what_);
+  const std::uint64_t done = done_bytes();
+  monitor_->report(done, reported_total(done), what_);
   if (monitor_->stop()) throw Error::io(ECANCELED, "").part(what_).problem("stopped by the caller");
 }
 
 void Progress::finish() {
-  if (monitor_ != nullptr) monitor_->report(total_bytes_, total_bytes_, what_);
+  if (monitor_ == nullptr) return;
+  const std::uint64_t total = reported_total(done_bytes());
+  monitor_->report(total, total, what_);
+}
+
+std::uint64_t Progress::reported_total(std::uint64_t done) const noexcept {
+  return total_bytes_ == 0 ? 0 : std::max(total_bytes_, done);
 }
 
 }  // namespace tenfold::detail::formats

@@ -12,6 +12,7 @@ namespace tenfold::detail::formats {
 /// thread.
 class Progress {
  public:
+  /// `total_bytes` may be an estimate; 0: unknown.
   Progress(Monitor* monitor, std::uint64_t total_bytes, std::string what)
       : monitor_(monitor), total_bytes_(total_bytes), what_(std::move(what)) {}
 
@@ -25,6 +26,9 @@ class Progress {
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  /// The total to report: not less than `done` bytes, if the estimate was too small.
+  std::uint64_t reported_total(std::uint64_t done) const noexcept;
+
   Monitor* monitor_;
   std::uint64_t total_bytes_;
   std::string what_;

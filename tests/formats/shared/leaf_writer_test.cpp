@@ -215,5 +215,14 @@ TEST(ProgressTest, ReportsAtMostEvery50MillisecondsAndTheEnd) {
   EXPECT_EQ(monitor.num_reports, before + 1);
 }
 
+TEST(ProgressTest, ATotalThatWasEstimatedTooSmallGrows) {
+  CountingMonitor monitor(1000);
+  Progress progress(&monitor, 10, "saving");
+  progress.add(1000);
+  progress.poll();
+  progress.finish();
+  EXPECT_EQ(monitor.num_reports, 2);
+}
+
 }  // namespace
 }  // namespace tenfold

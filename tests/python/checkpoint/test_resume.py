@@ -76,7 +76,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def assert_complete(folder, uninterrupted):
-    """Every step has the loss of the uninterrupted training, and every checkpoint is whole."""
+    """Every step has the loss of the uninterrupted training, and every checkpoint verifies."""
     found = losses(folder)
     assert {step for step, _ in found} == set(range(1, NUM_STEPS + 1))
     for step, loss in found:

@@ -108,7 +108,7 @@ def random_moments():
 
 
 def assert_complete(folder, uninterrupted):
-    """Every step of each rank has the loss of the uninterrupted training."""
+    """Every step of each rank has the loss of the uninterrupted training; checkpoints verify."""
     for rank in range(NUM_RANKS):
         found = losses(folder, rank)
         assert {step for step, _ in found} == set(range(1, NUM_STEPS + 1))

@@ -1,4 +1,4 @@
-"""Entries with DTensors: saved by all ranks as one file, restored on any number of them."""
+"""Entries with DTensors: all ranks save them as one file, any number of ranks restores them."""
 
 import re
 
@@ -102,7 +102,7 @@ def test_every_placement_and_container_round_trips(run, restored_by):
             "empty": [],
             "odd.name/x": list(range(7)),
         }
-        assert rank["plain"] == [0, 1, 2]  # of rank 0
+        assert rank["plain"] == [0, 1, 2]  # the value of rank 0
         assert rank["values"] == [0, "{'deep': (1, 'two')}"]
 
 

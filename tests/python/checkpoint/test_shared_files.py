@@ -45,7 +45,7 @@ def test_a_save_writes_only_what_changed(tmp_path, format, async_save):
         changing.weight += 1
     before = written_bytes()
     manager.save(2, {"frozen": frozen, "changing": changing}, block=True)
-    assert written_bytes() - before < 100_000  # of 8,000,000
+    assert written_bytes() - before < 100_000  # the frozen weights have 8,000,000 bytes
     manager.delete(1)
     restored = torch.nn.Linear(1000, 2000)
     manager.restore({"frozen": restored}, keys="frozen")
@@ -71,7 +71,7 @@ def test_mode_r_plus_of_a_hard_linked_archive_raises(manager):
     assert manager.verify(2).ok
 
 
-def test_rows_are_not_appended_to_a_shared_table(tmp_path):
+def test_rows_are_not_appended_to_a_hard_linked_table(tmp_path):
     tenfold.ingest({"w": torch.ones(3)}, tmp_path / "table")
     os.link(tmp_path / "table/w.memmap", tmp_path / "linked")
     with pytest.raises(PermissionError, match=REFUSED):
@@ -106,7 +106,7 @@ def test_hard_linked_steps_can_be_read_copied_and_replaced(manager, tmp_path):
     assert manager.verify(1).ok
 
 
-def test_last_step_with_a_file_can_be_opened_in_mode_r_plus(manager):
+def test_mode_r_plus_is_allowed_after_the_other_step_is_deleted(manager):
     manager.delete(1)
     manager.wait()
     path = manager.path(2) / "model"

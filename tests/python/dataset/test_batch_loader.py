@@ -217,7 +217,7 @@ def test_stats_name_the_bottleneck(ds: Dataset) -> None:
 
 
 def _resources() -> dict[str, int]:
-    """Resources of this process: private memory in KiB, descriptors, maps, threads."""
+    """Resources of this process: resident anonymous memory in KiB, descriptors, maps, threads."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "memory": int(status["RssAnon"].split()[0]),
@@ -279,7 +279,7 @@ def test_loaders_work_in_other_processes(ds: Dataset, method: str) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_torch_data_loader_fetches_whole_batches(ds: Dataset, num_workers: int) -> None:
+def test_torch_data_loader_returns_all_rows_in_order(ds: Dataset, num_workers: int) -> None:
     loader = torch.utils.data.DataLoader(
         ds, batch_size=128, num_workers=num_workers, collate_fn=tenfold.collate
     )
@@ -405,7 +405,7 @@ def test_ragged_columns_are_nested_or_padded_per_column(texts: Dataset, mapped: 
     batch = next(iter(BatchLoader(ds, 4, pad={"marks": "offsets"})))
     assert batch["tokens"].is_nested
     assert batch["name"] == ["Ann", "Bobby", "", "Zoe"]
-    assert not mapped or set(seen) == {2, 0, 3, 1}, "functions of rows get rows as they are"
+    assert not mapped or set(seen) == {2, 0, 3, 1}, "the function of a row got padded rows"
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])

@@ -139,11 +139,11 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         "mapped": (ds.map(lambda batch: batch, batched=True), [0, 1, 2, 3]),
         "mapped rows": (ds.range(1, 3).map(dict), [1, 2]),
     }
-    for view, (shown, places) in views.items():
+    for view, (shown, indices) in views.items():
         for name, valid in expected.items():
             found = shown[name]
             assert found.dtype == torch.bool
-            assert found.tolist() == [valid[i] for i in places], (view, name)
+            assert found.tolist() == [valid[i] for i in indices], (view, name)
     assert ds["r", "n.valid"].tolist() == expected["r.n.valid"]
     selected = ds.select(["score.valid", "score"])
     assert selected[1]["score.valid"].item() is True

@@ -28,8 +28,8 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return nn.functional.mse_loss(model(batch["x"]), batch["y"])
 
 
-# Number of rows, batch_size and batches of a window, of which the last is partial: a partial last
-# batch; a rank without rows in the last batch; whole batches.
+# (rows, batch_size, batches of a window). The last window of each case has fewer batches. The last
+# batch is partial in the first case, has no rows for one rank in the second, is full in the third.
 CASES = [(103, 10, 4), (41, 10, 3), (40, 8, 2)]
 
 
@@ -86,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("case", CASES, ids=["ragged end", "a rank without rows", "whole"])
+@pytest.mark.parametrize("case", CASES, ids=["partial batch", "a rank without rows", "whole"])
 def test_gradients_of_two_processes_equal_those_of_one_large_batch(
     folder: Path, case: tuple[int, int, int]
 ) -> None:

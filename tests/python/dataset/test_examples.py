@@ -110,7 +110,7 @@ def test_demo_runs_on_synthetic_flights(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_two_workers_ingest_two_ranks_train_and_one_goes_on(tmp_path: Path) -> None:
+def test_two_workers_ingest_two_ranks_train_and_one_rank_resumes(tmp_path: Path) -> None:
     """Tests examples/with_ray.py without Ray; `make test-ray` tests it with Ray."""
     output = run(
         *(sys.executable, EXAMPLES / "with_ray.py", "--without-ray", "--folder", tmp_path),

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenfold
+from forks import exit_status, forked
 from tenfold import Dataset, TensorDict
 
 CASTS = [
@@ -230,7 +231,7 @@ def test_numbers_are_cast_where_torch_can_cast(
 
 
 @pytest.mark.parametrize("value", [1, 1.5, True, [1], {"y": 1}, b"x"], ids=str)
-def test_text_columns_accept_only_text(tmp_path: Path, value: object) -> None:
+def test_string_columns_accept_only_strings(tmp_path: Path, value: object) -> None:
     ds = tenfold.create(tmp_path / "rows", {"s": "string"})
     for rows in ([{"s": value}], {"s": [value]}):
         with pytest.raises(ValueError, match=r'column "s": expected (string|a value of 0)'):
@@ -442,18 +443,14 @@ def test_a_second_writer_gets_an_error_naming_the_first(tmp_path: Path) -> None:
 
 
 def test_append_in_a_forked_child_raises(tmp_path: Path) -> None:
-    import os
-
     ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
     ds.append({"id": 1})
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def append() -> None:
+        with pytest.raises(tenfold.UnsupportedError, match="forked"):
             ds.append({"id": 2})
-        except tenfold.UnsupportedError as error:
-            os._exit(0 if "forked" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+
+    assert exit_status(forked(append)) == 0
     assert ds.append({"id": 3}) == 2
 
 
@@ -465,7 +462,7 @@ def test_append_in_a_forked_child_raises(tmp_path: Path) -> None:
 def test_circular_buffer_holds_the_last_rows(
     tmp_path_factory: pytest.TempPathFactory, capacity: int, sizes: list[int]
 ) -> None:
-    path = tmp_path_factory.mktemp("ring") / "ring"
+    path = tmp_path_factory.mktemp("circular") / "buffer"
     ds = tenfold.create(path, {"id": 0, "x": torch.zeros(2)}, capacity=capacity)
     slots: dict[int, int] = {}
     written = 0
@@ -537,12 +534,12 @@ def test_schema_accepts_every_dtype_spelling(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text", "\x02", "\n"]
 )
-@pytest.mark.parametrize("beside", ["int", torch.zeros(2)])
-def test_unknown_dtype_name_in_a_schema_raises(tmp_path: Path, dtype, beside) -> None:
+@pytest.mark.parametrize("other", ["int", torch.zeros(2)])
+def test_unknown_dtype_name_in_a_schema_raises(tmp_path: Path, dtype, other) -> None:
     hint = ".*did you mean 'float32'" if dtype == "flaot32" else ""
     message = re.escape(f'column "y": expected a dtype, found {dtype!r}') + hint
     with pytest.raises(ValueError, match=message):
-        tenfold.create(tmp_path / "c", {"x": beside, "y": dtype})
+        tenfold.create(tmp_path / "c", {"x": other, "y": dtype})
     with pytest.raises(ValueError, match=r'column "r\.y": expected a dtype'):
         tenfold.create(tmp_path / "c", {"r": {"y": dtype}})
     with pytest.raises(ValueError, match='column "y": expected a dtype'):
@@ -674,7 +671,7 @@ def test_rows_accept_objects_with_an_array_and_sequences(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_flags_of_rows_are_stored_as_they_are(tmp_path: Path, nested: bool) -> None:
+def test_validity_flags_are_stored_unless_the_value_is_none(tmp_path: Path, nested: bool) -> None:
     column = tenfold.Column("float32", nullable=True)
     ds = tenfold.create(tmp_path / "rows", {"r": {"x": column}, "y": "int64"})
     nan = float("nan")
@@ -839,7 +836,7 @@ def test_jagged_tensors_with_lengths_append_their_rows_only(tmp_path: Path) -> N
     assert [row.tolist() for row in ds["ids"].unbind()] == [[0], [3, 4]]
 
 
-def test_errors_of_extend_count_rows_from_the_first(tmp_path: Path) -> None:
+def test_row_numbers_in_errors_of_extend_count_the_rows_of_batches(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": "int64"})
     rows = [{"x": i} for i in range(5000)] + [{"x": [1, 2, 3]}, {"x": "text"}]
     with pytest.raises(ValueError, match='row 5003, column "x"'):

@@ -1,6 +1,7 @@
 """Every row is complete after a writer is killed (SIGKILL) at random moments.
 
-`TENFOLD_KILLS=1000 pytest tests/python/dataset/test_growing_kills.py` kills a thousand times.
+`TENFOLD_KILLS=1000 pytest tests/python/dataset/test_growing_kills.py` kills 1,000 writers of each
+kind of data set.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import tenfold
+from forks import forked, kill_and_wait
 from tenfold import Dataset
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
@@ -61,31 +62,29 @@ class Fork:
 
     def __init__(self, path: Path, kind: str, start: int) -> None:
         read, write = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
+
+        def work() -> None:
             os.close(read)
             os.dup2(write, 1)
             sys.stdout = os.fdopen(1, "w")
             sys.argv = ["", str(path), kind, str(start)]
-            try:
-                exec(WRITE, {"__name__": "writer"})
-            finally:
-                os._exit(1)
+            exec(WRITE, {"__name__": "writer"})
+
+        self.pid = forked(work)
         os.close(write)
         self.stdout = os.fdopen(read)
         assert self.stdout.readline() == "ready\n"
 
     def kill(self) -> list[str]:
         """Returns the output of the writer."""
-        os.kill(self.pid, signal.SIGKILL)
+        kill_and_wait(self.pid)
         printed = self.stdout.read().split()
-        os.waitpid(self.pid, 0)
         self.stdout.close()
         return printed
 
 
 @pytest.mark.timeout(120 + 2 * KILLS)
-@pytest.mark.parametrize("kind", ["append", "ring"])
+@pytest.mark.parametrize("kind", ["append", "circular"])
 def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
     tmp_path: Path, kind: str
 ) -> None:
@@ -150,11 +149,11 @@ print(batches, lengths)
 """
 
 
-@pytest.mark.parametrize("kind", ["append", "ring"])
+@pytest.mark.parametrize("kind", ["append", "circular"])
 def test_a_reader_in_another_process_sees_only_complete_rows(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "rows"
     schema = {"id": "int64", "x": ("int32", (500,))}
-    ds = tenfold.create(path, schema, capacity=1000 if kind == "ring" else None)
+    ds = tenfold.create(path, schema, capacity=1000 if kind == "circular" else None)
     reader = subprocess.Popen(
         [sys.executable, "-c", READ, str(path), "200"], stdout=subprocess.PIPE, text=True
     )

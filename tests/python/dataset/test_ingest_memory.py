@@ -1,4 +1,4 @@
-"""Memory of rows that are large."""
+"""Peak memory of `ingest` and `extend` with large rows."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_separator_applies_to_a_part_and_to_any_file_name(tmp_path: Path) -> Non
     assert tenfold.commit_parts(path)["n"].tolist() == [1]
 
 
-def test_separator_is_refused_where_it_separates_nothing(tmp_path: Path) -> None:
+def test_separator_is_refused_for_other_sources_and_if_invalid(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     (tmp_path / "x.csv").write_text("x\n1\n")
     with pytest.raises(ValueError, match=r"x\.jsonl: separator: expected CSV or TSV files"):
@@ -179,7 +179,7 @@ def test_negative_small_integers_are_keys_and_uint64_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("suffix", "module"), [(".bz2", "bz2"), (".xz", "lzma")])
-def test_bzip2_and_xz_are_read_as_streams(tmp_path: Path, suffix: str, module: str) -> None:
+def test_bzip2_and_xz_may_have_several_streams(tmp_path: Path, suffix: str, module: str) -> None:
     compress = __import__(module).compress
     rows = "".join(f'{{"id": {i}, "text": "row {i}"}}\n' for i in range(20_000)).encode()
     half = rows.index(b"\n", len(rows) // 2) + 1

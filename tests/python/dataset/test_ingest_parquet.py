@@ -89,20 +89,21 @@ def test_columns_that_are_not_requested_are_not_decoded(tmp_path):
     assert len(tenfold.ingest(path, tmp_path / "ds", columns=wanted)) == 5000
 
 
-def test_bad_row_is_named_by_its_row_number_in_the_source(tmp_path, group_bytes):
+def test_bad_row_is_named_by_its_file_and_row_number_there(tmp_path, group_bytes):
     first = pa.table({"x": list(range(10)), "y": [[1]] * 10})
     second = pa.table({"x": list(range(5)), "y": [[1], [2], [None], [3], [4]]})
     pq.write_table(first, tmp_path / "a.parquet", row_group_size=4)
     pq.write_table(second, tmp_path / "b.parquet")
     files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    with pytest.raises(ValueError, match=r'a.parquet: row 12, column "y": expected numbers'):
+    with pytest.raises(ValueError, match=r'b.parquet: row 2, column "y": expected numbers'):
         tenfold.ingest(files, tmp_path / "ds")
     assert not (tmp_path / "ds").exists()
     ds = tenfold.ingest(files, tmp_path / "ds", on_error="collect")
     assert len(ds) == 14
     assert ds["x"].tolist() == [*range(10), 0, 1, 3, 4]
     (bad,) = ds.bad_rows
-    assert (bad["row"], bad["column"]) == (12, "y")
+    assert (bad["row"], bad["column"]) == (2, "y")
+    assert bad["error"].startswith(f'{files[1]}: row 2, column "y": expected numbers')
     assert '"x": 2' in bad["text"]
 
 
@@ -142,6 +143,19 @@ def test_bad_rows_are_skipped_in_columns_that_are_decoded_separately(
     assert json.loads(ds.bad_rows[3]["text"]) == {
         "a": 1008, "b": [1008], "t": None, "c": [1008, None], "d": 504.0
     }  # fmt: skip
+
+
+def test_progress_expects_the_bytes_of_all_files(tmp_path, group_bytes):
+    made = pa.table({"x": np.random.default_rng(0).standard_normal(10_000)})
+    pq.write_table(made.slice(0, 1), tmp_path / "0.parquet")
+    for i in (1, 2):
+        pq.write_table(made, tmp_path / f"{i}.parquet")
+    seen = []
+    tenfold.ingest(
+        str(tmp_path / "*.parquet"), tmp_path / "ds", progress=lambda *what: seen.append(what)
+    )
+    assert seen[0][1] >= 2 * made.nbytes
+    assert all(done <= total for done, total, _ in seen)
 
 
 def test_column_names_with_dots_are_distinct_from_nested_fields(tmp_path, group_bytes):

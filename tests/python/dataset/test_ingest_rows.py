@@ -337,7 +337,7 @@ def test_key_that_is_initially_null_keeps_its_column_position(tmp_path, source, 
 @pytest.mark.parametrize("source", ["rows", "lines"])
 def test_columns_with_any_name_are_stored_and_appended(tmp_path, source):
     names = ["shape", "device", "_type", "a/b", "..", ".", "", "x", "X", "x.end", "x.valid", "é %"]
-    row = {name: i for i, name in enumerate(names)} | {"x": "text"}  # its parts have names, too
+    row = {name: i for i, name in enumerate(names)} | {"x": "text"}  # stored as two tensors
     rows = [row, row | {"x": None}]
     if source == "lines":
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -529,7 +529,7 @@ def test_finite_number_that_overflows_is_a_bad_row(tmp_path, dtype):
 
 @pytest.mark.parametrize("kind", ["quantized", "meta", "sparse", "of bits"])
 @pytest.mark.filterwarnings("ignore:.*quantize")
-def test_quantized_meta_and_sparse_tensors_are_refused_by_column(tmp_path: Path, kind: str) -> None:
+def test_unsupported_kinds_of_tensors_are_refused_by_column(tmp_path: Path, kind: str) -> None:
     value = {
         "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
         "meta": lambda: torch.ones(2, device="meta"),

@@ -1,4 +1,4 @@
-"""Ingest of dates, times and decimals in dicts: the same as Arrow's (`test_ingest_arrow`)."""
+"""Dates, times and decimals in dicts become the same columns as in Arrow tables."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_shuffle_buffer_shuffles_nearby_rows(ds: Dataset) -> None:
     assert sorted(first) == sorted(second) == list(range(ROWS))
     assert first != second
     assert first != sorted(first)
-    assert all(abs(row - place) < 64 for place, row in enumerate(first))
+    assert all(abs(row - position) < 64 for position, row in enumerate(first))
 
 
 def test_columns_views_maps_and_transforms_apply(ds: Dataset) -> None:

@@ -1,4 +1,4 @@
-"""`tenfold.IterableDataset` straight from JSON lines and CSV."""
+"""`tenfold.IterableDataset` over JSON Lines and CSV files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ids(rows: object) -> list[int]:
     return [int(row["id"]) for row in rows]
 
 
-def test_records_of_json_lines_have_the_types_of_ingest(tmp_path: Path) -> None:
+def test_json_lines_are_read_with_inferred_types(tmp_path: Path) -> None:
     rows = IterableDataset(write(tmp_path / "data.jsonl", RECORDS))
     assert dict(rows.schema.items()) == {
         "id": Column("int64"),
@@ -135,7 +135,6 @@ def test_zip_archives_are_read(tmp_path: Path) -> None:
 
 
 def test_bad_rows_are_reported_only_by_their_shard(tmp_path: Path) -> None:
-    """A shard does not report bad rows of other shards."""
     path = tmp_path / "data.jsonl"
     path.write_text('{"id": 0}\n{"id": "x"}\n{"id": 2}\n{"id": 3}\n')
     schema = {"id": "int64"}
@@ -398,7 +397,7 @@ FRAGMENTS = [
     suffix=st.sampled_from([".jsonl", ".json", ".csv", ".jsonl.gz"]),
 )
 @settings(max_examples=400, deadline=None)
-def test_arbitrary_bytes_raise_an_error_naming_the_file(
+def test_arbitrary_bytes_are_read_or_raise_an_error_naming_the_file(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, suffix: str
 ) -> None:
     path = tmp_path_factory.mktemp("hostile") / f"data{suffix}"

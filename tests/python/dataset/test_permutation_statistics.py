@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
     Shuffle = Callable[[int, int, int], Order]
 
-#: A statistic differs if its p-value is less. There are about 700 comparisons.
+#: A statistic differs if its p-value is less. There are about 850 comparisons.
 P_VALUE = 1e-6
 
 
@@ -67,7 +67,7 @@ def statistics(order: Order) -> dict[str, float]:
     found["most common exclusive or"] = np.bincount(order[:even:2] ^ order[1:even:2]).max()
     centred = order - (size - 1) / 2
     found["serial correlation"] = float(centred[:-1] @ centred[1:]) / size**3
-    found["correlation with the place"] = (
+    found["correlation with the position"] = (
         float(centred @ (np.arange(size) - (size - 1) / 2)) / size**3
     )
     found["fixed points"] = np.count_nonzero(order == np.arange(size))
@@ -80,10 +80,10 @@ def statistics(order: Order) -> dict[str, float]:
         if stride < size:
             apart = np.abs(order[stride:] - order[:-stride])
             found[f"neighbours {stride} apart"] = np.count_nonzero(apart == 1)
-            found[f"places {stride} apart, rows too"] = np.count_nonzero(apart == stride)
+            found[f"positions {stride} apart, rows too"] = np.count_nonzero(apart == stride)
     if size >= 1000:
         cells = np.arange(size) * 16 // size * 16 + order * 16 // size
-        found["rows by places"] = np.sum((np.bincount(cells, minlength=256) - size / 256) ** 2)
+        found["rows by positions"] = np.sum((np.bincount(cells, minlength=256) - size / 256) ** 2)
     return found
 
 

@@ -63,7 +63,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(source: Any, path: Path, **options: Any) -> Any:
-    """Returns the type and values of column "x" and its promotions, or the row with the error."""
+    """Returns type, values and validity of column "x", or the row that the error names."""
     try:
         ds = tenfold.ingest(source, path, durable=False, **options)
     except ValueError as error:
@@ -90,7 +90,7 @@ def test_scalars_are_promoted_alike_in_every_order_and_source(tmp_path, size):
             with open(table, "w", newline="") as file:
                 csv.writer(file).writerows([["x", "y"], *([item, 1] for item in text)])
             sources.append((table, {"columns": ["x"]}))
-            if size == 3:  # 6 orders of 5 sources: one source each
+            if size == 3:  # each of the 6 orders uses one of the 5 sources
                 sources = [sources[number % len(sources)]]
             for source, options in sources:
                 found = outcome(source, tmp_path / "ds", **options)

@@ -25,7 +25,7 @@ RECORDS = [{"feature1": i, "feature2": i / 2 + 0.5, "label": int(i % 3 == 0)} fo
 
 
 def sample_of(item: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features float32 [2] and a label."""
+    """Returns the features, float32 [2], and the label."""
     return torch.stack([item["feature1"].float(), item["feature2"].float()]), item["label"]
 
 

@@ -405,7 +405,7 @@ def check_error_on_one_rank_is_raised_on_all_ranks() -> None:
 
 
 class Dying:
-    """Ends the process in the middle of a call."""
+    """Patches the native classes so that this process exits in a phase of the next save."""
 
     def __init__(self, phase: str) -> None:
         from tenfold import _core

@@ -1,4 +1,4 @@
-"""examples/distributed.py: two ranks may start from a plain file, and three resume their save."""
+"""examples/distributed.py: two ranks start from a plain file, three ranks resume their save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of one process: formats, values, refusals, pickles."""
+"""Checkpoints of one process: formats, values, errors, pickles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: An
 
 
 def files_of(path: Path) -> set[str]:
-    """The names of the files of a checkpoint: itself, and the shards that an index names."""
+    """Returns the names of the files of a checkpoint: its own, and the shards in an index."""
     if path.suffix != ".json":
         return {path.name}
     return {path.name, *json.loads(path.read_text())["weight_map"].values()}
@@ -226,14 +226,14 @@ def test_objects_and_tuples_under_keys_of_any_type_are_loaded(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["m.npy", "m.safetensors"])
-def test_a_single_tensor_replaces_what_is_no_tensor(name: str, tmp_path: Path) -> None:
+def test_a_single_tensor_replaces_a_value_that_is_no_tensor(name: str, tmp_path: Path) -> None:
     tenfold.save(torch.arange(3, dtype=torch.uint8), tmp_path / name)
     found: dict[str, Any] = {"value": None}
     distributed.load(found, tmp_path / name, no_dist=True)
     assert found["value"].tolist() == [0, 1, 2]
 
 
-def test_an_object_replaces_only_what_is_no_tensor(tmp_path: Path) -> None:
+def test_only_bytes_replace_values_and_no_bytes_replace_tensors(tmp_path: Path) -> None:
     tenfold.save({"bytes": torch.ones(3, dtype=torch.uint8), "w": torch.ones(3)}, tmp_path / "m")
     error = failure(distributed.load, {"w": 1}, tmp_path / "m", no_dist=True)
     assert isinstance(error, ValueError)
@@ -450,7 +450,7 @@ def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:
     assert repr(into) == repr({"by_number": state["by_number"], "new": 1})
 
 
-def test_our_planner_makes_what_other_writers_need(tmp_path: Path) -> None:
+def test_our_planner_works_with_the_writer_of_torch(tmp_path: Path) -> None:
     state = {"w": torch.arange(4.0), "step": 7, "names": ["a"]}
     dcp.save(state, checkpoint_id=tmp_path / "theirs", planner=SavePlanner(), no_dist=True)
     into = {"w": torch.zeros(4), "step": 0, "names": []}
@@ -479,13 +479,15 @@ class Doubling(SavePlanner):
 
 
 class Renaming(SavePlanner):
+    """A custom planner, which omits entry "b"."""
+
     def create_local_plan(self) -> Any:
         plan = super().create_local_plan()
         kept = [item for item in plan.items if item.index.fqn != "b"]
         return dataclasses.replace(plan, items=kept)
 
 
-def test_planners_that_are_subclasses_of_ours_are_asked(tmp_path: Path) -> None:
+def test_overrides_of_subclasses_of_our_planner_are_called(tmp_path: Path) -> None:
     state = {"a": torch.ones(2), "b": torch.ones(3), "n": 2}
     save(state, tmp_path / "double", planner=Doubling())
     assert repr(tenfold.load(tmp_path / "double")) == repr(
@@ -595,7 +597,7 @@ def header_of(path: Path) -> bytes:
 
 
 class NotingWriter(StorageWriter):
-    """Notes the inode of the file that is written, before it is published."""
+    """Records the inode of the staged file before it is published."""
 
     inode = 0
 
@@ -638,7 +640,7 @@ def test_values_of_our_planner_have_exact_space_in_the_header(
         assert repr(tenfold.load(path, verify=True)) == repr(state)
 
 
-def test_values_that_a_subclass_of_our_planner_changes_are_those_that_are_stored(
+def test_values_changed_by_a_subclass_of_our_planner_are_stored(
     tmp_path: Path,
 ) -> None:
     save({"text": "x" * 1000}, tmp_path / "m.safetensors", planner=Doubling())

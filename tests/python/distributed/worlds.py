@@ -175,7 +175,10 @@ LOADED: dict[str, list[Any]] = {
 
 
 def spread(tensor: torch.Tensor, mesh: Any, placements: list[Any]) -> DTensor:
-    """Like distribute_tensor, but sends nothing, as every rank has it all and gloo lacks dtypes."""
+    """Like distribute_tensor without communication, because gloo does not support every dtype.
+
+    Every rank passes the whole tensor.
+    """
     local = tensor
     for dim, placement in enumerate(placements):
         if isinstance(placement, Shard):
@@ -649,7 +652,7 @@ def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) 
 def expect_after(
     phase: str, path: Path, layout: str, state: Callable[[int], dict[str, Any]]
 ) -> None:
-    """Checks that the version is complete, and the next save too.
+    """Checks that a complete version is left, and that the next save works.
 
     It is the old version if the rank died before publishing.
     """
@@ -1022,7 +1025,7 @@ def check_another_path_on_one_rank_is_refused() -> None:
 
 
 class Evil:
-    """Pickled, it touches a file when it is unpickled."""
+    """An object whose pickle creates a file when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return (Path.touch, (FOLDER / "was_executed",))

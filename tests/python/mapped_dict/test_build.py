@@ -114,14 +114,14 @@ def test_does_not_trigger_garbage_collection(tmp_path, value):
     # A garbage collection would visit all objects of the program, such as the source of the
     # items.
     pairs = ((f"k{i}", value()) for i in range(20_000))
-    looks = []
+    phases = []
     gc.collect()
-    gc.callbacks.append(lambda phase, info: looks.append(phase))
+    gc.callbacks.append(lambda phase, info: phases.append(phase))
     try:
         build(pairs, tmp_path / "d")
     finally:
         gc.callbacks.pop()
-    assert looks.count("start") < 10
+    assert phases.count("start") < 10
 
 
 def test_duplicates_last_keeps_the_last_value(tmp_path):

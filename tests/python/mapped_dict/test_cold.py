@@ -1,4 +1,4 @@
-"""Counts the reads from the device for lookups in a dictionary that is not cached."""
+"""Counts the reads from storage for lookups in a dictionary that is not in the page cache."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def large(tmp_path_factory):
 
 
 def evict_from_page_cache(path: Path) -> None:
-    """Drops these files from the page cache, if the file system can."""
+    """Drops these files from the page cache. A tmpfs ignores this: no read is counted there."""
     os.sync()
     for file in path.rglob("*.memmap"):
         descriptor = os.open(file, os.O_RDONLY)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 
 import pytest
 import torch
 
 import tenfold
+from forks import forked, kill_and_wait
 from tenfold import MappedDict
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
@@ -35,7 +35,7 @@ def write(path, start: int, told) -> None:
 def check(d: MappedDict, done: int) -> None:
     values, found = d.get_many([f"k{key}" for key in range(KEYS)], missing="raise")
     assert found.all()
-    assert (values == values[:, :1]).all(), "a value in parts"
+    assert (values == values[:, :1]).all(), "a torn value"
     for key in range(KEYS):
         # Step `done` may be in progress.
         last = (done - 1 - key) // KEYS if done > key else -1
@@ -46,7 +46,7 @@ def check(d: MappedDict, done: int) -> None:
         assert found.all(), i
         assert (part == i).all(), i
     last, found = d.get_many([f"n{done}/{part}" for part in range(9)])
-    assert found.all() or not found.any(), "some keys of one extend()"
+    assert found.all() or not found.any(), "only some keys of one extend()"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -58,20 +58,13 @@ def test_sigkill_of_the_writer_keeps_all_committed_values(tmp_path, seed):
     reader = MappedDict(path)
     for _ in range(KILLS // 2):
         read, told = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(read)
-            try:
-                write(path, done, told)
-            finally:
-                os._exit(1)
+        pid = forked(lambda start=done, told=told: write(path, start, told))
         os.close(told)
         with os.fdopen(read) as lines:
             first = lines.readline()
-            assert first, "it did not begin"
+            assert first, "the writer wrote nothing"
             time.sleep(rng.random() * 0.03)
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            kill_and_wait(pid)
             said = [first, *lines.read().splitlines()]
         done = max([done, *(int(line) for line in said if line.strip())])
         check(MappedDict(path), done)

@@ -168,7 +168,7 @@ def _raising(pairs):
 
 
 def _own_bytes():
-    """Returns the memory of this process without pages of files, as the system may drop these."""
+    """Returns the anonymous memory of this process in bytes: the system may drop pages of files."""
     status = open("/proc/self/status").read()  # noqa: SIM115
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 

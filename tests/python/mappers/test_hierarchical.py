@@ -1,4 +1,4 @@
-"""HierarchicalStateMapper: look-ups by path, defaults, composition."""
+"""HierarchicalStateMapper: lookups by path, defaults, composition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_defaults_are_inherited_and_the_deepest_one_wins():
         "a/b/y": 3,
         "a/b/c/z": 4,
         "nowhere": 0,
-        "a": 0,  # a level is not a value
+        "a": 0,  # the path names a level, not a value
         "a/nowhere/at/all": 0,
         "a/b": 2,
         "a/b/nowhere": 2,

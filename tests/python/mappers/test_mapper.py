@@ -216,7 +216,7 @@ if __name__ == "__main__":
                script, tmp_path, method)  # fmt: skip
 
 
-def test_load_reads_again_if_the_mapper_is_replaced_meanwhile(tmp_path, monkeypatch):
+def test_load_reads_again_if_the_mapper_is_replaced_during_the_call(tmp_path, monkeypatch):
     path = tmp_path / "mapper"
     TableMapper(torch.zeros(2, 3)).save(path)
     original = _mapper.mapper_of

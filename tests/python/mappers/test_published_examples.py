@@ -31,8 +31,8 @@ class StateMapperNet(nn.Module):
 
 
 def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
-    # The published version: an array of 8 GB, of which three elements are set. Here one row
-    # represents it: a sparse file, written through a mapping, so that it takes a page per row.
+    # The published version: an array of 8 GB in which three elements are set. Its file is sparse,
+    # so only the three pages with these elements take space on disk.
     shape = (1000000, 1000)
     state_indices = torch.tensor([(10, 20), (100, 500), (50000, 900)])
     state_values = torch.tensor([1.2, 3.14, -2.7], dtype=torch.float64)
@@ -43,7 +43,7 @@ def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
     assert mmap_file[10, 20] == 1.2
     assert (tmp_path / "state_mapper.memmap").stat().st_blocks * 512 < 1 << 20
 
-    # As a sparse matrix the same mapping takes some KB for the rows and 16 bytes per element. An
+    # As a sparse matrix, the same mapping takes 24 bytes per element, and some KB for the keys. An
     # unknown state has a default, and only the requested rows are made.
     matrix = tenfold.SparseMatrix.from_coo(
         state_indices[:, 0], state_indices[:, 1], state_values, shape, layout="coo"
@@ -60,8 +60,8 @@ def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
 
 
 def test_only_the_parameters_of_a_network_are_saved(tmp_path):
-    # The published version, with tenfold instead of torch: no pickle, a checksum, one mapping
-    # instead of a copy.
+    # The published version, with tenfold instead of torch: nothing is unpickled, bytes have
+    # checksums, and tensors are mapped instead of copied.
     state_mapper = StateMapperNet(input_dim=100, output_dim=50)
     tenfold.save(state_mapper.state_dict(), tmp_path / "state_mapper_params.pth")
     loaded_state_mapper = StateMapperNet(input_dim=100, output_dim=50)

@@ -1,4 +1,4 @@
-"""Files that change while a tree maps them cause errors that name the expectation, not crashes."""
+"""Files that change while a tree maps them cause errors that say what was expected, no crash."""
 
 import os
 

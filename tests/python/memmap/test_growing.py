@@ -234,7 +234,7 @@ def test_append_memmap_writes_the_files_of_tensordict(tmp_path):
         assert (tmp_path / "ours" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
 
 
-def test_append_to_a_saved_tree_drops_its_checksums(tmp_path):
+def test_tree_with_checksums_verifies_after_an_append(tmp_path):
     tenfold.save(rows(4), tmp_path / "p")
     append_memmap(tmp_path / "p", rows(2, 4))
     assert tenfold.verify(tmp_path / "p").ok

@@ -163,7 +163,7 @@ def test_damaged_entry_does_not_affect_the_others(saved):
         td["a"]
 
 
-def test_entries_beside_a_damaged_one_are_mapped_at_once(saved):
+def test_undamaged_entries_are_mapped_on_load(saved):
     (saved / "a.memmap").unlink()
     td = TensorDict.load_memmap(saved)
     shutil.rmtree(saved)

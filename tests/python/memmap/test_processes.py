@@ -119,7 +119,7 @@ def test_a_data_loader_reads_a_mapped_tree_in_workers(tmp_path, method, opened):
 
 
 @pytest.mark.parametrize("into", [False, True])
-def test_load_memmap_reads_again_if_the_folder_is_replaced_meanwhile(tmp_path, monkeypatch, into):
+def test_load_memmap_reads_again_if_the_folder_is_replaced_during_it(tmp_path, monkeypatch, into):
     path = tmp_path / "tree"
     TensorDict({"a": torch.zeros(3), "old": torch.zeros(3)}).memmap(path)
     original = folder.map_now

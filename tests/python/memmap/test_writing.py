@@ -1,4 +1,4 @@
-"""memmap_, memmap, save: which files are written, which tensors stay, what is refused."""
+"""memmap_, memmap, save: which files are written, which tensors stay, what raises."""
 
 import os
 

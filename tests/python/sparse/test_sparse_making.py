@@ -282,7 +282,7 @@ def test_uncoalesced_coo_must_be_converted_before_indexing(tmp_path):
     assert m.to_layout("coo").to_torch().is_coalesced()
 
 
-# --- elsewhere ---
+# --- other processes and environments ---
 
 
 def row_sum(m):

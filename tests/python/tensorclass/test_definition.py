@@ -170,7 +170,7 @@ def test_an_unknown_annotation_leaves_those_of_local_classes_known():
     for _ in range(2):
         made = Outer.from_dict({"inner": {"x": torch.ones(2)}}, batch_size=[2])
         assert type(made.inner) is Inner
-        with pytest.raises(RuntimeError, match='key "other"'):  # a number: looks at the annotation
+        with pytest.raises(RuntimeError, match='key "other"'):  # a number needs the annotation
             made.other = 3
 
 

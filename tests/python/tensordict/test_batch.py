@@ -30,7 +30,7 @@ def test_the_longest_common_batch_size_is_found():
     assert td.batch_size == (2, 3)
 
 
-def test_the_common_device_is_found_and_that_of_different_devices_removed():
+def test_auto_device_finds_the_common_device_or_removes_it():
     td = TensorDict({"a": torch.zeros(2), "n": {"b": torch.zeros(2)}}, [2])
     assert td.auto_device_()["n"].device == torch.device("cpu")
     td.clear_device_()["n"].auto_device_()

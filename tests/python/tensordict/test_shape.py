@@ -34,7 +34,7 @@ def test_shape_operations_change_only_batch_dimensions(change, batch_size):
     assert td["n", "y"].shape == (*batch_size, 4)
 
 
-def test_expand_to_the_batch_size_of_no_dimensions_changes_nothing():
+def test_expand_to_an_empty_batch_size_changes_nothing():
     td = TensorDict({"x": torch.tensor(1), "n": {"y": torch.zeros(2)}, "s": "text"})
     for made in (td.expand(), td.expand([]), td.expand_as(torch.tensor(0))):
         assert (made == td).all()
@@ -48,7 +48,7 @@ def test_shape_operations_keep_the_values_of_rows():
     assert tree().flip(0)[0]["x"].tolist() == tree()[1]["x"].tolist()
 
 
-def test_rows_are_repeated_whatever_the_device_of_new_tensors():
+def test_repeat_interleave_ignores_the_default_device():
     with torch.device("meta"):
         td = TensorDict({"x": torch.arange(3, device="cpu")}, [3])
         made = td.repeat_interleave(torch.tensor([1, 0, 2], device="cpu"))

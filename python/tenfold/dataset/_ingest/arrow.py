@@ -198,39 +198,59 @@ def streams_of_files(
     a file whose columns differ from those of the first.
 
     Raises:
-        CorruptFileError: If pyarrow cannot read the first file.
-        UnsupportedError: If pyarrow is not installed, or does not support a type in the file.
+        CorruptFileError: If pyarrow cannot read the first or the largest file.
+        UnsupportedError: If pyarrow is not installed, or does not support a type in one of them.
     """
     pa = pyarrow(files[0])
+    sizes = [os.path.getsize(file) for file in files]
     if kind == "arrow":
-        return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file))]
+        open_file = partial(_open_arrow, pa)
+        return [_stream_of_files(pa, files, open_file, sum(sizes), options.first_rows)]
     # All groups of columns of the first file share one footer, which is read once.
     first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
+    # The largest file represents all: reading every footer would take long for many files.
+    largest = files[sizes.index(max(sizes))]
+    sample = first
+    if largest != files[0]:
+        sample = _guarded(pa, largest, lambda: ParquetFooter(largest))
 
     def opener(names: list[str] | None) -> Callable[[str], OpenedFile]:
-        def open_file(file: str) -> OpenedFile:
+        def open_names(file: str) -> OpenedFile:
             footer = first if file == files[0] else ParquetFooter(file)
             return footer.open(names, num_threads)
 
-        return open_file
+        return open_names
 
-    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(options)]
+    streams = []
+    for names in first.groups(options):
+        total_bytes = sample.num_bytes(names) * sum(sizes) // max(sizes)
+        streams.append(_stream_of_files(pa, files, opener(names), total_bytes, options.first_rows))
+    return streams
 
 
-def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], OpenedFile]) -> Stream:
+def _stream_of_files(
+    pa: Any,
+    files: list[str],
+    open_file: Callable[[str], OpenedFile],
+    total_bytes: int,
+    first_rows: list[int],
+) -> Stream:
+    """Streams the files in sequence; sets `first_rows`, as in `IngestOptions`, while it reads."""
     first = _guarded(pa, files[0], partial(open_file, files[0]))
 
     def all_batches() -> Iterator[Any]:
-        yield from _guarded_batches(pa, files[0], first.batches)
-        for file in files[1:]:
-            opened = _guarded(pa, file, partial(open_file, file))
+        num_rows = 0
+        for i, file in enumerate(files):
+            opened = first if i == 0 else _guarded(pa, file, partial(open_file, file))
             if opened.names != first.names:
                 raise ValueError(
                     f"{file}: columns: expected {first.names} as in {files[0]}, found "
                     f"{opened.names}"
                 )
+            first_rows[i:] = [num_rows]
             for batch in _guarded_batches(pa, file, opened.batches):
-                if batch.schema.types == first.schema.types:
+                num_rows += batch.num_rows
+                if i == 0 or batch.schema.types == first.schema.types:
                     yield batch
                     continue
                 try:
@@ -241,7 +261,7 @@ def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], Opene
                     ) from None
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
-    return Stream(reader, first.num_bytes * len(files), first.num_rows)
+    return Stream(reader, total_bytes, first.num_rows)
 
 
 def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:
@@ -274,10 +294,10 @@ def _open_arrow(pa: Any, file: str) -> OpenedFile:
         is_file = opened.read(6) == b"ARROW1"
     if not is_file:
         stream = ipc.open_stream(mapped)
-        return OpenedFile(stream.schema.names, stream.schema, mapped.size(), iter(stream))
+        return OpenedFile(stream.schema.names, stream.schema, iter(stream))
     whole = ipc.open_file(mapped)
     batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
-    return OpenedFile(whole.schema.names, whole.schema, mapped.size(), batches)
+    return OpenedFile(whole.schema.names, whole.schema, batches)
 
 
 def _batch_rows(num_bytes: int, num_rows: int) -> int:

@@ -38,14 +38,12 @@ class OpenedFile(NamedTuple):
     Attributes:
         names: Names of all columns.
         schema: Schema of the columns in the batches.
-        num_bytes: Estimated size of the batches in bytes.
         batches: All batches, in order.
         num_rows: Number of rows of all batches; 0 if the file does not record it.
     """
 
     names: list[str]
     schema: Any
-    num_bytes: int
     batches: Iterator[Any]
     num_rows: int = 0
 
@@ -112,15 +110,22 @@ class ParquetFooter:
         import pyarrow as pa
 
         all_names = self._schema.names
-        schema, sizes = self._schema, self._sizes
+        schema = self._schema
         if names is not None:
             schema = pa.schema([schema.field(name) for name in names if name in all_names])
-            sizes = {name: sizes[name] for name in names if name in sizes}
-        batches = self._batches(names, sizes, num_threads != 1)
+        batches = self._batches(names, self._sizes_of(names), num_threads != 1)
         if num_threads != 1:
             batches = _ahead(batches)
-        num_bytes = sum(size.stored for size in sizes.values())
-        return OpenedFile(all_names, schema, num_bytes, batches, self._metadata.num_rows)
+        return OpenedFile(all_names, schema, batches, self._metadata.num_rows)
+
+    def num_bytes(self, names: list[str] | None) -> int:
+        """Estimated size in bytes of the batches with these columns; None: all."""
+        return sum(size.stored for size in self._sizes_of(names).values())
+
+    def _sizes_of(self, names: list[str] | None) -> dict[str, _Size]:
+        if names is None:
+            return self._sizes
+        return {name: self._sizes[name] for name in names if name in self._sizes}
 
     def _batches(
         self, names: list[str] | None, sizes: dict[str, _Size], use_threads: bool
