@@ -31,8 +31,6 @@ struct ScanItem {
   std::uint64_t size_bytes = 0;
   std::string key;
 };
-/// Minimum size of a zip archive.
-constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
 /// Adds the locations of the items in a checkpoint's metadata. If the metadata cannot be read,
@@ -58,7 +56,7 @@ void add_items(ScanItems& items, const os::Path& metadata) {
   } catch (const Error& error) {
     // scan_file() reports metadata that cannot be read.
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported &&
-        error.code() != ErrorCode::io) {
+        error.code() != ErrorCode::io && error.code() != ErrorCode::file_not_found) {
       throw;
     }
   }
@@ -72,14 +70,15 @@ void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
               ScanRisk::suspicious, "", begin);
 }
 
-void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
-  std::ranges::sort(items, {}, &ScanItem::begin);
-  // Also scan the whole file as a pickle: other programs may open it without its metadata, and
-  // items of the metadata may split a pickle.
-  scanner.guess(bytes, "");
-  if (bytes.starts_with("PK") && !items.empty() && items.front().size_bytes < kArchiveBytes) {
-    scanner.add("archive that the metadata cuts in pieces", ScanRisk::suspicious, "", 0);
-  }
+/// Scans the items of a file, and the bytes between them. Returns true if the items are zip
+/// archives that do not overlap. Otherwise they may split a pickle or an archive, which other
+/// programs read when they open the file without its metadata.
+bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
+  const auto range = [](const ScanItem& item) { return std::pair(item.begin, item.size_bytes); };
+  std::ranges::stable_sort(items, {}, range);
+  const auto repeated = std::ranges::unique(items, {}, range);
+  items.erase(repeated.begin(), repeated.end());
+  bool are_archives = true;
   std::uint64_t done = 0;
   for (const ScanItem& item : items) {
     if (item.begin > bytes.size() || item.size_bytes > bytes.size() - item.begin) {
@@ -87,16 +86,26 @@ void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
                   ScanRisk::suspicious, "", item.begin);
       continue;
     }
+    // Scanning all of many overlapping items would take too long.
+    if (item.begin < done) {
+      scanner.add("item of the key " + base::quote(item.key) + " that overlaps another",
+                  ScanRisk::suspicious, "", item.begin);
+      are_archives = false;
+      continue;
+    }
     if (item.begin > done) scan_between(scanner, bytes.substr(done, item.begin - done), done);
     const std::string where = "key " + base::quote(item.key);
+    const std::string_view content = bytes.substr(item.begin, item.size_bytes);
+    are_archives = are_archives && content.starts_with("PK\x03\x04");
     try {
-      scanner.any(bytes.substr(item.begin, item.size_bytes), where, ScanHint::none);
+      scanner.any(content, where, ScanHint::none);
     } catch (const Error& error) {
       scanner.add(error, where);
     }
-    done = std::max(done, item.begin + item.size_bytes);
+    done = item.begin + item.size_bytes;
   }
   scan_between(scanner, bytes.substr(done), done);
+  return are_archives;
 }
 
 void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& items) {
@@ -104,10 +113,8 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
   if (file.size_bytes() == 0) return;
   const Buffer whole = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   const std::string_view bytes(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
-  if (const auto found = items.find(path); found != items.end()) {
-    scan_items(scanner, bytes, found->second);
-    return;
-  }
+  const auto found = items.find(path);
+  if (found != items.end() && scan_items(scanner, bytes, found->second)) return;
   try {
     scanner.any(bytes, "", hint_of_name(path.string()));
   } catch (const Error& error) {
@@ -115,7 +122,8 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
     if (error.code() != ErrorCode::corrupt || !scanner.archives(bytes, "")) throw;
     return;
   }
-  if (path.extension() == ".distcp" && !bytes.starts_with("PK") && !scanner.archives(bytes, "")) {
+  if (found == items.end() && path.extension() == ".distcp" && !bytes.starts_with("PK") &&
+      !scanner.archives(bytes, "")) {
     scanner.add("checkpoint without its .metadata, which is not scanned", ScanRisk::suspicious, "",
                 0);
   }
@@ -130,8 +138,8 @@ struct ScanFolder {
 };
 
 /// The regular files below a folder. Links to files are included, links to folders are not, because
-/// they may form a cycle. A sub-folder that cannot be listed is recorded, and so is an entry whose
-/// type is unknown. Throws Error(io) if `root` cannot be listed.
+/// they may form a cycle. A sub-folder that cannot be listed is recorded, and so is an entry or the
+/// target of a link whose type is unknown. Throws Error(io) if `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   ScanFolder found;
   std::vector<os::Path> folders = {root};
@@ -146,8 +154,10 @@ ScanFolder files_in(const os::Path& root) {
         found.files.push_back(entry->path());
         continue;
       }
+      const bool is_dangling =
+          unknown == std::errc::no_such_file_or_directory || unknown == std::errc::not_a_directory;
       std::error_code ignored;
-      if (entry->is_symlink(ignored)) continue;
+      if (entry->is_symlink(ignored) && (!unknown || is_dangling)) continue;
       if (unknown) {
         found.unlisted.emplace_back(entry->path(), unknown);
       } else if (entry->is_directory(ignored)) {
@@ -183,7 +193,7 @@ void scan_folder(ByteScanner& scanner, const os::Path& folder) {
     try {
       scan_file(scanner, file, items);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::io) {
+      if (error.code() == ErrorCode::io || error.code() == ErrorCode::file_not_found) {
         scanner.add("file that cannot be read: " + std::string(error.what()), ScanRisk::suspicious,
                     "", 0);
       } else {

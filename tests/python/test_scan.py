@@ -11,11 +11,14 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 
 import numpy
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata, MetadataIndex
 
 import tenfold
 
@@ -260,6 +263,85 @@ def test_bytes_not_named_by_metadata_are_scanned(tmp_path):
     with open(tmp_path / "__0_0.distcp", "ab") as file:
         file.write(b"what is this")
     assert any("12 bytes" in found.name for found in tenfold.scan(tmp_path).findings)
+
+
+def write_metadata(folder, name, items):
+    """Writes a .metadata that names byte ranges (offset, size) of a file."""
+    storage = {
+        MetadataIndex(str(i)): _StorageInfo(name, begin, size)
+        for i, (begin, size) in enumerate(items)
+    }
+    entries = {index.fqn: BytesStorageMetadata() for index in storage}
+    metadata = Metadata(entries, storage_data=storage)
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+
+
+@pytest.mark.parametrize("cut", [1, 66, 100])
+@pytest.mark.parametrize("kind", ["npy", "tar", "zip", "pickle"])
+def test_metadata_that_cuts_a_file_does_not_hide_its_content(tmp_path, kind, cut):
+    path = tmp_path / "evil"
+    if kind == "npy":
+        with open(path, "wb") as file:
+            numpy.save(file, numpy.array([Calls()], dtype=object))
+    elif kind == "tar":
+        with tarfile.open(path, "w") as archive:
+            archive.add(__file__, "x")
+    elif kind == "zip":
+        torch.save(Calls(), path)
+    else:
+        path.write_bytes(pickle.dumps(["x" * 200, Calls()]))
+    write_metadata(tmp_path, path.name, [(0, cut), (cut, path.stat().st_size - cut)])
+    found = {(found.name, found.risk) for found in tenfold.scan(tmp_path).findings}
+    if kind == "tar":
+        assert ("tar archive, which is not scanned", "suspicious") in found
+    else:
+        assert ("posix.system", "dangerous") in found
+
+
+def test_overlapping_items_of_metadata_are_suspicious(tmp_path):
+    with open(tmp_path / "x", "wb") as file:
+        torch.save([1], file)
+    size = (tmp_path / "x").stat().st_size
+    write_metadata(tmp_path, "x", [(0, size), (0, size)])
+    assert tenfold.scan(tmp_path).safe
+    write_metadata(tmp_path, "x", [(0, size), (9, size - 9)])
+    (bad,) = [found for found in tenfold.scan(tmp_path).findings if found.risk != "safe"]
+    assert bad.name == 'item of the key "1" that overlaps another'
+
+
+@pytest.mark.parametrize("end", [b"", b"PK\x05\x06" + bytes(18)])
+def test_bytes_that_resemble_many_archives_take_no_longer(tmp_path, end):
+    (tmp_path / "x").write_bytes(b"PK\x03\x04" * 1_000_000 + end)
+    with pytest.raises(tenfold.CorruptFileError):
+        tenfold.scan(tmp_path / "x")
+
+
+def test_a_link_that_cannot_be_followed_is_suspicious(tmp_path):
+    (tmp_path / "model.pkl").symlink_to("model.pkl")
+    (found,) = tenfold.scan(tmp_path).findings
+    assert (found.risk, found.where) == ("suspicious", '"model.pkl": at byte 0')
+
+
+def test_dotted_names_of_numpy_dtypes_are_dangerous(tmp_path):
+    names = [b"numpy.dtypes", b"sys.DType"]
+    parts = b"".join(b"\x8c" + bytes([len(name)]) + name for name in names)
+    (tmp_path / "x.pkl").write_bytes(b"\x80\x04" + parts + b"\x93.")
+    (found,) = tenfold.scan(tmp_path / "x.pkl").findings
+    assert (found.name, found.risk) == ("numpy.dtypes.sys.DType", "dangerous")
+
+
+def test_old_name_of_the_object_dtype_is_known(tmp_path):
+    header = b"{'descr': 'Object0', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    (tmp_path / "x.npy").write_bytes(start + call("os.system"))
+    assert [found.name for found in tenfold.scan(tmp_path / "x.npy").findings] == ["os.system"]
+
+
+@pytest.mark.parametrize("name", ["m.joblib", "m.z"])
+def test_zlib_streams_of_joblib_are_suspicious(tmp_path, name):
+    (tmp_path / name).write_bytes(zlib.compress(call("os.system")))
+    (found,) = tenfold.scan(tmp_path / name).findings
+    assert (found.name, found.risk) == ("zlib stream, which is not scanned", "suspicious")
 
 
 def test_nested_archives_are_scanned(tmp_path):
