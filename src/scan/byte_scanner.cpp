@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,7 +25,7 @@ constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotScanned = ", which is not scanned";
 /// Limits for nested archives: number of levels, and total size of their deflated records when
-/// inflated, in all files of a scan.
+/// inflated, in one file.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
@@ -91,12 +93,12 @@ bool begins_as_tar(std::string_view bytes) {
   return written == as_unsigned || written == as_signed;
 }
 
-/// True if a .npy header may declare values that numpy would unpickle: the type "O", "object" or
-/// "T" appears anywhere in the header, or may be hidden. The header is a Python literal, which can
-/// hide it by escapes, comments and concatenated strings.
+/// True if a .npy header may declare values that numpy would unpickle: the type "O", "object",
+/// "Object0" (numpy 1.19) or "T" appears anywhere in the header, or may be hidden. The header is a
+/// Python literal, which can hide it by escapes, comments and concatenated strings.
 bool may_hold_objects(std::string_view header) {
   if (header.find_first_of("\\#") != std::string_view::npos) return true;
-  if (header.find("object") != std::string_view::npos) return true;
+  if (header.find("bject") != std::string_view::npos) return true;
   const auto is_letter = [&](std::size_t i) {
     const char c = i < header.size() ? header[i] : ' ';
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -162,7 +164,7 @@ std::string inside(const std::string& outer, const std::string& inner) {
 
 ScanHint hint_of_name(std::string_view name) {
   constexpr auto kSuffixes =
-      std::to_array<std::string_view>({".pkl", ".pickle", ".pck", ".pcl", ".p"});
+      std::to_array<std::string_view>({".pkl", ".pickle", ".pck", ".pcl", ".p", ".joblib", ".z"});
   const bool named = std::ranges::any_of(
       kSuffixes, [&](std::string_view suffix) { return name.ends_with(suffix); });
   if (named) return ScanHint::pickle;
@@ -172,6 +174,8 @@ ScanHint hint_of_name(std::string_view name) {
 void ByteScanner::enter(std::string path, std::string shown) {
   path_ = std::move(path);
   shown_ = std::move(shown);
+  depth_ = 0;
+  inflated_bytes_ = 0;
 }
 
 codecs::ZipDirectory ByteScanner::directory_of(const codecs::ZipInput& input) {
@@ -320,11 +324,11 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
             place, 0);
         continue;
       }
-      inflated_bytes_ += depth_ > 1 ? entry.size_bytes : 0;
-      if (inflated_bytes_ > kMaxInflatedBytes) {
+      if (depth_ > 1) inflated_bytes_ += entry.size_bytes;
+      if (depth_ > 1 && inflated_bytes_ > kMaxInflatedBytes) {
         add("archives in archives of more than 4 GiB" + std::string(kNotScanned),
             ScanRisk::suspicious, place, 0);
-        break;
+        continue;
       }
       // A program may unpickle a damaged record, so scan what can be inflated.
       const std::vector<std::byte> inflated = codecs::read_zip_entry_unchecked(input, entry);
@@ -336,26 +340,52 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   --depth_;
 }
 
-/// Size of the archive at the start of `bytes`, whatever follows it; 0 if there is none.
-std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::string& where) {
-  constexpr int kMaxEnds = 64;
+/// Finds the end records of zip archives from left to right, each once: hostile bytes can look like
+/// the start of many archives, and a search to the end of the file for each would take too long.
+class ByteScanner::ZipEnds {
+ public:
+  explicit ZipEnds(std::string_view bytes) : bytes_(bytes) {}
+
+  /// Returns the position of end record `i` of those from `at` on; npos if there are fewer. `at`
+  /// must not decrease from call to call.
+  std::size_t find(std::size_t at, std::size_t i) {
+    while (!ends_.empty() && ends_.front() < at) ends_.pop_front();
+    while (ends_.size() <= i && next_ != std::string_view::npos) {
+      next_ = bytes_.find(kZipEnd, std::max(next_, at));
+      if (next_ != std::string_view::npos) ends_.push_back(next_++);
+    }
+    return i < ends_.size() ? ends_[i] : std::string_view::npos;
+  }
+
+ private:
+  std::string_view bytes_;
+  std::deque<std::size_t> ends_;
+  std::size_t next_ = 0;  ///< where the search continues; npos: there are no more
+};
+
+/// Size of the archive that starts at the byte `begin`, whatever follows it; 0 if there is none.
+std::size_t ByteScanner::archive_bytes(std::string_view bytes, std::size_t begin, ZipEnds& ends,
+                                       const std::string& where) {
+  constexpr std::size_t kMaxEnds = 64;
   constexpr std::size_t kEndBytes = 22;
-  if (!bytes.starts_with(kZipMagic)) return 0;
-  std::size_t end = bytes.find(kZipEnd);
-  for (int i = 0; i < kMaxEnds && end != std::string_view::npos; ++i) {
-    if (bytes.size() - end < kEndBytes || ++num_tries_ > kMaxArchiveTries) return 0;
+  if (!bytes.substr(begin).starts_with(kZipMagic)) return 0;
+  for (std::size_t i = 0; i < kMaxEnds; ++i) {
+    const std::size_t end = ends.find(begin, i);
+    if (end == std::string_view::npos || bytes.size() - end < kEndBytes ||
+        ++num_tries_ > kMaxArchiveTries) {
+      return 0;
+    }
     const auto at = [&](std::size_t k) { return static_cast<unsigned char>(bytes[end + k]); };
-    const std::size_t size = end + kEndBytes + (at(20) | static_cast<std::size_t>(at(21)) << 8U);
+    const std::size_t past = end + kEndBytes + (at(20) | static_cast<std::size_t>(at(21)) << 8U);
     try {
-      if (size <= bytes.size()) {
-        directory_of(input_of(bytes.substr(0, size), where));
-        return size;
+      if (past <= bytes.size()) {
+        directory_of(input_of(bytes.substr(begin, past - begin), where));
+        return past - begin;
       }
     } catch (const Error& error) {
       // Data of the archive can contain the end-of-archive signature: try the next one.
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
     }
-    end = bytes.find(kZipEnd, end + 1);
   }
   return 0;
 }
@@ -368,12 +398,13 @@ void ByteScanner::no_archive(std::string_view bytes, const std::string& where, s
 }
 
 bool ByteScanner::archives(std::string_view bytes, const std::string& where) {
+  ZipEnds ends(bytes);
   bool found = false;
   std::size_t other = 0;  // start of the current bytes that are not in an archive
   std::size_t at = 0;
   while (at < bytes.size()) {
     const std::string place = inside(where, "archive at byte " + std::to_string(at));
-    const auto size = static_cast<std::size_t>(archive_bytes(bytes.substr(at), place));
+    const std::size_t size = archive_bytes(bytes, at, ends, place);
     if (size == 0) {
       at = std::min(bytes.find(kZipMagic, at + 1), bytes.size());
       continue;

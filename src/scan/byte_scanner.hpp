@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -55,11 +56,14 @@ class ByteScanner {
   ScanReport take() { return std::move(report_); }
 
  private:
+  class ZipEnds;
+
   void pickles(std::string_view bytes, const std::string& where, bool is_pickle);
   bool packed(std::string_view bytes, const std::string& where, ScanHint hint);
   void zip(std::string_view bytes, const std::string& where);
   void no_archive(std::string_view bytes, const std::string& where, std::uint64_t at);
-  std::uint64_t archive_bytes(std::string_view bytes, const std::string& where);
+  std::size_t archive_bytes(std::string_view bytes, std::size_t begin, ZipEnds& ends,
+                            const std::string& where);
   void globals(const codecs::PickleGraph& graph, const std::string& where, std::uint64_t at);
   static codecs::ZipDirectory directory_of(const codecs::ZipInput& input);
   codecs::ZipInput input_of(std::string_view bytes, const std::string& where) const;
@@ -68,7 +72,7 @@ class ByteScanner {
   std::string path_;
   std::string shown_;
   int depth_ = 0;                     ///< nesting depth of the current archive
-  std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives, in all files
+  std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives in the current file
   std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes(), for all files
 };
 

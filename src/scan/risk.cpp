@@ -296,7 +296,10 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
   if (among(kSafe, global)) return ScanRisk::safe;
   if (module == "torch" && (is_torch_dtype(name) || is_torch_qscheme(name))) return ScanRisk::safe;
   if (is_typed_class(module, name)) return ScanRisk::safe;
-  if (module == "numpy.dtypes" && name.ends_with("DType")) return ScanRisk::safe;
+  if (module == "numpy.dtypes" && name.ends_with("DType") &&
+      name.find('.') == std::string_view::npos) {
+    return ScanRisk::safe;
+  }
   if (has_prefix_in(kDangerousModules, global) || has_prefix_in(kDangerousParts, global)) {
     return ScanRisk::dangerous;
   }
