@@ -104,7 +104,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--max-mb", options->max_megabytes,
                    "At most this many MB of each kind (default: 1000)")
-      ->check(whole_number(1, 1'000'000'000));
+      ->transform(whole_number(1, 1'000'000'000));
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

@@ -231,16 +231,16 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   command->add_option("path", options->path, "Directory of a CheckpointManager")->required();
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   command->add_option("--keep", options->keep, "Show what pruning to the newest N steps removes")
-      ->check(whole_number(1, kMost))
+      ->transform(whole_number(1, kMost))
       ->type_name("N");
   command->add_option("--keep-every", options->keep_every, "... and keeps multiples of N")
-      ->check(whole_number(1, kMost))
+      ->transform(whole_number(1, kMost))
       ->type_name("N");
   command->add_option("--best", options->best, "... and the best step by this metric")
       ->type_name("METRIC");
   command->add_flag("--best-max", options->best_is_max, "The greatest value is the best");
   command->add_option("--best-to-keep", options->best_to_keep, "The N best steps")
-      ->check(whole_number(1, kMost))
+      ->transform(whole_number(1, kMost))
       ->type_name("N");
   auto* prune = command->add_flag("--prune", options->prune, "Remove what no rule keeps");
   prune->needs("--keep");

@@ -268,7 +268,7 @@ void add_head(CLI::App& app, Chosen& chosen) {
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("key", options->key, "A dotted name; in a data set, columns (default: all)");
   command->add_option("--rows", options->num_rows, "Rows to print (default: 5)")
-      ->check(whole_number(0, INT64_MAX));
+      ->transform(whole_number(0, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return head(*options, out); };

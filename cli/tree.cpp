@@ -141,7 +141,7 @@ void add_tree(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("tree", "Draw nesting, dtypes, shapes and JSON values");
   command->add_option("path", options->path, "File or folder")->required();
   command->add_option("--depth", options->depth, "Levels to show (default: all)")
-      ->check(whole_number(1, INT64_MAX));
+      ->transform(whole_number(1, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return tree(*options, out); };

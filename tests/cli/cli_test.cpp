@@ -251,6 +251,14 @@ TEST_F(Cli, NamesTheNumberThatAnOptionExpects) {
   }
 }
 
+TEST_F(Cli, ReadsNumbersWithLeadingZerosAsDecimal) {
+  TensorDict tree;
+  tree.set("x", counting({12}));
+  const std::string path = save(tree, folder_ / "twelve").string();
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--rows", "010"}).out, HasSubstr("2 more rows"));
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--rows", "08"}).out, HasSubstr("4 more rows"));
+}
+
 TEST_F(Cli, KeepsErrorsOnOneLineForAnyFileName) {
   const Result result = tenfold_run({"ls", folder_ / "a\nb"});
   EXPECT_EQ(result.status, 2);
