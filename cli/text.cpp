@@ -22,6 +22,13 @@ std::size_t columns(const CodePoint& point) noexcept {
   return wide ? 2 : 1;
 }
 
+/// True for characters that reverse or hide text, which could make a key look like another key.
+bool is_invisible(std::uint32_t c) noexcept {
+  return c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0x3164 ||
+         c == 0xfeff || (c >= 0xe0000 && c <= 0xe007f);
+}
+
 /// Length in bytes of the longest prefix of `text` that fits `width` columns.
 std::size_t fitting_bytes(std::string_view text, std::size_t width) noexcept {
   std::size_t used = 0;
@@ -61,14 +68,11 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const CodePoint next = first_code_point(text);
     const bool control = next.value < 0x20 || (next.value >= 0x7f && next.value < 0xa0);
-    // Characters that reverse or hide text could make a key look like another key.
-    const bool invisible = (next.value >= 0x200b && next.value <= 0x200f) ||
-                           (next.value >= 0x2028 && next.value <= 0x202e) ||
-                           (next.value >= 0x2066 && next.value <= 0x2069);
     if (!next.valid || control) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned>(next.value));
-    } else if (invisible) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(next.value));
+    } else if (is_invisible(next.value)) {
+      out += next.value > 0xffff ? fmt::format("\\U{:08x}", static_cast<unsigned>(next.value))
+                                 : fmt::format("\\u{:04x}", static_cast<unsigned>(next.value));
     } else {
       out += text.substr(0, next.size_bytes);
     }
@@ -120,6 +124,10 @@ std::string cut_middle(std::string_view text, std::size_t width) {
   const std::size_t tail = width - 1 - head;
   const std::size_t head_bytes = fitting_bytes(text, head);
   std::size_t tail_begin = fitting_bytes(text, total - tail);
+  // A wide character may begin before the tail's first column.
+  while (width_of(text.substr(tail_begin)) > tail) {
+    tail_begin += first_code_point(text.substr(tail_begin)).size_bytes;
+  }
   return std::string(text.substr(0, head_bytes)) + std::string(kEllipsis) +
          std::string(text.substr(tail_begin));
 }

@@ -18,7 +18,7 @@ CodePoint first_code_point(std::string_view text) noexcept;
 
 /// `text` for display on a terminal: control characters and invalid UTF-8 become \xNN, so that no
 /// key or value can move the cursor or end the line. Characters that reverse or hide text become
-/// \uNNNN.
+/// \uNNNN or \UNNNNNNNN.
 std::string printable(std::string_view text);
 
 /// Display width of a printable string: wide characters (CJK, emoji) take two columns.

@@ -85,7 +85,8 @@ class Drawer {
           const std::string shown = printable(key);
           const auto* child = std::get_if<TensorDict>(&item);
           if (child == nullptr) {
-            out_.line(begin(shown) + blanks(shown) + item_text(item, indent.size() + padding + 6));
+            out_.line(begin(shown) + blanks(shown) +
+                      item_text(item, width_of(indent) + padding + 6));
             return;
           }
           out_.line(begin(out_.paint(Style::node, shown)) + blanks(shown) +

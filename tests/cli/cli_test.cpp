@@ -668,6 +668,21 @@ TEST_F(Cli, EscapesTerminalControlCharactersInKeys) {
   EXPECT_THAT(tenfold_run({"ls", path, "x\x1b[31m"}).err, Not(HasSubstr("\x1b")));
 }
 
+TEST(Printable, EscapesCharactersThatReverseOrHideText) {
+  EXPECT_EQ(cli::printable("a\u061cb\u202ec\ufeffd\u2063\u3164\U000e0041é中"),
+            "a\\u061cb\\u202ec\\ufeffd\\u2063\\u3164\\U000e0041é中");
+}
+
+TEST(CutMiddle, FitsEveryWidth) {
+  std::string wide;
+  for (int i = 0; i < 20; ++i) wide += "中";
+  for (const std::string& text : {wide, "a" + wide, std::string(40, 'x')}) {
+    for (std::size_t width = 0; width <= 42; ++width) {
+      EXPECT_LE(cli::width_of(cli::cut_middle(text, width)), width) << text;
+    }
+  }
+}
+
 /// The exit status of a shell command in which $tenfold is the program.
 int shell(const std::string& command_line) {
   const std::string line = "tenfold='" TENFOLD_PROGRAM "'; " + command_line;
