@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "json.hpp"
 
@@ -23,6 +24,7 @@ Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at) {
   if (level == shape.size()) return json_element(dtype, texts[at++]);
   Value::List list;
+  if (numel_of(shape) == 0) return {std::move(list)};
   for (std::int64_t i = 0; i < shape[level]; ++i) {
     list.items.push_back(nested_json(dtype, shape, level + 1, texts, at));
   }

@@ -15,7 +15,8 @@ namespace tenfold::cli {
 Value json_element(DType dtype, const std::string& text);
 
 /// The elements of `texts` from index `at` on, as nested lists of the dimensions of `shape` from
-/// `level` on. Advances `at`.
+/// `level` on. Advances `at`. Without elements, returns an empty list: the other dimensions may
+/// have any length.
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 

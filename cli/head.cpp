@@ -3,6 +3,7 @@
 #include <tenfold/error.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -93,14 +94,15 @@ void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
                        {"rows", std::move(list)}}));
 }
 
-/// A row of two or more dimensions as nested brackets, up to the elements that were read.
+/// A row of two or more dimensions as nested brackets, up to the elements that were read. A row
+/// without elements is "[]": its other dimensions may have any length.
 std::string nested_text(const Shape& shape, std::size_t level,
                         const std::vector<std::string>& texts, std::size_t& at) {
   if (level == shape.size()) return at < texts.size() ? texts[at++] : "…";
   std::string text = "[";
-  for (std::int64_t i = 0; i < shape[level]; ++i) {
+  for (std::int64_t i = 0; i < shape[level] && numel_of(shape) != 0; ++i) {
     if (i != 0) text += ", ";
-    if (at >= texts.size() && !texts.empty()) return text + "…]";
+    if (at >= texts.size()) return text + "…]";
     text += nested_text(shape, level + 1, texts, at);
   }
   return text + "]";
@@ -154,12 +156,15 @@ std::string cell_text(const Value& value) {
   if (const auto* number = std::get_if<Value::BigInt>(&value.data())) {
     return readable(number->digits);
   }
+  const auto* number = std::get_if<double>(&value.data());
+  if (number != nullptr && std::isnan(*number)) return "nan";
   const auto* list = std::get_if<Value::List>(&value.data());
-  if (list == nullptr) return strict_json(value);
+  if (list == nullptr) return printable(strict_json(value));
   std::string text = "[";
   for (const Value& item : list->items) {
     const bool is_text = std::holds_alternative<std::string>(item.data());
-    text += (text.size() == 1 ? "" : ", ") + (is_text ? strict_json(item) : cell_text(item));
+    text += text.size() == 1 ? "" : ", ";
+    text += is_text ? printable(strict_json(item)) : cell_text(item);
   }
   return text + "]";
 }
