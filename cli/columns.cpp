@@ -117,6 +117,18 @@ Statistics statistics_of_valid(const Dataset& data, const Column& column) {
   return all;
 }
 
+/// The elements of a column's rows. While a data set grows, its files may contain more.
+Leaf elements_of_rows(const Dataset& data, const Column& column) {
+  const auto leaf = std::get<Leaf>(data.tree().get(column.leaf));
+  if (!column.has_ends() || data.size() == 0) return leaf;
+  std::int64_t end = 0;
+  std::get<Leaf>(data.tree().get(column.end_leaf))
+      .read(static_cast<std::uint64_t>(data.size() - 1) * sizeof end,
+            std::as_writable_bytes(std::span(&end, 1)));
+  const bool has_more = !leaf.shape().empty() && end >= 0 && end < leaf.shape().front();
+  return has_more ? Leaf(leaf.tensor().narrow(0, end)) : leaf;
+}
+
 /// Bytes [begin, end) of a string column's values.
 std::string text_between(const BatchColumn& column, std::int64_t begin, std::int64_t end) {
   const auto* bytes = reinterpret_cast<const char*>(column.values.raw_data());
@@ -229,8 +241,7 @@ ColumnStatistics statistics_of(const Dataset& data, const Column& column, Monito
   if (column.is_text()) return {kNoFigures, nulls};
   // Null rows of ragged columns are empty: there are no elements to exclude.
   if (nulls != 0 && !column.ragged) return {statistics_of_valid(data, column), nulls};
-  const TensorDict::Item item = data.tree().get(column.leaf);
-  return {statistics(std::get<Leaf>(item), 0, &monitor), nulls};
+  return {statistics(elements_of_rows(data, column), 0, &monitor), nulls};
 }
 
 }  // namespace tenfold::cli

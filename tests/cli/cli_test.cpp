@@ -472,6 +472,17 @@ TEST_F(Cli, ExcludesNullsFromTheStatisticsOfADataSet) {
             "0.816496580927726, \"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}]\n");
 }
 
+TEST_F(Cli, OmitsElementsOfAnUnfinishedAppendFromTheStatistics) {
+  const Path path = sample_dataset(folder_);
+  Dataset growing(path, Mode::write_through);
+  growing.append(Dataset(path).rows(0, 1));
+  const double element = 1000;
+  std::ofstream(path / "%values/w.memmap", std::ios::binary | std::ios::app)
+      .write(reinterpret_cast<const char*>(&element), sizeof element);
+  EXPECT_THAT(tenfold_run({"stat", path.string(), "w", "--json"}).out,
+              HasSubstr("\"min\": 0.5, \"max\": 2.5, "));
+}
+
 TEST_F(Cli, MergesStatisticsOfManyRows) {
   const std::string source = folder_ / "many.csv";
   std::ofstream file(source);
@@ -535,6 +546,24 @@ TEST_F(Cli, PrintsRowsOfEveryRank) {
   EXPECT_EQ(tenfold_run({"head", path, "none"}).out, "none  float32 [0, 3]\n");
   EXPECT_THAT(tenfold_run({"head", path, "flat_rows", "--json"}).out,
               HasSubstr("\"rows\": [[], [], []]"));
+}
+
+TEST_F(Cli, PrintsLongRowsWithoutElements) {
+  TensorDict tree;
+  tree.set("x", Tensor::zeros(DType::float32, {1, std::int64_t{1} << 60, 0}));
+  const std::string path = save(tree, folder_ / "x.safetensors").string();
+  EXPECT_THAT(tenfold_run({"head", path, "x"}).out, HasSubstr("\n0  []\n"));
+  EXPECT_THAT(tenfold_run({"head", path, "x", "--json"}).out, HasSubstr("\"rows\": [[]]"));
+}
+
+TEST_F(Cli, PrintsOddValuesOfADataSet) {
+  const std::string source = folder_ / "odd.jsonl";
+  std::ofstream(source) << R"({"tags": ["\u009b2J\u202eabc"], "x": NaN})" << "\n";
+  const std::string path = folder_ / "odd";
+  ingest({Path(source)}, path);
+  EXPECT_EQ(tenfold_run({"head", path}).out,
+            "row  tags                   x\n"
+            "  0  [\"\\x9b2J\\u202eabc\"]  nan\n");
 }
 
 TEST_F(Cli, HeadRequiresAKeyOfOneTensor) {
