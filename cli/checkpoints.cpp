@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -193,13 +194,22 @@ std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& 
   return rows;
 }
 
-int show_steps(const CheckpointsArguments& options, Output& out) {
-  if (!std::filesystem::is_directory(options.path)) {
-    throw Error(ErrorCode::file_not_found)
-        .path(options.path)
-        .expected("a directory of checkpoints")
-        .found("none");
+void require_directory(const std::string& path) {
+  std::error_code failure;
+  const std::filesystem::file_status status = std::filesystem::status(path, failure);
+  if (std::filesystem::is_directory(status)) return;
+  if (!std::filesystem::status_known(status)) {
+    throw Error::io(failure.value(), path, "cannot be examined");
   }
+  const bool exists = std::filesystem::exists(status);
+  throw Error(exists ? ErrorCode::invalid_argument : ErrorCode::file_not_found)
+      .path(path)
+      .expected("a directory of checkpoints")
+      .found(exists ? "a file" : "none");
+}
+
+int show_steps(const CheckpointsArguments& options, Output& out) {
+  require_directory(options.path);
   CheckpointManagerOptions rules;
   rules.max_to_keep = options.keep;
   rules.keep_every = options.keep_every;
@@ -235,13 +245,17 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
       ->type_name("N");
   command->add_option("--keep-every", options->keep_every, "... and keeps multiples of N")
       ->transform(whole_number(1, kMost))
-      ->type_name("N");
+      ->type_name("N")
+      ->needs("--keep");
   command->add_option("--best", options->best, "... and the best step by this metric")
-      ->type_name("METRIC");
-  command->add_flag("--best-max", options->best_is_max, "The greatest value is the best");
+      ->type_name("METRIC")
+      ->needs("--keep");
+  command->add_flag("--best-max", options->best_is_max, "The greatest value is the best")
+      ->needs("--best");
   command->add_option("--best-to-keep", options->best_to_keep, "The N best steps")
       ->transform(whole_number(1, kMost))
-      ->type_name("N");
+      ->type_name("N")
+      ->needs("--best");
   auto* prune = command->add_flag("--prune", options->prune, "Remove what no rule keeps");
   prune->needs("--keep");
   auto* verify =

@@ -3,10 +3,13 @@
 #include <tenfold/ingest.hpp>
 
 #include <fmt/format.h>
+#include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <system_error>
 
 #include "commands.hpp"
 #include "json.hpp"
@@ -47,18 +50,29 @@ OnError on_error_of(const std::string& name) {
 }
 
 Schema schema_of(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  int failure = file ? 0 : errno;
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) failure = EISDIR;
+  if (failure == ENOENT) {
     throw Error(ErrorCode::file_not_found).path(path).expected("a schema as JSON").found("no file");
   }
+  if (failure != 0) throw Error::io(failure, path, "cannot be read");
   const std::string text(std::istreambuf_iterator<char>(file), {});
   return Schema::from_json(text, path);
 }
 
+/// The total size of the files in the new data set. Another process may change it concurrently.
 std::uint64_t bytes_in(const std::string& folder) {
   std::uint64_t total = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) total += entry.file_size();
+  std::error_code failure;
+  std::filesystem::recursive_directory_iterator entry(folder, failure);
+  for (; !failure && entry != std::filesystem::recursive_directory_iterator();
+       entry.increment(failure)) {
+    std::error_code removed;
+    const bool is_file = entry->is_regular_file(removed);
+    const std::uint64_t size_bytes = is_file ? entry->file_size(removed) : 0;
+    if (!removed) total += size_bytes;
   }
   return total;
 }

@@ -130,6 +130,20 @@ TEST_F(Cli, IngestsTextFilesAndReportsTheResult) {
   EXPECT_EQ(tenfold_run({"ingest", source}).status, 2);
 }
 
+TEST_F(Cli, NamesTheReasonWhyASchemaCannotBeRead) {
+  const std::string source = (folder_ / "a.csv").string();
+  const std::string target = (folder_ / "rows").string();
+  std::ofstream(source) << "x\n1\n";
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  for (const auto& [schema, message] :
+       {std::pair<Path, const char*>{folder_ / "none", "expected a schema as JSON, found no file"},
+        {folder_.path(), "cannot be read: "},
+        {folder_ / "loop", "cannot be read: "}}) {
+    EXPECT_THAT(tenfold_run({"ingest", source, target, "--schema", schema.string()}).err,
+                HasSubstr(schema.string() + ": " + message));
+  }
+}
+
 TEST_F(Cli, IngestsCsvWithTheGivenSeparator) {
   const std::string source = (folder_ / "a.csv").string();
   const std::string target = (folder_ / "rows").string();
@@ -198,6 +212,28 @@ TEST_F(Cli, HelpFitsIntoEightyColumns) {
 
 TEST_F(Cli, ReportsThatADirectoryHasNoSteps) {
   EXPECT_EQ(tenfold_run({"checkpoints", ckpt_}).out, "no steps\n");
+}
+
+TEST_F(Cli, NamesWhatItFoundInsteadOfADirectoryOfCheckpoints) {
+  EXPECT_EQ(tenfold_run({"checkpoints", file_}).err,
+            "tenfold: " + file_ + ": expected a directory of checkpoints, found a file\n");
+  EXPECT_THAT(tenfold_run({"checkpoints", folder_ / "none"}).err, HasSubstr(", found none\n"));
+  const std::string loop = folder_ / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  EXPECT_THAT(tenfold_run({"checkpoints", loop}).err, HasSubstr("loop: cannot be examined: "));
+}
+
+TEST_F(Cli, RefusesRetentionOptionsWithoutEffect) {
+  for (const std::vector<std::string>& options : {std::vector<std::string>{"--keep-every", "2"},
+                                                  {"--best", "loss"},
+                                                  {"--keep", "1", "--best-max"},
+                                                  {"--keep", "1", "--best-to-keep", "2"}}) {
+    std::vector<std::string> arguments = {"checkpoints", ckpt_};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Result result = tenfold_run(arguments);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr(" requires --"));
+  }
 }
 
 TEST_F(Cli, Exits2ForAWrongCommandOrOption) {
@@ -380,6 +416,7 @@ TEST(ProgressLine, FitsEveryWidth) {
   EXPECT_THAT(cli::progress_line(state, 120),
               AllOf(HasSubstr("999.9 GB of 10.0 TB"), HasSubstr("277.7 MB/s")));
   EXPECT_THAT(cli::progress_line({"read", 0, 0, 0}, 79), HasSubstr("0 %"));
+  EXPECT_EQ(cli::progress_line({"a\nb", 3'000'000, 0, 2}, 79), "a\\x0ab  3.0 MB  1.5 MB/s");
 }
 
 TEST_F(Cli, DoesNotTruncateIfTheOutputIsNotATerminal) {
