@@ -4,8 +4,9 @@
 
 namespace tenfold::cli {
 
-/// During the lifetime of this object, Ctrl-C cancels the command, and a second Ctrl-C ends the
-/// program at once. If interrupts were ignored before (nohup, a background job), they stay ignored.
+/// During the lifetime of this object, Ctrl-C cancels the command when it next calls interrupted(),
+/// at the latest when it is done. A second Ctrl-C ends the program at once. If interrupts were
+/// ignored before (nohup, a background job), they stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -50,7 +50,12 @@ std::string progress_line(const ProgressState& state, std::size_t columns) {
   const double left = share > 0 ? seconds * (1 - share) / share : 0;
   const std::string percent = fmt::format("{:3.0f} %", share * 100);
   const std::string bytes = human_bytes(state.done_bytes) + " of " + human_bytes(state.total_bytes);
+  const std::string what = printable(state.what);
   const std::string speed = human_bytes(static_cast<std::uint64_t>(done / seconds)) + "/s";
+  if (state.total_bytes == 0 && state.done_bytes != 0) {  // the total is not known
+    const std::string done_text = human_bytes(state.done_bytes);
+    return cut_end(fmt::format("{}  {}  {}", what, done_text, speed), columns);
+  }
   const std::string remaining = clock_text(left) + " left";
   // From all details to the most important one.
   const std::array<std::string, 4> figures = {
@@ -58,12 +63,12 @@ std::string progress_line(const ProgressState& state, std::size_t columns) {
       fmt::format("{}  {}  {}", percent, speed, remaining),
       fmt::format("{}  {}", percent, remaining), percent};
   for (const std::string& text : figures) {
-    const std::size_t used = width_of(state.what) + width_of(text) + 2;
+    const std::size_t used = width_of(what) + width_of(text) + 2;
     if (used + kLeastBarCells > columns) continue;
     const std::size_t cells = std::min(kBarCells, columns - used);
-    return fmt::format("{} {} {}", state.what, bar_of(share, cells), text);
+    return fmt::format("{} {} {}", what, bar_of(share, cells), text);
   }
-  return cut_end(fmt::format("{} {}", state.what, percent), columns);
+  return cut_end(fmt::format("{} {}", what, percent), columns);
 }
 
 ProgressBar::ProgressBar() : on_terminal_(is_terminal(Stream::errors)) {}

@@ -12,12 +12,12 @@ namespace tenfold::cli {
 struct ProgressState {
   std::string_view what;
   std::uint64_t done_bytes = 0;
-  std::uint64_t total_bytes = 0;
-  double seconds = 0;  ///< since this part of the work started
+  std::uint64_t total_bytes = 0;  ///< 0 if not known
+  double seconds = 0;             ///< since this part of the work started
 };
 
 /// Formats the bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer
-/// details.
+/// details. If the total is 0, which means that it is unknown, there is no bar.
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
 /// Monitors a long command: cancels it after Ctrl-C, and draws a bar on standard error, if that is
