@@ -42,12 +42,13 @@ class TENFOLD_API SparseBuilder {
   ~SparseBuilder();
 
   /// Adds entries: `rows` and `columns` int32 or int64 [n], `values` [n] of the builder's dtype.
-  /// Throws Error(invalid_argument) for lengths and dtypes that do not fit and for a coordinate
-  /// outside the matrix; nothing is added then. Throws Error(io) if a spill file cannot be written.
+  /// Throws Error(invalid_argument) for shapes and dtypes that do not fit, for a coordinate outside
+  /// the matrix, and after finish(); nothing is added then. Throws Error(io) if a spill file cannot
+  /// be written.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
   /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if its shape
-  /// or dtype differs, Error(corrupt) for an invalid index, Error(io) with errno ECANCELED if
-  /// `monitor` stops it. After the last two, the entries before the error stay added.
+  /// or dtype differs and after finish(), Error(corrupt) for an invalid index, Error(io) with errno
+  /// ECANCELED if `monitor` stops it. After the last two, the entries before the error stay added.
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
   /// Changes the shape of the matrix. Throws Error(invalid_argument) for a negative length, or if

@@ -17,6 +17,7 @@
 #include <tenfold/sparse_builder.hpp>
 
 #include "base/fail.hpp"
+#include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tree/sparse.hpp"
 #include "dataset/spill_file.hpp"
@@ -180,6 +181,11 @@ std::int64_t index_at(const Tensor& indices, std::int64_t i) {
 }
 
 Error refuse() { return base::invalid_argument().part("sparse matrix"); }
+
+void require_unfinished(bool is_finished) {
+  if (!is_finished) return;
+  throw refuse().part("builder").expected("entries before finish()").found("some after it");
+}
 
 }  // namespace
 
@@ -394,6 +400,7 @@ SparseBuilder::~SparseBuilder() = default;
 
 void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor& values) {
   State& state = *state_;
+  require_unfinished(state.finished);
   for (const Tensor* indices : {&rows, &columns}) {
     if (indices->dtype() != DType::int32 && indices->dtype() != DType::int64) {
       throw refuse()
@@ -408,8 +415,9 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
   if (rows.ndim() != 1 || columns.shape() != rows.shape() || values.shape() != rows.shape()) {
     throw refuse()
         .part("coordinates")
-        .expected("rows, columns and values of one length")
-        .found(rows.numel(), ", ", columns.numel(), " and ", values.numel());
+        .expected("rows, columns and values of one dimension and one length")
+        .found(base::list_text(rows.shape()), ", ", base::list_text(columns.shape()), " and ",
+               base::list_text(values.shape()));
   }
   const Tensor row_numbers = rows.contiguous();
   const Tensor column_numbers = columns.contiguous();
@@ -432,15 +440,16 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
 
 void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   State& state = *state_;
-  if (matrix.num_rows() != state.num_rows || matrix.num_cols() != state.num_cols ||
-      matrix.dtype() != state.dtype) {
+  require_unfinished(state.finished);
+  const auto source = state_of(matrix);  // read once, because another thread may append rows
+  const DType dtype = source->values.dtype();
+  if (source->num_rows != state.num_rows || source->num_cols != state.num_cols ||
+      dtype != state.dtype) {
     throw refuse()
         .expected("one of shape [", state.num_rows, ", ", state.num_cols, "] and ",
                   to_string(state.dtype))
-        .found("[", matrix.num_rows(), ", ", matrix.num_cols(), "] and ",
-               to_string(matrix.dtype()));
+        .found("[", source->num_rows, ", ", source->num_cols, "] and ", to_string(dtype));
   }
-  const auto source = state_of(matrix);
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
   const std::uint64_t entry_bytes = state.value_bytes + source->minor_indices.itemsize();

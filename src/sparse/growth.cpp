@@ -93,9 +93,18 @@ void require_fitting(const Path& path, const SparseState& state, const SparseSta
         .found(to_string(rows.values.dtype()));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (state.minor_indices.dtype() == DType::int32 && rows.minor_indices.dtype() == DType::int64 &&
+      rows.num_cols - 1 > kMost) {
+    for (const std::int64_t column : rows.minor_indices.span<std::int64_t>()) {
+      if (column <= kMost) continue;
+      throw mismatch()
+          .expected("columns of at most 2^31 - 1, as the indices are int32")
+          .found(column);
+    }
+  }
   if (state.ends.dtype() == DType::int32 && state.nnz > kMost - rows.nnz) {
     throw mismatch()
-        .expected("at most 2^31 - 1 entries in all, as the indices are int32")
+        .expected("at most 2^31 - 1 entries in all, as the offsets are int32")
         .found(state.nnz, " and ", rows.nnz);
   }
 }
@@ -207,7 +216,7 @@ void SparseGrowth::close() {
     try {
       release();
     } catch (const Error&) {
-      folder_.release();
+      // The first error is thrown.
     }
     throw;
   }
@@ -215,10 +224,15 @@ void SparseGrowth::close() {
 }
 
 /// Reopens the rows before it releases the lock, because another process may replace the matrix
-/// afterwards.
+/// afterwards. Also releases the lock if they cannot be reopened.
 void SparseGrowth::release() {
   state_ = nullptr;
-  current();
+  try {
+    current();
+  } catch (...) {
+    folder_.release();
+    throw;
+  }
   folder_.release();
 }
 

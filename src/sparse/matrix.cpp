@@ -147,13 +147,16 @@ std::int64_t SparseMatrix::num_cols() const { return state()->num_cols; }
 std::int64_t SparseMatrix::nnz() const { return state()->nnz; }
 DType SparseMatrix::dtype() const { return state()->values.dtype(); }
 DType SparseMatrix::index_dtype() const { return state()->minor_indices.dtype(); }
+
+/// Reads the state once, because another thread may append rows.
 SparseMatrix SparseMatrix::transposed() const {
   const auto held = this->state();
   const SparseState& state = *held;
   if (state.layout == SparseLayout::coo) {
     check();  // else the builder would report invalid coordinates as arguments of the caller
-    SparseBuilder builder(num_cols(), num_rows(), dtype(),
-                          {.layout = SparseLayout::coo, .index_dtype = index_dtype()});
+    SparseBuilder builder(
+        state.num_cols, state.num_rows, state.values.dtype(),
+        {.layout = SparseLayout::coo, .index_dtype = state.minor_indices.dtype()});
     const Tensor indices = state.tree.at("indices");
     builder.add(indices.select(1), indices.select(0), state.tree.at("values"));
     return builder.finish();
@@ -162,7 +165,7 @@ SparseMatrix SparseMatrix::transposed() const {
   NodeInfo info;
   info.kind = NodeKind::sparse;
   info.layout = by_row ? "sparse_csc" : "sparse_csr";
-  info.dense_shape = {num_cols(), num_rows()};
+  info.dense_shape = {state.num_cols, state.num_rows};
   const auto before = sparse_parts(by_row ? "sparse_csr" : "sparse_csc");
   const auto after = sparse_parts(info.layout);
   TensorDict node(info);

@@ -56,13 +56,13 @@ template <class Ends, class Indices, class Use>
 void visit_compressed(const SparseState& state, const Ends* ends, const Indices* minor_indices,
                       const Use& use) {
   const std::int64_t length = state.minor_size();
-  std::int64_t begin = 0;
+  std::int64_t begin = ends[0];
   for (std::int64_t major_index = 0; major_index < state.major_size(); ++major_index) {
     const std::int64_t end = ends[major_index + 1];
     if (end < begin || end > state.nnz || ends[0] != 0) {
       throw base::corrupt(state.where)
           .part(state.major_name(), " ", major_index, ": entries")
-          .expected("a range within [0, ", state.nnz, ")")
+          .expected("a range from ", major_index == 0 ? 0 : begin, " to at most ", state.nnz)
           .found("[", begin, ", ", end, ")");
     }
     for (std::int64_t entry = begin; entry < end; ++entry) {
@@ -85,7 +85,7 @@ void visit_coordinates(const SparseState& state, const Index* major_indices,
     if (major_index < 0 || major_index >= state.major_size()) {
       throw base::corrupt(state.where)
           .part(state.major_name(), " of entry ", entry)
-          .expected("0 to ", state.major_size() - 1)
+          .expected(index_bounds(state.major_size()))
           .found(major_index);
     }
     if (minor_index < 0 || minor_index >= state.minor_size()) {
@@ -168,13 +168,13 @@ class IndexWriter {
 };
 
 void assemble_padded(const SparseState& state, const std::vector<BatchEntry>& entries,
-                     SparseRows& made) {
+                     DType index_dtype, SparseRows& made) {
   Tensor lengths = Tensor::zeros(DType::int64, {made.num_rows});
   auto* counts = made.num_rows == 0 ? nullptr : lengths.mutable_data<std::int64_t>();
   std::int64_t longest = 0;
   for (const BatchEntry& entry : entries) longest = std::max(longest, ++counts[entry.row]);
   const Shape shape = {made.num_rows, longest};
-  IndexWriter indices(state.minor_indices.dtype(), shape);
+  IndexWriter indices(index_dtype, shape);
   made.values = Tensor::zeros(state.values.dtype(), shape);
   const std::size_t size = state.values.itemsize();
   std::int64_t row = -1;
@@ -211,8 +211,11 @@ SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
   made.layout = layout;
   made.num_rows = num_rows;
   made.num_cols = num_cols;
+  // The columns of the batch may be major indices, whose axis may be longer than int32 can express.
+  constexpr std::int64_t kMaxNarrow = std::numeric_limits<std::int32_t>::max();
+  const bool is_narrow = state.minor_indices.dtype() == DType::int32 && num_cols - 1 <= kMaxNarrow;
   if (layout == RowsLayout::padded) {
-    assemble_padded(state, entries, made);
+    assemble_padded(state, entries, is_narrow ? DType::int32 : DType::int64, made);
     return made;
   }
   const auto count = static_cast<std::int64_t>(entries.size());
@@ -227,9 +230,7 @@ SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
     made.indices = indices.tensor();
     return made;
   }
-  const bool is_narrow = state.minor_indices.dtype() == DType::int32 &&
-                         count <= std::numeric_limits<std::int32_t>::max();
-  const DType dtype = is_narrow ? DType::int32 : DType::int64;
+  const DType dtype = is_narrow && count <= kMaxNarrow ? DType::int32 : DType::int64;
   if (num_rows == std::numeric_limits<std::int64_t>::max()) {
     throw base::invalid_argument(state.where)
         .part("rows")

@@ -31,9 +31,10 @@ class SparseReader {
     if (info.kind != NodeKind::sparse) {
       throw refuse().part("kind").expected("a sparse tensor").found("a ", to_string(info.kind));
     }
-    std::string_view layout = info.layout;
-    layout.remove_prefix(std::min(layout.size(), kTorchPrefix.size()));
-    const auto known = sparse_layout_from_name(layout);
+    std::optional<SparseLayout> known;
+    if (info.layout.starts_with(kTorchPrefix)) {
+      known = sparse_layout_from_name(std::string_view(info.layout).substr(kTorchPrefix.size()));
+    }
     if (!known) throw refuse().part("layout").expected("csr, csc or coo").found(info.layout);
     if (info.dense_shape.size() != 2) {
       throw refuse()
@@ -193,8 +194,12 @@ void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
                            std::int64_t minor_index) {
   throw base::corrupt(state.where)
       .part(state.major_name(), " ", major_index, ": index of an entry")
-      .expected("0 to ", state.minor_size() - 1)
+      .expected(index_bounds(state.minor_size()))
       .found(minor_index);
+}
+
+std::string index_bounds(std::int64_t length) {
+  return length == 0 ? "none in an axis of length 0" : "0 to " + std::to_string(length - 1);
 }
 
 }  // namespace tenfold

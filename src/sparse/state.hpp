@@ -87,6 +87,9 @@ void for_each_entry(const SparseState& state,
 [[noreturn]] void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
                                         std::int64_t minor_index);
 
+/// Describes the valid indices of an axis, for messages: "0 to 8".
+std::string index_bounds(std::int64_t length);
+
 /// The entries of selected indices of the major axis. The names do not depend on the layout.
 struct CompressedRows {
   Tensor ends;     ///< offsets [number of selected indices + 1]

@@ -166,6 +166,30 @@ TEST(SparseGrowth, InvalidRowsAreRefused) {
               HasSubstr("rows cannot be added in layout csc: expected csr"));
 }
 
+TEST(SparseGrowth, RefusesColumnsThatTheIndicesCannotExpress) {
+  constexpr std::int64_t kNumColumns = std::int64_t{1} << 32;
+  const TemporaryFolder folder;
+  const std::vector<Tensor> none = {Tensor::zeros(DType::int32, {3}),
+                                    Tensor::zeros(DType::int32, {0}),
+                                    Tensor::zeros(DType::float32, {0})};
+  SparseMatrix::of_parts(SparseLayout::csr, 2, kNumColumns, none).save(folder / "m");
+  SparseMatrix m(folder / "m", Mode::write_through);
+  const auto row_with = [&](std::int64_t column) {
+    SparseBuilder builder(1, kNumColumns, DType::float32);
+    builder.add(Tensor::from<std::int64_t>({0}), Tensor::from<std::int64_t>({column}),
+                Tensor::from<float>({1}));
+    return builder.finish();
+  };
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument,
+                        [&] { m.append_rows(row_with((std::int64_t{1} << 31) + 5)); }),
+              HasSubstr("expected columns of at most 2^31 - 1, as the indices are int32, found "
+                        "2147483653"));
+  m.append_rows(row_with((std::int64_t{1} << 31) - 1));
+  m.close();
+  EXPECT_TRUE(verify(folder / "m").ok());
+  EXPECT_EQ(*SparseMatrix(folder / "m").at(2, (std::int64_t{1} << 31) - 1).data<float>(), 1);
+}
+
 Found which(const Path& path) {
   const std::int64_t rows = whole_rows_at(path);
   return rows == 5 ? Found::old_version : rows == 9 ? Found::new_version : Found::neither;

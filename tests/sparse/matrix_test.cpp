@@ -143,6 +143,24 @@ TEST(SparseMatrix, InconsistentComponentsAreRefused) {
   TensorDict floats_as_ends = csr_node({0, 0, 0, 0}, {});
   floats_as_ends.set("crow_indices", Tensor::zeros(DType::float32, {4}));
   EXPECT_THAT(refused(floats_as_ends), HasSubstr("expected int32 or int64, found float32"));
+  TensorDict other = csr_node({0, 2, 2, 3}, {1, 3, 0});
+  other.info().layout = "1234567csr";
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { SparseMatrix m(other); }),
+              HasSubstr("layout: expected csr, csc or coo, found 1234567csr"));
+}
+
+TEST(SparseMatrix, NamesTheFirstOffsetIfItIsNotZero) {
+  const SparseMatrix m(csr_node({1, 2, 2}, {0, 0}, {2, 4}));
+  const std::array<std::int64_t, 1> first = {0};
+  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { m.cols(first); }),
+              HasSubstr("row 0: entries: expected a range from 0 to at most 2, found [1, 2)"));
+}
+
+TEST(SparseMatrix, NamesAnEntryInAnAxisWithoutIndices) {
+  const SparseMatrix m(csr_node({0, 1}, {0}, {1, 0}));
+  const std::array<std::int64_t, 1> first = {0};
+  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { m.rows(first, RowsLayout::csr); }),
+              HasSubstr("index of an entry: expected none in an axis of length 0, found 0"));
 }
 
 TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
@@ -257,6 +275,20 @@ TEST(SparseBuilder, RunsOnDiskAreMergedIntoTheSameMatrix) {
     }
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(SparseBuilder, RefusesEntriesOfOtherShapesAndAfterTheEnd) {
+  SparseBuilder builder(2, 2, DType::float32);
+  const Tensor square = Tensor::from<std::int64_t>({0, 0, 1, 1}, {2, 2});
+  const Tensor zeros = Tensor::zeros(DType::float32, {2, 2});
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { builder.add(square, square, zeros); }),
+              HasSubstr("of one dimension and one length, found [2, 2], [2, 2] and [2, 2]"));
+  const SparseMatrix m = builder.finish();
+  const std::string late = "builder: expected entries before finish(), found some after it";
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { builder.add(m); }), HasSubstr(late));
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument,
+                        [&] { builder.add(longs({0}), longs({0}), floats({1})); }),
+              HasSubstr(late));
 }
 
 TEST(SparseBuilder, DuplicatesAreSummedOrRefused) {
