@@ -3,7 +3,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include <tenfold/error.hpp>
 
@@ -88,7 +90,11 @@ FileInfo to_info(const struct stat& status) noexcept {
   info.is_directory = S_ISDIR(status.st_mode);
   info.is_symlink = S_ISLNK(status.st_mode);
   constexpr std::int64_t kNanoseconds = 1'000'000'000;
-  info.modified_ns = std::int64_t{status.st_mtim.tv_sec} * kNanoseconds + status.st_mtim.tv_nsec;
+  // A file may have a time after 2262, which does not fit.
+  constexpr std::int64_t kMaxSeconds = std::numeric_limits<std::int64_t>::max() / kNanoseconds - 1;
+  const std::int64_t seconds =
+      std::clamp(std::int64_t{status.st_mtim.tv_sec}, -kMaxSeconds, kMaxSeconds);
+  info.modified_ns = seconds * kNanoseconds + status.st_mtim.tv_nsec;
   return info;
 }
 

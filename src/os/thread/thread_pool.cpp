@@ -12,7 +12,6 @@
 #include <exception>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #include "os/process_wide.hpp"
@@ -65,6 +64,9 @@ class Job {
     if (!error_) error_ = std::move(error);
   }
 
+  /// True if no further item is started, because an item or `between` threw.
+  bool has_failed() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -95,7 +97,7 @@ class Pool {
     std::unique_lock lock(mutex_);
     std::erase(waiting_, &job);  // remove invitations that no thread accepted
     while (job.num_running > 0) {
-      if (!between) {
+      if (!between || job.has_failed()) {
         job.finished.wait(lock);
         continue;
       }
@@ -125,8 +127,8 @@ class Pool {
           serve();
         }).detach();
       }
-    } catch (const std::system_error&) {
-      // No more threads are available, so the existing threads and the caller do the work.
+    } catch (const std::exception&) {
+      // No more threads or memory: the existing threads and the caller do the work.
     }
   }
 

@@ -1,5 +1,6 @@
 #include "os/fs/file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -382,6 +383,15 @@ TEST(File, InfoDistinguishesFiles) {
   EXPECT_EQ(file_info(folder / "x").num_links, 2U);
   EXPECT_EQ(file_info(folder / "x").size_bytes, 3U);
   EXPECT_TRUE(file_info(folder.path()).is_directory);
+}
+
+TEST(File, ATimeThatDoesNotFitIsTheGreatestOne) {
+  const TemporaryFolder folder;
+  write_text(folder / "x", "abc");
+  constexpr time_t kIn2300 = 10'413'792'000;
+  const timespec times[2] = {{kIn2300, 0}, {kIn2300, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (folder / "x").c_str(), times, 0), 0);
+  EXPECT_GT(file_info(folder / "x").modified_ns, 0);  // also if the file system clamps it
 }
 
 TEST(Path, ExistsIsTrueForADanglingSymlinkThatResolveLinkFollows) {

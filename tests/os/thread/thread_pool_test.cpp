@@ -133,6 +133,24 @@ TEST(ParallelFor, BetweenRunsOnTheCallerWhileItWaits) {
   EXPECT_GE(polls, 4);
 }
 
+TEST(ParallelFor, BetweenIsNotCalledAgainAfterItThrew) {
+  const auto caller = std::this_thread::get_id();
+  Meeting meeting(2);
+  int calls = 0;
+  EXPECT_THROW(parallel_for(
+                   2, 2,
+                   [&](std::size_t) {
+                     EXPECT_TRUE(meeting.join());
+                     if (std::this_thread::get_id() != caller) std::this_thread::sleep_for(300ms);
+                   },
+                   [&] {
+                     ++calls;
+                     throw std::runtime_error("stop");
+                   }),
+               std::runtime_error);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(ParallelFor, AnExceptionOfTheCallbackBetweenItemsStopsTheRest) {
   for (const int threads : {1, 3}) {
     std::atomic<int> calls = 0;
