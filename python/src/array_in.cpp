@@ -66,12 +66,9 @@ bool is_method_true(nb::handle object, const char* method) {
 /// A conjugate or negative view has the bytes of its base, and a flag that DLPack does not
 /// transfer.
 bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
-  constexpr std::uint8_t kFloat = 2;
   constexpr std::uint8_t kComplex = 5;
-  if (array.dtype.code == kComplex) {
-    return is_method_true(object, "is_conj") || is_method_true(object, "is_neg");
-  }
-  return array.dtype.code == kFloat && is_method_true(object, "is_neg");
+  const bool is_complex = array.dtype.code == kComplex;
+  return (is_complex && is_method_true(object, "is_conj")) || is_method_true(object, "is_neg");
 }
 
 }  // namespace

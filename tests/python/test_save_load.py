@@ -220,9 +220,22 @@ def test_anything_with_dlpack_can_be_saved(target):
         lambda: torch.ones(3, requires_grad=True) * 2,
         lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(),
         lambda: torch.tensor([1 + 2j, 3 - 1j]).conj().imag,
+        lambda: torch._neg_view(torch.tensor([1.0, -2.0], dtype=torch.bfloat16)),
+        lambda: torch._neg_view(torch.tensor([1, -2])),
         lambda: torch._efficientzerotensor(4),
     ],
-    ids=["transposed", "strided", "expanded", "parameter", "graph", "conj", "neg", "zero"],
+    ids=[
+        "transposed",
+        "strided",
+        "expanded",
+        "parameter",
+        "graph",
+        "conj",
+        "neg",
+        "bfloat16",
+        "int",
+        "zero",
+    ],
 )
 def test_views_and_conjugates_are_saved_with_their_resolved_values(target, make):
     found = round_trip({"x": make()}, target)["x"]
