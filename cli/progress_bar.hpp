@@ -13,7 +13,7 @@ struct ProgressState {
   std::string_view what;
   std::uint64_t done_bytes = 0;
   std::uint64_t total_bytes = 0;  ///< 0 if not known
-  double seconds = 0;  ///< since this part of the work started
+  double seconds = 0;             ///< since this part of the work started
 };
 
 /// Formats the bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer

@@ -154,8 +154,8 @@ ScanFolder files_in(const os::Path& root) {
         found.files.push_back(entry->path());
         continue;
       }
-      const bool is_dangling = unknown == std::errc::no_such_file_or_directory ||
-                               unknown == std::errc::not_a_directory;
+      const bool is_dangling =
+          unknown == std::errc::no_such_file_or_directory || unknown == std::errc::not_a_directory;
       std::error_code ignored;
       if (entry->is_symlink(ignored) && (!unknown || is_dangling)) continue;
       if (unknown) {

@@ -224,9 +224,10 @@ TEST_F(Cli, NamesWhatItFoundInsteadOfADirectoryOfCheckpoints) {
 }
 
 TEST_F(Cli, RefusesRetentionOptionsWithoutEffect) {
-  for (const std::vector<std::string>& options :
-       {std::vector<std::string>{"--keep-every", "2"}, {"--best", "loss"},
-        {"--keep", "1", "--best-max"}, {"--keep", "1", "--best-to-keep", "2"}}) {
+  for (const std::vector<std::string>& options : {std::vector<std::string>{"--keep-every", "2"},
+                                                  {"--best", "loss"},
+                                                  {"--keep", "1", "--best-max"},
+                                                  {"--keep", "1", "--best-to-keep", "2"}}) {
     std::vector<std::string> arguments = {"checkpoints", ckpt_};
     arguments.insert(arguments.end(), options.begin(), options.end());
     const Result result = tenfold_run(arguments);

@@ -224,7 +224,18 @@ def test_anything_with_dlpack_can_be_saved(target):
         lambda: torch._neg_view(torch.tensor([1, -2])),
         lambda: torch._efficientzerotensor(4),
     ],
-    ids="transposed strided expanded parameter graph conj neg bfloat16 int zero".split(),
+    ids=[
+        "transposed",
+        "strided",
+        "expanded",
+        "parameter",
+        "graph",
+        "conj",
+        "neg",
+        "bfloat16",
+        "int",
+        "zero",
+    ],
 )
 def test_views_and_conjugates_are_saved_with_their_resolved_values(target, make):
     found = round_trip({"x": make()}, target)["x"]
