@@ -50,7 +50,9 @@ enum class JsonStyle : std::uint8_t {
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
-/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8.
+/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8. begin_object() and
+/// begin_array() throw Error(unsupported) beyond kMaxJsonDepth, as parse_json() would refuse the
+/// document.
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}
@@ -92,8 +94,11 @@ class JsonWriter {
 
  private:
   void separate();
+  void enter(char bracket);
+  void leave(char bracket);
   JsonStyle style_;
   std::string text_;
+  std::size_t depth_ = 0;
   bool need_comma_ = false;
   bool after_key_ = false;
 };

@@ -163,11 +163,26 @@ void JsonWriter::string(std::string_view value) {
   append_string(text_, value, style_ != JsonStyle::utf8_compact);
 }
 
-void JsonWriter::begin_object() {
+void JsonWriter::enter(char bracket) {
+  if (depth_ == kMaxJsonDepth) {
+    throw base::unsupported()
+        .problem("nested too deeply")
+        .expected("at most ", kMaxJsonDepth, " levels of json")
+        .found("more");
+  }
+  ++depth_;
   separate();
-  text_.push_back('{');
+  text_.push_back(bracket);
   need_comma_ = false;
 }
+
+void JsonWriter::leave(char bracket) {
+  --depth_;
+  text_.push_back(bracket);
+  need_comma_ = true;
+}
+
+void JsonWriter::begin_object() { enter('{'); }
 
 void JsonWriter::key(std::string_view value) {
   separate();
@@ -176,20 +191,10 @@ void JsonWriter::key(std::string_view value) {
   after_key_ = true;
 }
 
-void JsonWriter::end_object() {
-  text_.push_back('}');
-  need_comma_ = true;
-}
+void JsonWriter::end_object() { leave('}'); }
 
-void JsonWriter::begin_array() {
-  separate();
-  text_.push_back('[');
-  need_comma_ = false;
-}
+void JsonWriter::begin_array() { enter('['); }
 
-void JsonWriter::end_array() {
-  text_.push_back(']');
-  need_comma_ = true;
-}
+void JsonWriter::end_array() { leave(']'); }
 
 }  // namespace tenfold::codecs

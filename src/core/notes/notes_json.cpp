@@ -388,7 +388,7 @@ void write_texts(codecs::JsonWriter& writer, std::string_view key,
 }
 
 /// Writes a member `key`: an object that has, for each item of `map`, the item's key and what
-/// `write` writes for its value. Writes nothing if `map` is empty.
+/// `write` writes for its value. Writes nothing if `map` is empty. Errors name the item.
 template <class Map, class Write>
 void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
                const Write& write) {
@@ -397,7 +397,11 @@ void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
   writer.begin_object();
   for (const auto& [path, note] : map) {
     writer.key(path);
-    write(note);
+    try {
+      write(note);
+    } catch (const Error& error) {
+      throw Error(error).within(key, " ", base::quote(path));
+    }
   }
   writer.end_object();
 }

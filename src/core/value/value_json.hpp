@@ -15,7 +15,8 @@ namespace tenfold {
 
 /// Formats a value as JSON in one of Python's layouts. A tuple becomes an array, an extended scalar
 /// is written as documented at Value::Special. Throws Error(invalid_argument) if a string or key is
-/// not UTF-8; lone surrogates are allowed.
+/// not UTF-8; lone surrogates are allowed. Throws Error(unsupported) for more than kMaxJsonDepth
+/// levels.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
 /// As from_json(); `where` may name a part of a file.

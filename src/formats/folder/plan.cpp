@@ -250,7 +250,11 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
         .expected("a list or tuple")
         .found(value.value.type_name());
   }
-  add_text(folder, std::string(kMetaName), non_tensor_meta(value));
+  try {
+    add_text(folder, std::string(kMetaName), non_tensor_meta(value));
+  } catch (const Error& error) {
+    throw Error(error).within(key_part(path));
+  }
 }
 
 void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& name,

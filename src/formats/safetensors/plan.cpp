@@ -312,6 +312,17 @@ class StructurePlanner {
   void entry(const std::string& key, const TensorDict::Item& item, const std::string& name) {
     check_key(name, key);
     json_.key(key);
+    try {
+      entry(item, name);
+    } catch (const Error& error) {
+      if (!error.part().empty() || !error.path().empty()) throw;
+      throw Error(error)
+          .within("key ", base::quote(name))
+          .remedy("save as a folder, which nests deeper");
+    }
+  }
+
+  void entry(const TensorDict::Item& item, const std::string& name) {
     json_.begin_object();
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       tensor(*leaf, name);

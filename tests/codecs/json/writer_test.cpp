@@ -72,6 +72,31 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
   }
 }
 
+TEST(JsonWriter, DocumentsNestAsDeepAsTheyCanBeRead) {
+  JsonWriter writer(JsonStyle::python_compact);
+  for (std::size_t i = 0; i < kMaxJsonDepth / 2; ++i) {
+    writer.begin_object();
+    writer.key("a");
+    writer.begin_array();
+  }
+  for (const bool is_object : {true, false}) {
+    try {
+      is_object ? writer.begin_object() : writer.begin_array();
+      FAIL() << "was written";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_STREQ(error.what(),
+                   "nested too deeply: expected at most 512 levels of json, found more");
+    }
+  }
+  for (std::size_t i = 0; i < kMaxJsonDepth / 2; ++i) {
+    writer.end_array();
+    writer.end_object();
+  }
+  writer.integer(1);  // levels that have ended do not count
+  EXPECT_TRUE(writer.take().ends_with("}]}]},1"));
+}
+
 TEST(JsonWriter, ValuesOfCppTypesAreWrittenByTheirType) {
   JsonWriter writer(JsonStyle::python);
   writer.begin_object();

@@ -84,6 +84,25 @@ TEST_F(NotesTest, NonStringKeysAreKept) {
   EXPECT_TRUE(warnings.empty());
 }
 
+TEST_F(NotesTest, KeysNestedDeeperThanCanBeReadAreRefused) {
+  Value key(1);
+  for (int i = 0; i < 508; ++i) key = Value(Value::Tuple{{key}});
+  Notes notes;
+  notes.nodes["d"].kind = NodeKind::dict;
+  notes.nodes["d"].typed_keys = {{"k", key}};
+  EXPECT_EQ(from_json(notes.to_json(), "n.json").type_name(), "dict");
+  notes.nodes["d"].typed_keys = {{"k", Value(Value::Tuple{{key}})}};
+  try {
+    notes.to_json();
+    FAIL() << "was written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_STREQ(
+        error.what(),
+        "nodes \"d\": nested too deeply: expected at most 512 levels of json, found more");
+  }
+}
+
 TEST_F(NotesTest, RemovedKeysAreIgnoredWithAWarning) {
   const Notes notes =
       Notes::from_json(R"({"version": 1, "nodes": {"d": {"kind": "dict", "keys": {"0.5": 0.5}}}, )"

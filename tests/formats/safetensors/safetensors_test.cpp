@@ -388,6 +388,34 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
             "stored: expected at least one dimension, found none");
 }
 
+TEST(Safetensors, TreesNestAsDeepAsTheStructureDocumentCanBeRead) {
+  const TemporaryFolder folder;
+  const auto refused = [](const TensorDict& tree) {
+    return error_of(ErrorCode::unsupported, [&] { safetensors::kFormat.check(tree); });
+  };
+  const std::string problem = "nested too deeply: expected at most 512 levels of json, found more";
+  TensorDict tree(kind(NodeKind::dict));
+  tree.set("x", tensor_of<float>({1}, {1}));
+  const auto nested = [](const TensorDict& inner) {
+    TensorDict outer(kind(NodeKind::dict));
+    outer.set("a", inner);
+    return outer;
+  };
+  for (int i = 0; i < 169; ++i) tree = nested(tree);
+  EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+  const std::string message = refused(nested(tree));
+  EXPECT_TRUE(message.starts_with("key \"a.a.")) << message;
+  EXPECT_NE(message.find(problem), std::string::npos) << message;
+
+  Value list(1);
+  for (int i = 0; i < 508; ++i) list = Value(Value::List{{list}});
+  TensorDict values(kind(NodeKind::dict));
+  values.set("v", list);
+  EXPECT_EQ(text_of(reopened(values, folder)), text_of(values));
+  values.set("v", Value(Value::List{{list}}));
+  EXPECT_EQ(refused(values), "key \"v\": " + problem + "; save as a folder, which nests deeper");
+}
+
 TEST(Safetensors, ZerosAndWritingThroughAreSupportedByFoldersOnly) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
