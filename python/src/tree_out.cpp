@@ -81,6 +81,15 @@ nb::object object_of(const TensorDict& node, const Mapped& entry, ArrayMaker& ma
   return nb::cast(NodeHandle{*entry.child()});
 }
 
+/// The dict key that `key` of `node` represents; error messages name it.
+nb::object key_of(std::string_view key, const TensorDict& node) {
+  try {
+    return key_from(key, node.info().int_keys, node.info().typed_keys);
+  } catch (const Error& error) {
+    throw Error(error).within("key ", base::quote(key)).path(node.where());
+  }
+}
+
 /// Rebuilds containers from nodes.
 class Containers {
  public:
@@ -130,9 +139,11 @@ class Containers {
                           : nb::object(nb::dict());
     const NodeInfo& info = node.info();
     for_each_mapped(node, [&](const Mapped& mapped) {
-      made[key_from(mapped.key, info.int_keys, info.typed_keys)] = entry(node, mapped);
+      made[key_of(mapped.key, node)] = entry(node, mapped);
     });
-    if (const auto& versions = node.info().module_versions) {
+    // Another tool may have added versions to a dict, which has no attributes.
+    const auto& versions = info.module_versions;
+    if (versions && info.kind == NodeKind::ordered_dict) {
       made.attr("_metadata") =
           nb::module_::import_("collections").attr("OrderedDict")(to_python(*versions));
     }

@@ -274,6 +274,17 @@ def test_a_warning_of_a_note_that_does_not_fit_names_the_file(tmp_path):
         tenfold.load(path)
 
 
+def test_module_versions_in_the_note_of_a_dict_are_ignored(tmp_path):
+    path = tenfold.save({"d": {"a": torch.zeros(1)}}, tmp_path / "saved")
+    notes = path / "%notes.json"
+    dict_note = '"d": {"kind": "dict"'
+    assert dict_note in notes.read_text()
+    notes.write_text(notes.read_text().replace(dict_note, dict_note + ', "versions": {"": 1}'))
+    found = tenfold.load(path)["d"]
+    assert type(found) is dict
+    assert found.keys() == {"a"}
+
+
 def test_repr_reads_no_tensor(saved):
     td = tenfold.open(saved)
     assert "bias: f32[4]" in repr(td)
