@@ -32,16 +32,23 @@ nb::handle ordered_dict_type() {
   return type;
 }
 
+/// The str() of an integer; empty if it has more digits than Python converts.
+std::optional<std::string> digits_of(nb::handle object) {
+  const nb::object digits = nb::steal(PyObject_Str(object.ptr()));
+  if (digits.is_valid()) return utf8(digits);
+  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return std::nullopt;
+}
+
 /// Empty for an integer with more digits than Python converts.
 std::optional<Value> integer(nb::handle object) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
   if (overflow == 0) return Value(static_cast<std::int64_t>(small));
-  const nb::object digits = nb::steal(PyObject_Str(object.ptr()));
-  if (digits.is_valid()) return Value(Value::BigInt{nb::cast<std::string>(digits)});
-  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
-  PyErr_Clear();
-  return std::nullopt;
+  std::optional<std::string> digits = digits_of(object);
+  if (!digits) return std::nullopt;
+  return Value(Value::BigInt{*std::move(digits)});
 }
 
 }  // namespace
@@ -139,9 +146,16 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
     force_node_ = forced;
     return convert(answer[1]);
   }
-  if (kind == "special") return special(answer[1], answer[2], answer[3]);
-  if (kind == "value") return TensorDict::Item(NonTensor{value(answer[1]), false, 0});
+  if (kind == "special") {
+    const Entered entered(*this, object);
+    return special(answer[1], answer[2], answer[3]);
+  }
+  if (kind == "value") {
+    const Entered entered(*this, object);
+    return TensorDict::Item(NonTensor{value(answer[1]), false, 0});
+  }
   if (kind == "stack") {
+    const Entered entered(*this, object);
     return TensorDict::Item(NonTensor{value(answer[1]), true, nb::cast<std::int64_t>(answer[2]),
                                       utf8(nb::cast<nb::str>(answer[3]))});
   }
@@ -179,7 +193,7 @@ void TreeBuilder::add(Children& children, std::string key, nb::handle object) {
   keys_.pop_back();
 }
 
-std::optional<Value> typed_key(nb::handle key) {
+std::optional<Value> typed_key(nb::handle key, std::size_t depth) {
   PyObject* const raw = key.ptr();
   if (raw == Py_None) return Value();
   if (PyBool_Check(raw)) return Value(raw == Py_True);
@@ -189,10 +203,16 @@ std::optional<Value> typed_key(nb::handle key) {
   }
   if (PyFloat_CheckExact(raw)) return Value(float_value(raw));
   if (!PyTuple_CheckExact(raw)) return std::nullopt;
+  if (depth >= kMaxDepth) {
+    throw base::invalid_argument()
+        .part("key")
+        .problem("nested too deeply")
+        .expected("at most 512 levels");
+  }
   Value::Tuple tuple;
   for (const nb::handle part : nb::borrow<nb::tuple>(key)) {
     std::optional<Value> made =
-        PyUnicode_CheckExact(part.ptr()) ? Value(utf8(part)) : typed_key(part);
+        PyUnicode_CheckExact(part.ptr()) ? Value(utf8(part)) : typed_key(part, depth + 1);
     if (!made) return std::nullopt;
     tuple.items.push_back(*std::move(made));
   }
@@ -208,9 +228,15 @@ std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   }
   if (PyLong_CheckExact(raw)) {
     keys.add_int();
-    return utf8(nb::str(key));
+    if (std::optional<std::string> digits = digits_of(key)) return *std::move(digits);
+    throw refuse(ErrorCode::unsupported).part("key").problem(long_integer(std::nullopt));
   }
-  std::optional<Value> typed = typed_key(key);
+  std::optional<Value> typed;
+  try {
+    typed = typed_key(key);
+  } catch (const Error& error) {
+    throw Error(error).within(where().part).path(path_);
+  }
   if (!typed) {
     throw refuse(ErrorCode::invalid_argument)
         .problem("its keys cannot be stored")

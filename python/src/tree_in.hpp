@@ -76,7 +76,7 @@ NodeInfo node_info_from(nb::handle info);
 nb::tuple to_python(const NodeInfo& info);
 
 /// Converts a key that is not a string, if a tree supports it: None, bool, int, float, a tuple of
-/// these or of strings.
-std::optional<Value> typed_key(nb::handle key);
+/// these or of strings. `depth`: the number of tuples around it.
+std::optional<Value> typed_key(nb::handle key, std::size_t depth = 0);
 
 }  // namespace tenfold::python

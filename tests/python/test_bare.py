@@ -34,6 +34,8 @@ VALUES = [
     b"\x00\xff",
     {1, 2},
     1 - 2j,
+    {(1, 2), (3, 4)},
+    collections.Counter(a=1),
 ]
 
 
@@ -57,6 +59,12 @@ def test_bare_value_round_trips(tmp_path, name, value):
     loaded = tenfold.load(tmp_path / name)
     assert type(loaded) is type(value)
     assert loaded == value
+
+
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_bare_list_of_nontensordata_round_trips(tmp_path, name):
+    tenfold.save(tenfold.NonTensorData([1, [2]]), tmp_path / name)
+    assert tenfold.load(tmp_path / name) == [1, [2]]
 
 
 @pytest.mark.parametrize("name", OF_VALUES)

@@ -281,6 +281,30 @@ def test_save_of_an_integer_beyond_the_digit_limit_is_refused(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_save_of_an_integer_key_beyond_the_digit_limit_is_refused(tmp_path):
+    for key in (10**5000, (10**5000, 1)):
+        with pytest.raises(tenfold.UnsupportedError) as caught:
+            tenfold.save({"a": {key: torch.ones(1)}}, tmp_path / "x")
+        message = f'{tmp_path / "x"}: key "a": key: integer is too long: expected at most 4300'
+        assert str(caught.value).startswith(message)
+        assert not (tmp_path / "x").exists()
+
+
+def test_load_of_an_integer_key_beyond_the_digit_limit_is_refused(tmp_path):
+    path = tmp_path / "x.safetensors"
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        tenfold.save({"a": {10**5000: torch.ones(1)}}, path)
+    finally:
+        sys.set_int_max_str_digits(limit)
+    with pytest.raises(tenfold.UnsupportedError) as caught:
+        tenfold.load(path)
+    assert str(path) in str(caught.value)
+    assert 'key "1000' in str(caught.value)
+    assert "integer is too long: expected at most 4300 digits, found 5001" in str(caught.value)
+
+
 @pytest.mark.parametrize("shape", [[0, 2**62, 2**62], [2**62, 2**62, 0], [2**63 - 1, 0, 2]])
 def test_safetensors_shape_whose_strides_overflow_is_refused(tmp_path, shape):
     header = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()

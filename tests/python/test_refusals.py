@@ -98,6 +98,58 @@ def test_too_deep_nesting_is_refused(target):
         tenfold.save(tree, target)
 
 
+@pytest.mark.parametrize("levels", [600, 100_000])
+def test_too_deep_nesting_of_frozensets_is_refused(target, levels):
+    value = frozenset()
+    for _ in range(levels):
+        value = frozenset([value])
+    message = 'key "v": nested too deeply: expected at most 512 levels'
+    with pytest.raises(ValueError, match=message):
+        tenfold.save({"v": value, "x": torch.zeros(1)}, target)
+    assert not target.exists()
+
+
+def test_512_levels_of_containers_are_supported(tmp_path):
+    value = frozenset()
+    for _ in range(510):
+        value = frozenset([value])
+    tenfold.save({"v": value, "x": torch.zeros(1)}, tmp_path / "t")
+    found = tenfold.load(tmp_path / "t")["v"]
+    for _ in range(510):
+        (found,) = found
+    assert found == frozenset()
+
+
+def test_too_deep_nesting_of_keys_is_refused(tmp_path, target):
+    key = ()
+    for level in range(10_000):
+        if level == 510:  # the key itself could be read, but not the notes document that has it
+            with pytest.raises(ValueError, match='nodes "d": nested too deeply'):
+                tenfold.save({"d": {key: torch.zeros(1)}}, tmp_path / "folder")
+        key = (key,)
+    message = 'key "d": key: nested too deeply: expected at most 512 levels'
+    with pytest.raises(ValueError, match=message):
+        tenfold.save({"d": {key: torch.zeros(1)}}, target)
+    assert not any(tmp_path.iterdir())
+
+
+def test_safetensors_refuses_dicts_nested_too_deep_for_its_document(tmp_path):
+    tree = {"x": torch.zeros(1)}
+    for _ in range(170):
+        tree = {"a": tree}
+    with pytest.raises(tenfold.UnsupportedError) as caught:
+        tenfold.save(tree, tmp_path / "m.safetensors")
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / 'm.safetensors: key "a.a.'))
+    assert "nested too deeply: expected at most 512 levels of json" in message
+    assert not any(tmp_path.iterdir())
+    tenfold.save(tree["a"], tmp_path / "m.safetensors")
+    found = tenfold.load(tmp_path / "m.safetensors")
+    for _ in range(169):
+        found = found["a"]
+    assert found.keys() == {"x"}
+
+
 def test_exception_of_state_dict_propagates(target):
     class Broken:
         def state_dict(self):
