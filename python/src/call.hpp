@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -66,7 +67,23 @@ auto without_gil(const Work& work) {
   }
 }
 
-/// The same for work that takes a Monitor*. An exception that Python raised during the call (a
+/// Runs `construct`, which constructs `*self` for an __init__, without the GIL, then emits warnings.
+/// Destroys the object if a warning is an error: nanobind does not if __init__ raises.
+template <class T, class Construct>
+void construct_without_gil(T* self, const Construct& construct) {
+  {
+    const nb::gil_scoped_release released;
+    construct();
+  }
+  try {
+    emit_warnings();
+  } catch (...) {
+    std::destroy_at(self);
+    throw;
+  }
+}
+
+/// As without_gil(), for work that takes a Monitor*. An exception that Python raised during the call (a
 /// signal handler, the progress callable) takes precedence over an error of the engine, and over
 /// the result of work that was finished before it was cancelled.
 template <class Work>

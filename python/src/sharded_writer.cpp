@@ -54,7 +54,7 @@ void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree,
   const ShardLayout how = shard_layout_from(layout);
   std::vector<ShardBox> all = shard_boxes_from(boxes);
   const Path target = path_from(path);
-  without_gil([&] {
+  construct_without_gil(self, [&] {
     new (self) ShardedWriter(target, tree.node, std::move(all),
                              {.layout = how,
                               .format = format,
@@ -165,7 +165,7 @@ void bind_sharded_writer(nb::module_& module) {
       .def(
           "__init__",
           [](ShardWriter* self, const std::string& ticket) {
-            without_gil([&] { new (self) ShardWriter(ticket); });
+            construct_without_gil(self, [&] { new (self) ShardWriter(ticket); });
           },
           "ticket"_a)
       .def("__len__", &ShardWriter::num_boxes)

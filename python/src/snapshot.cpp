@@ -111,8 +111,9 @@ void make_snapshot_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t
   for (const nb::handle glob : replicated) options.replicated.push_back(utf8(glob));
   std::vector<SnapshotShards> all;
   for (const nb::handle description : shards) all.push_back(snapshot_shards_from(description));
-  without_gil(
-      [&] { new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options); });
+  construct_without_gil(self, [&] {
+    new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options);
+  });
 }
 
 std::string write_snapshot_part(SnapshotPart& self, const std::string& ticket,
@@ -127,7 +128,7 @@ void make_snapshot_writer(SnapshotWriter* self, PathArgument path,
   const Path where = path_from(path);
   SnapshotOptions options;
   options.durable = durable;
-  without_gil([&] { new (self) SnapshotWriter(where, outlines, options); });
+  construct_without_gil(self, [&] { new (self) SnapshotWriter(where, outlines, options); });
 }
 
 NodeHandle open_rank(PathArgument path, std::int64_t rank) {

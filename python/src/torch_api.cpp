@@ -96,7 +96,9 @@ const Torch* torch() {
   if (record()) return &*record();
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("import_torch")();
   if (module.is_none()) return nullptr;
-  record() = look_up(module);
+  const Torch found = look_up(module);
+  // Python may have released the GIL, and another thread filled the record and its mapped_type.
+  if (!record()) record() = found;
   return &*record();
 }
 
