@@ -6,8 +6,8 @@
 Each benchmark runs with A and with B, in alternating order, for each round; the smallest time of a
 row counts. Prints the ratio of the times of B and A for each row of tenfold, and the geometric
 mean. With --write, the first round with A also updates the tables in docs/performance/. Exits 1 if
-the mean is above 1.05, if B misses in every round a goal that A meets in one, or if a benchmark
-fails.
+the mean is above 1.05, if B misses in every round a goal that A meets in one, if a benchmark fails
+or if there are no rows to compare.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main() -> None:
             shown |= a.rows.keys()
 
     ratios = [b.rows[row] / a.rows[row] for row in a.rows if row in b.rows and a.rows[row] > 0]
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.inf
     print(f"{mean:6.3f}  geometric mean of {len(ratios)} rows, at most {AT_MOST}")
     lost = [
         name

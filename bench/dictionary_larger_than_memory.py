@@ -73,6 +73,13 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
     except OSError as error:
         print(f"dict_larger_than_memory: left out, a control group cannot be created: {error}")
         return None
+    try:
+        return _measured(work, repetitions, group)
+    finally:
+        group.remove()
+
+
+def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
     path = work / "dictionary"
     _make(path, KEYS)
     _make(work / "dictionary-small", 4096)
@@ -103,7 +110,6 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
             if raw.raw_read_pages(str(path / "value.memmap").encode(), 2 * count, 64) != 2 * count:
                 raise OSError(f"{path}: pages could not be read past the page cache")
             timings[name].seconds.append(time.perf_counter() - begin)
-    group.remove()
     result = Result(
         "dict_larger_than_memory",
         f"{KEYS_READ:,} random keys, {BATCH} at a time, of {KEYS:,} strings to "

@@ -101,7 +101,7 @@ def pyarrow_parquet(source: Path, target: Path) -> None:
             for name, column in maps.items():
                 column[begin:end] = batch.column(name).to_numpy(zero_copy_only=False)
             name = batch.column("name")
-            offsets = np.frombuffer(name.buffers()[1], np.int32)[: batch.num_rows + 1]
+            offsets = np.frombuffer(name.buffers()[1], np.int32)[name.offset :][: len(name) + 1]
             text.write(memoryview(name.buffers()[2])[offsets[0] : offsets[-1]])
             ends[begin:end] = offsets[1:].astype(np.int64) - offsets[0] + last
             last = int(ends[end - 1])

@@ -81,7 +81,7 @@ class Maps:
         return self.maps[name]
 
     def _append_text(self, name: str, column: pa.Array) -> None:
-        offsets = np.frombuffer(column.buffers()[1], np.int32)[: len(column) + 1]
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
         with (self.folder / f"{name}.memmap").open("ab") as text:
             text.write(memoryview(column.buffers()[2])[offsets[0] : offsets[-1]])
         ends = self._map(f"{name}.end", np.dtype(np.int64))

@@ -100,6 +100,13 @@ def larger_than_memory(work: Path, repetitions: int) -> Result | None:
     except OSError as error:
         print(f"larger_than_memory: left out, a control group cannot be created: {error}")
         return None
+    try:
+        return _measured(work, repetitions, group)
+    finally:
+        group.remove()
+
+
+def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
     path = work / "large"
     make_data(path)
     contenders = {
@@ -109,10 +116,11 @@ def larger_than_memory(work: Path, repetitions: int) -> Result | None:
         "DataLoader over rows, 8 workers": (DATALOADER, PEER_ROWS_READ),
     }
     raw = load_raw()
-    bare = {
-        "pages of 4 KiB by pread, 64 under way": raw.raw_read_pages,
-        "pages of 4 KiB by io_uring, 64 under way": raw.raw_read_pages_uring,
-    }
+    bare = {"pages of 4 KiB by pread, 64 under way": raw.raw_read_pages}
+    if raw.raw_read_pages_uring(str(path / "x.memmap").encode(), 1, 64) == 1:
+        bare["pages of 4 KiB by io_uring, 64 under way"] = raw.raw_read_pages_uring
+    else:
+        print("larger_than_memory: without io_uring, which the kernel does not support or allow")
     timings = {name: Timing() for name in (*contenders, *bare)}
     memory = 0.0
     for _ in range(max(3, repetitions // 2)):
@@ -132,7 +140,6 @@ def larger_than_memory(work: Path, repetitions: int) -> Result | None:
                 memory = max(memory, own)
         for name, read_pages in bare.items():
             timings[name].seconds.append(_bare_seconds(read_pages, path / "x.memmap"))
-    group.remove()
     result = Result(
         "larger_than_memory",
         f"{ROWS_READ:,} shuffled rows of 256 bytes of 8 GiB, with 1.5 GiB of memory",

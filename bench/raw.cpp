@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -56,6 +57,14 @@ std::uint64_t place_of(std::size_t i) {
   place = (place ^ (place >> 30U)) * 0xBF58476D1CE4E5B9;
   place = (place ^ (place >> 27U)) * 0x94D049BB133111EB;
   return place ^ (place >> 31U);
+}
+
+constexpr std::size_t kPageBytes = 4096;
+
+/// The number of whole pages of the file.
+std::size_t num_pages(int fd) {
+  const off_t size = lseek(fd, 0, SEEK_END);
+  return size < 0 ? 0 : static_cast<std::size_t>(size) / kPageBytes;
 }
 
 }  // namespace
@@ -172,10 +181,10 @@ std::uint64_t raw_map_files(const char* folder, std::size_t count) {
 // Reads `count` random pages of 4 KiB with O_DIRECT. The number of threads is the number of
 // outstanding requests. Returns the number of pages read.
 std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_threads) {
-  constexpr std::size_t kPageBytes = 4096;
   const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd < 0) return 0;
-  const auto pages = static_cast<std::size_t>(lseek(fd, 0, SEEK_END)) / kPageBytes;
+  const std::size_t pages = num_pages(fd);
+  if (pages == 0) count = 0;
   std::atomic<std::uint64_t> num_read{0};
   on_threads(num_threads, count, [&](std::size_t i) {
     alignas(kPageBytes) thread_local char page[kPageBytes];
@@ -213,10 +222,10 @@ std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::in
 // Like raw_read_pages, by io_uring with `depth` outstanding requests. Returns 0 if the kernel does
 // not support or allow it.
 std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned depth) {
-  constexpr std::size_t kPageBytes = 4096;
   const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd < 0) return 0;
-  const auto pages = static_cast<std::size_t>(lseek(fd, 0, SEEK_END)) / kPageBytes;
+  const std::size_t pages = num_pages(fd);
+  if (pages == 0) count = 0;
   io_uring_params about{};
   const int ring = static_cast<int>(syscall(__NR_io_uring_setup, depth, &about));
   if (ring < 0) {
@@ -232,7 +241,13 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
   const std::size_t entry_bytes = about.sq_entries * sizeof(io_uring_sqe);
   char* sq = map(sq_bytes, IORING_OFF_SQ_RING);
   char* cq = map(cq_bytes, IORING_OFF_CQ_RING);
-  auto* entries = reinterpret_cast<io_uring_sqe*>(map(entry_bytes, IORING_OFF_SQES));
+  char* sqes = map(entry_bytes, IORING_OFF_SQES);
+  if (sq == MAP_FAILED || cq == MAP_FAILED || sqes == MAP_FAILED) {
+    close(ring);
+    close(fd);
+    return 0;
+  }
+  auto* entries = reinterpret_cast<io_uring_sqe*>(sqes);
   const auto number = [](char* base, std::uint32_t offset) -> unsigned& {
     return *reinterpret_cast<unsigned*>(base + offset);
   };
@@ -247,11 +262,11 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
   std::uint64_t num_read = 0;
   std::size_t begun = 0;
   std::size_t ended = 0;
+  unsigned queued = 0;  // begun, but not submitted yet
   bool good = true;
   while (good && ended < count) {
     unsigned tail = number(sq, about.sq_off.tail);
-    unsigned added = 0;
-    for (; begun < count && !free_slots.empty(); ++begun, ++added, ++tail) {
+    for (; begun < count && !free_slots.empty(); ++begun, ++queued, ++tail) {
       const unsigned slot = free_slots.back();
       free_slots.pop_back();
       io_uring_sqe& entry = entries[tail & sq_mask];
@@ -265,7 +280,10 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
       places[tail & sq_mask] = tail & sq_mask;
     }
     std::atomic_ref(number(sq, about.sq_off.tail)).store(tail, std::memory_order_release);
-    good = syscall(__NR_io_uring_enter, ring, added, 1, IORING_ENTER_GETEVENTS, nullptr, 0) >= 0;
+    const long submitted =
+        syscall(__NR_io_uring_enter, ring, queued, 1, IORING_ENTER_GETEVENTS, nullptr, 0);
+    good = submitted >= 0 || errno == EINTR;
+    if (submitted > 0) queued -= static_cast<unsigned>(submitted);
     unsigned head = number(cq, about.cq_off.head);
     const unsigned end =
         std::atomic_ref(number(cq, about.cq_off.tail)).load(std::memory_order_acquire);
@@ -279,8 +297,9 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
   close(ring);
   munmap(sq, sq_bytes);
   munmap(cq, cq_bytes);
-  munmap(entries, entry_bytes);
-  std::free(memory);
+  munmap(sqes, entry_bytes);
+  // close() does not wait for reads in flight after an error: their memory is leaked.
+  if (ended + queued == begun) std::free(memory);
   close(fd);
   return num_read;
 }

@@ -309,26 +309,32 @@ def load_into(work: Path, repetitions: int) -> Result:
 
         return run
 
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    return compare(
-        "load_into",
-        "Copy 592 parameters, 1.5 GB, from a cached file into existing tensors",
-        {
-            "tenfold.load_into, 1 thread": Contender(tenfold_into(1)),
-            "tenfold.load_into, 2 threads": Contender(tenfold_into(2)),
-            "safetensors + copy_": Contender(lambda: copy_in(safetensors.torch.load_file(theirs))),
-            "torch.load(mmap) + copy_": Contender(
-                lambda: copy_in(torch.load(pickled, mmap=True, weights_only=True))
-            ),
-            "memcpy, 1 thread": Contender(memcpy(1)),
-            "memcpy, 2 threads": Contender(memcpy(2)),
-        },
-        [
-            Goal("tenfold.load_into, 1 thread", "memcpy, 1 thread", 0.9),
-            Goal("tenfold.load_into, 2 threads", "safetensors + copy_", 1.3),
-        ],
-        repetitions,
-    )
+    try:
+        return compare(
+            "load_into",
+            "Copy 592 parameters, 1.5 GB, from a cached file into existing tensors",
+            {
+                "tenfold.load_into, 1 thread": Contender(tenfold_into(1)),
+                "tenfold.load_into, 2 threads": Contender(tenfold_into(2)),
+                "safetensors + copy_": Contender(
+                    lambda: copy_in(safetensors.torch.load_file(theirs))
+                ),
+                "torch.load(mmap) + copy_": Contender(
+                    lambda: copy_in(torch.load(pickled, mmap=True, weights_only=True))
+                ),
+                "memcpy, 1 thread": Contender(memcpy(1)),
+                "memcpy, 2 threads": Contender(memcpy(2)),
+            },
+            [
+                Goal("tenfold.load_into, 1 thread", "memcpy, 1 thread", 0.9),
+                Goal("tenfold.load_into, 2 threads", "safetensors + copy_", 1.3),
+            ],
+            repetitions,
+        )
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 def hundred_thousand(work: Path, repetitions: int) -> Result:
