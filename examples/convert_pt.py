@@ -16,13 +16,13 @@ import tenfold
 
 def convert(source: Path, target: Path) -> str | None:
     """Writes `target`; returns the reason if `source` cannot be converted without running code."""
-    report = tenfold.scan(source)  # what unpickling would call; nothing is imported
-    dangerous = [finding.name for finding in report.findings if finding.risk == "dangerous"]
-    if dangerous:
-        return f"unpickling it would call {', '.join(dangerous)}"
     try:
+        report = tenfold.scan(source)  # what unpickling would call; nothing is imported
+        dangerous = [finding.name for finding in report.findings if finding.risk == "dangerous"]
+        if dangerous:
+            return f"unpickling it would call {', '.join(dangerous)}"
         tenfold.convert(source, target)  # in bounded memory; `target` is created atomically
-    except tenfold.UnsupportedError as error:  # objects of other classes: the message names the key
+    except tenfold.Error as error:  # no torch file, or objects of other classes: names the key
         return str(error)
     difference = tenfold.diff(source, target)
     assert difference.same, difference
@@ -35,16 +35,20 @@ def main() -> int:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     options = parser.parse_args()
-    num_left = 0
+    sources: dict[Path, Path] = {}  # of the files written
     files = sorted(p for p in options.source.rglob("*") if p.suffix in (".pt", ".pth", ".bin"))
     for file in files:
         target = options.target / file.relative_to(options.source).with_suffix(".safetensors")
         target.parent.mkdir(parents=True, exist_ok=True)
-        reason = convert(file, target)
-        num_left += reason is not None
+        if target in sources:  # a.pt and a.bin
+            reason: str | None = f"{target} was written from {sources[target]}"
+        else:
+            reason = convert(file, target)
+        if reason is None:
+            sources[target] = file
         print(f"{file}: left: {reason}" if reason else f"{file} -> {target}")
-    print(f"{len(files) - num_left} of {len(files)} files converted")
-    return int(num_left > 0)
+    print(f"{len(sources)} of {len(files)} files converted")
+    return int(len(sources) < len(files))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
     Args:
         folder: The folder of the data set and the checkpoints.
         steps: Total number of steps of all runs.
-        die_at: The step at which rank 1 exits without an error, if the run began at step 0.
+        die_at: The step at which rank 1 exits without an error, if the run began at step 0 and is
+            no restart of torchrun.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0 and not (folder / "data").exists():
@@ -63,7 +64,7 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
     step = manager.restore(state, missing_ok=True).step or 0
     if rank == 0:
         print(f"{size} processes begin at step {step}", flush=True)
-    began = step
+    is_first = step == 0 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     loss = torch.zeros(())
     with manager.preemption() as stop:  # a signal to one rank stops all of them
         while step < steps and not stop:
@@ -73,7 +74,7 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
                 loss.backward()
                 optimizer.step()
                 step += 1
-                if rank == 1 and began == 0 and step == die_at:
+                if rank == 1 and is_first and step == die_at:
                     os._exit(1)
                 if manager.should_save(step) or step == steps or stop:
                     mean = loss.detach().clone()

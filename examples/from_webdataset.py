@@ -2,9 +2,9 @@
 
     python from_webdataset.py folder
 
-A sample of a shard consists of adjacent members that share a name up to the first dot: 000001.json,
-000001.npy. Python's module tarfile reads the shards; with `--library` (pip install webdataset) the
-webdataset package reads them.
+A sample of a shard consists of adjacent members that share a name up to the first dot after their
+folder: 000001.json, 000001.npy. Python's module tarfile reads the shards; with `--library` (pip
+install webdataset) the webdataset package reads them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,20 @@ def write_shards(folder: Path, rows: int, rows_per_shard: int) -> None:
                     tar.addfile(member, io.BytesIO(data))
 
 
+def split(name: str) -> tuple[str, str]:
+    """Splits the name of a member at the first dot after its folder."""
+    folder, slash, file = name.rpartition("/")
+    stem, _, suffix = file.partition(".")
+    return folder + slash + stem, suffix
+
+
 def samples(shard: Path) -> Iterator[dict[str, Any]]:
     """Yields the samples of one shard, as dicts by suffix, in the order of the file."""
     with tarfile.open(shard, "r|*") as tar:  # as a stream; compressed tars work, too
         files = ((m.name, tar.extractfile(m)) for m in tar if m.isfile())
         read = ((name, file.read()) for name, file in files if file)
-        for name, group in itertools.groupby(read, lambda file: file[0].partition(".")[0]):
-            yield {"__key__": name} | {path.partition(".")[2]: data for path, data in group}
+        for key, group in itertools.groupby(read, lambda file: split(file[0])[0]):
+            yield {"__key__": key} | {split(name)[1]: data for name, data in group}
 
 
 def row_of(sample: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +79,9 @@ def main() -> None:
     read = by_library(shards) if options.library else chain
     ds = tenfold.ingest(map(row_of, read), options.folder / "pictures", progress=False)
     print(f"{len(shards)} shards, {len(ds)} rows\n{ds.schema}")
-    print("row 700:", ds[700]["key"], ds[700]["caption"], tuple(ds[700]["image"].shape))
+    number = min(700, len(ds) - 1)
+    row = ds[number]
+    print(f"row {number}:", row["key"], row["caption"], tuple(row["image"].shape))
     loader = tenfold.BatchLoader(ds.select(["image", "class"]), 256, shuffle=True, seed=0)
     print("rows in an epoch:", sum(len(batch["class"]) for batch in loader))
 

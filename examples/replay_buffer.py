@@ -15,6 +15,7 @@ import multiprocessing
 import signal
 import tempfile
 import time
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -74,10 +75,12 @@ def collect(path: Path, stop: Event) -> None:
     print(f"collector: {rows:,} transitions written, {rows / seconds:,.0f} a second", flush=True)
 
 
-def learn(path: Path, steps: int, batch_size: int) -> None:
+def learn(path: Path, steps: int, batch_size: int, collector: BaseProcess) -> None:
     """Learns the reward from the transitions that are in the buffer."""
     buffer = tenfold.Dataset(path)
     while len(buffer) < batch_size:
+        if not collector.is_alive():
+            raise RuntimeError("the collector has ended")
         time.sleep(0.01)
         buffer.refresh()
     model = nn.Sequential(
@@ -120,6 +123,8 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=50_000, help="transitions in the buffer")
     parser.add_argument("--folder", type=Path, help="where to create a temporary folder")
     options = parser.parse_args()
+    if options.capacity < options.batch_size:
+        parser.error("the capacity must be at least the batch size")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "buffer"
         tenfold.create(path, transition(), capacity=options.capacity).close()
@@ -128,7 +133,7 @@ def main() -> None:
         collector = context.Process(target=collect, args=(path, stop))
         collector.start()
         try:
-            learn(path, options.steps, options.batch_size)
+            learn(path, options.steps, options.batch_size, collector)
         finally:
             stop.set()
             collector.join()

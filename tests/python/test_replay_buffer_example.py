@@ -25,3 +25,10 @@ def test_replay_buffer_example_learns_from_complete_rows(tmp_path: Path) -> None
     first, last = map(float, re.search(r"loss ([\d.]+) at first, ([\d.]+)", done.stdout).groups())
     assert last < first
     assert re.search(r"reopened:  [\d,]+ transitions", done.stdout)
+
+
+def test_a_capacity_below_the_batch_size_is_refused() -> None:
+    command = [sys.executable, EXAMPLE, "--capacity", "100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "the capacity must be at least the batch size" in done.stderr

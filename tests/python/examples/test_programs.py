@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -112,9 +113,13 @@ def test_pt_files_are_converted_and_no_pickle_is_executed(
     torch.save(torch.nn.Linear(2, 2).state_dict(), "old/deep/b.pth")
     torch.save({"w": weights["w"], "hook": RunsACommand()}, "old/dangerous.pt")
     torch.save({"w": weights["w"], "own": Own()}, "old/own.pt")
+    torch.save({"w": torch.zeros(1)}, "old/a.pth")
+    Path("old/text.bin").write_text("no torch file")
 
     output = run("convert_pt", "old", "new", status=1)
-    assert "2 of 4 files converted" in output
+    assert "2 of 6 files converted" in output
+    assert "old/a.pth: left: new/a.safetensors was written from old/a.pt\n" in output
+    assert "old/text.bin: left: old/text.bin: " in output
     assert "old/dangerous.pt: left: unpickling it would call posix.system" in output
     assert 'old/own.pt: left: old/own.pt: key "own"' in output
     assert not (tmp_path / "executed").exists()
@@ -124,8 +129,8 @@ def test_pt_files_are_converted_and_no_pickle_is_executed(
     assert torch.equal(found["w"], weights["w"])
     assert found["step"] == 3
 
-    for left in ("dangerous", "own"):
-        Path(f"old/{left}.pt").unlink()
+    for left in ("dangerous.pt", "own.pt", "a.pth", "text.bin"):
+        Path("old", left).unlink()
     assert "2 of 2 files converted" in run("convert_pt", "old", "new")
 
 
@@ -164,6 +169,23 @@ rows in an epoch: 800
 
 def test_tar_shards_become_a_data_set(tmp_path: Path) -> None:
     assert run("from_webdataset", tmp_path, "--rows", 800) == WEBDATASET
+
+
+def test_tar_members_are_split_at_the_first_dot_after_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import from_webdataset
+
+    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
+        for name in ("./v1.2/1.npy", "./v1.2/1.seg.png", "./v1.2/2.npy", "3.npy"):
+            tar.addfile(tarfile.TarInfo(name))
+    assert list(from_webdataset.samples(tmp_path / "shard.tar")) == [
+        {"__key__": "./v1.2/1", "npy": b"", "seg.png": b""},
+        {"__key__": "./v1.2/2", "npy": b""},
+        {"__key__": "3", "npy": b""},
+    ]
+    assert "row 9: 000009 picture 9" in run("from_webdataset", tmp_path / "few", "--rows", 10)
 
 
 def test_tar_shards_give_the_same_rows_with_webdataset(tmp_path: Path) -> None:
