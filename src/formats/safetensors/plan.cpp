@@ -316,8 +316,9 @@ class StructurePlanner {
       entry(item, name);
     } catch (const Error& error) {
       if (!error.part().empty() || !error.path().empty()) throw;
-      throw Error(error).within("key ", base::quote(name)).remedy(
-          "save as a folder, which nests deeper");
+      throw Error(error)
+          .within("key ", base::quote(name))
+          .remedy("save as a folder, which nests deeper");
     }
   }
 
