@@ -349,6 +349,8 @@ def run(
             sum(stream.total_bytes for stream in streams),
             max((stream.num_rows for stream in streams), default=0),
             options.progress,
+            options.files,
+            options.first_rows,
         )
     except OSError:
         if raised:
