@@ -51,13 +51,17 @@ void unpack_memmap(const Path& archive, const Path& folder_path, const ArchiveOp
 }
 
 void refresh_archive_checksums(const Path& path, Monitor* monitor) {
-  const std::shared_ptr<folder::Archive> archive = folder::Archive::open(path, Mode::read);
+  std::shared_ptr<folder::Archive> archive;
+  os::File file;
+  do {  // Another process may replace the archive between the two calls.
+    archive = folder::Archive::open(path, Mode::read);
+    file = os::File::open_read_write(path);
+  } while (!file.info().same_file(archive->info()));
   std::vector<std::size_t> stored;
   for (std::size_t i = 0; i < archive->entries().size(); ++i) {
     const codecs::ZipEntry& entry = archive->entries()[i];
     if (entry.method == codecs::ZipMethod::stored && !entry.has_descriptor) stored.push_back(i);
   }
-  os::File file = os::File::open_read_write(path);
   folder::refresh_crc32s(file, *archive, stored, {.durable = true, .monitor = monitor});
   folder::refresh_structure_checksum(file, *archive);
 }

@@ -69,9 +69,10 @@ class CastSource : public LeafSource {
   StoredRange identity(const Leaf&) override {
     StoredRange inner = stored_range(inner_);
     if (inner == StoredRange{}) return {};
-    // The dtype is a part of the identity, because the cast bytes differ from the original bytes.
-    // Leaves with the same original bytes and the same dtype share their cast bytes.
-    return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};
+    // Only casts of the same bytes between the same two dtypes share their bytes.
+    const std::uint64_t dtypes = static_cast<std::uint64_t>(inner_.dtype()) << 32 |
+                                 static_cast<std::uint64_t>(dtype_);
+    return {.part = dtypes, .pieces = {std::move(inner)}};
   }
 
   base::Where where(const Leaf&) const override {

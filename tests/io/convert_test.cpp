@@ -69,6 +69,24 @@ TEST(Convert, KeepsSharedStorageThroughACast) {
             tree.at("model", "head.weight").raw_data());
 }
 
+TEST(Convert, ViewsOfOneStorageWithTwoDtypesAreNoAliasesAfterACast) {
+  const std::vector<std::uint16_t> bits = {0x3C00, 0x4000, 0xC200, 0x3555};
+  const Buffer storage = Tensor::from(bits).buffer();
+  TensorDict tree = node_of(NodeKind::dict);
+  tree.set("half", Tensor(DType::float16, {4}, storage));
+  tree.set("bfloat", Tensor(DType::bfloat16, {4}, storage));
+  const test::TemporaryFolder folder;
+  save(tree, folder / "a");
+  ConvertOptions options;
+  options.dtype = DType::float32;
+  for (const char* target : {"b", "b.safetensors"}) {
+    convert(folder / "a", folder / target, options);
+    const TensorDict made = load(folder / target);
+    EXPECT_EQ(made.at("half").data<float>()[2], -3.0F) << target;  // 0xC200
+    EXPECT_EQ(made.at("bfloat").data<float>()[2], -32.0F) << target;
+  }
+}
+
 TEST(Convert, KeepsFlatNamesFlat) {
   const test::TemporaryFolder folder;
   save(sample_state_dict(), folder / "m.safetensors");

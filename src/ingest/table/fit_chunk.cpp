@@ -87,13 +87,18 @@ DType part_of(DType dtype) {
   return dtype == DType::complex128 ? DType::float64 : dtype;
 }
 
-bool float_becomes_infinite(double value, DType to) {
-  if (!std::isfinite(value)) return false;
+/// True if the conversion to a float dtype does not round `value`, but changes it to a number out
+/// of its range.
+bool is_out_of_range(double value, DType to) {
+  if (std::isnan(value)) return false;
+  if (to == DType::float8_e8m0fnu && !(value > 0)) return true;  // it has neither sign nor 0
+  // The conversion saturates. The maximum, 448, is the nearest number up to 464.
+  if (to == DType::float8_e4m3fn) return std::abs(value) > 464;
   double back = 0;
   std::byte stored[16];
   cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), to, stored, 1);
   cast_elements(to, stored, DType::float64, reinterpret_cast<std::byte*>(&back), 1);
-  return !std::isfinite(back);
+  return std::isinf(value) ? back != value : !std::isfinite(back);
 }
 
 }  // namespace
@@ -126,7 +131,7 @@ std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to,
     });
   }
   return float_not_fitting(from, elements, count,
-                           [&](double value) { return !float_becomes_infinite(value, to); });
+                           [&](double value) { return !is_out_of_range(value, to); });
 }
 
 namespace {

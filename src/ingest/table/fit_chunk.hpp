@@ -21,8 +21,9 @@ struct BadValue {
 bool has_same_storage(const Column& from, const Column& to);
 
 /// Index of the first element that `to` cannot hold; `count` if there is none. `to` cannot hold an
-/// integer out of range, a fraction or NaN in an integer dtype, or a finite number that would
-/// become infinite. Rounding to a float is accepted, and so are 0 and 1 for bool.
+/// integer out of range, a fraction or NaN in an integer dtype, or a number out of the range of a
+/// float dtype: also an infinity, a negative number or 0 if it has none. Rounding to a float is
+/// accepted, and so are 0 and 1 for bool.
 std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, std::int64_t count);
 
 /// Converts the rows of `chunk` from the source's column `from` to the requested column `to`. Rows

@@ -78,6 +78,7 @@ void CsvRows::begin_file(const TextFile& file) {
   delimiter_ = file.delimiter;
   na_values_ = file.na_values;
   seen_.resize(plan_.targets.size(), false);
+  header_ = file.header;
   targets_.assign(file.header.size(), kIgnored);
   new_column_.clear();
   std::vector<bool> here(plan_.targets.size(), false);
@@ -92,6 +93,9 @@ void CsvRows::begin_file(const TextFile& file) {
     if (targets_[i] != kIgnored) continue;
     if (plan_.ignores_new_columns) {
       ignored_.push_back(file.header[i]);
+    } else if (plan_.is_final) {
+      // In other files, the name is that of a record, which is no column.
+      targets_[i] = kRecord;
     } else {
       new_column_ = file.header[i];
     }
@@ -130,14 +134,7 @@ bool CsvRows::fields(const char* begin, const char* end) {
     if (take_csv_field(at, end, delimiter_, field) != nullptr || count == targets_.size()) {
       return is_well_formed(begin, end);
     }
-    const std::size_t target = targets_[count++];
-    if (target == kIgnored) continue;
-    TextColumn& column = rows_.column(target);
-    column.begin_value();
-    if (this->field(field, column)) {
-      column.end_value();
-      continue;
-    }
+    if (put(field, count++)) continue;
     // If the number of fields is wrong, values are in the wrong columns, so report the number of
     // fields rather than the value.
     const RowFault of_value = fault_;
@@ -146,6 +143,22 @@ bool CsvRows::fields(const char* begin, const char* end) {
   }
   if (count != targets_.size()) return is_well_formed(begin, end);
   return absent_.empty() || set_null(rows_.column(absent_.front()));
+}
+
+/// Stores the field with index `number` in the header.
+bool CsvRows::put(const CsvField& field, std::size_t number) {
+  const std::size_t target = targets_[number];
+  if (target == kIgnored) return true;
+  if (target == kRecord) {
+    if (is_na(field, na_values_) || (field.text().empty() && !field.is_quoted)) return true;
+    return fail(Outcome::mismatch, header_[number],
+                "expected an object, found " + base::quote(decoded(field, scratch_), kShownBytes));
+  }
+  TextColumn& column = rows_.column(target);
+  column.begin_value();
+  if (!this->field(field, column)) return false;
+  column.end_value();
+  return true;
 }
 
 /// True if all fields of the record are well-formed and there are as many as in the header. Sets

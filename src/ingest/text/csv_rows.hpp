@@ -43,8 +43,10 @@ class CsvRows {
 
  private:
   static constexpr std::size_t kIgnored = ~std::size_t{0};
+  static constexpr std::size_t kRecord = kIgnored - 1;  ///< not a column, but the name of a record
 
   bool fields(const char* begin, const char* end);
+  bool put(const CsvField& field, std::size_t number);
   bool is_well_formed(const char* begin, const char* end);
   bool field(const CsvField& field, TextColumn& column);
   bool set_null(TextColumn& column);
@@ -54,6 +56,7 @@ class CsvRows {
   RowBuilder& rows_;
   char delimiter_ = ',';
   NaValues na_values_;
+  std::vector<std::string> header_;
   std::vector<std::size_t> targets_;  ///< target of each field
   std::vector<std::size_t> absent_;   ///< required targets without a field
   std::string new_column_;            ///< name of a column that requires another plan

@@ -412,7 +412,9 @@ std::string JsonRows::shown(const char* begin) {
   constexpr std::string_view kMore = "...";
   if (value.size() <= kShownJsonBytes && value.front() != '"') return std::string(value);
   if (value.front() == '"') return base::quote(value.substr(1, value.size() - 2), kShownJsonBytes);
-  return std::string(value.substr(0, kShownJsonBytes)).append(kMore);
+  std::size_t size = kShownJsonBytes;
+  while ((value[size] & 0xC0) == 0x80) --size;  // cut before the character that does not fit
+  return std::string(value.substr(0, size)).append(kMore);
 }
 
 bool JsonRows::malformed(const char* expected) {

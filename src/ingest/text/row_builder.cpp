@@ -5,6 +5,7 @@
 
 #include "core/tensor/cast.hpp"
 #include "core/tensor/integer_type.hpp"
+#include "ingest/table/fit_chunk.hpp"
 
 namespace tenfold {
 namespace {
@@ -48,10 +49,10 @@ Fit put_integer(const NumberText& number, bool is_given, std::byte* into) {
 
 Fit put_small_float(double value, DType dtype, std::byte* into) {
   if (!is_floating_point(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
-  cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), dtype, into, 1);
-  double back = 0;
-  cast_elements(dtype, into, DType::float64, reinterpret_cast<std::byte*>(&back), 1);
-  return std::isfinite(value) && !std::isfinite(back) ? Fit::too_large : Fit::fits;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+  if (first_not_fitting(DType::float64, bytes, dtype, 1) == 0) return Fit::too_large;
+  cast_elements(DType::float64, bytes, dtype, into, 1);
+  return Fit::fits;
 }
 
 Fit put_double(double value, DType dtype, std::byte* into) {

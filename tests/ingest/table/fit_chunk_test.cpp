@@ -59,6 +59,15 @@ TEST(FirstNotFitting, IntegersFitFloatsUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float32));
 }
 
+TEST(FirstNotFitting, SmallFloatsDoNotHaveEveryNumber) {
+  EXPECT_TRUE(fits(-464.0, DType::float8_e4m3fn));
+  EXPECT_FALSE(fits(465.0F, DType::float8_e4m3fn));
+  EXPECT_FALSE(fits(std::numeric_limits<double>::infinity(), DType::float8_e4m3fnuz));
+  EXPECT_FALSE(fits<std::int64_t>(0, DType::float8_e8m0fnu));
+  EXPECT_FALSE(fits(-2.0, DType::float8_e8m0fnu));
+  EXPECT_TRUE(fits(std::nan(""), DType::float8_e8m0fnu));
+}
+
 TEST(FirstNotFitting, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
   const std::complex<double> numbers[] = {{1, 2}, {3, 1e39}, {1e300, 0}};
   const auto* bytes = reinterpret_cast<const std::byte*>(numbers);

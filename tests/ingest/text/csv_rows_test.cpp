@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -356,6 +358,19 @@ TEST(IngestCsv, JoinsFilesByTheNamesOfTheirHeaders) {
   EXPECT_THAT(values<std::int64_t>(ds, "y"), ElementsAre(2, 3));
   EXPECT_THAT(valid(ds, "x"), ElementsAre(1, 0));
   EXPECT_THAT(valid(ds, "z"), ElementsAre(0, 1));
+}
+
+TEST(IngestCsv, AValueUnderTheNameOfARecordOfAnotherFileIsABadRow) {
+  IngestOf of;
+  const std::vector<Path> files = {of.write("x.jsonl", "{\"a\": {\"b\": 1}}\n"),
+                                   of.write("y.csv", "a,c\n,1\n5,2\n")};
+  const Dataset ds = of.rows(files, {.on_error = OnError::collect});
+  EXPECT_EQ(of.report.num_bad_rows, 1U);
+  EXPECT_EQ(ds.size(), 2);
+  EXPECT_THAT(valid(ds, "c"), ElementsAre(0, 1));
+  std::ifstream bad_rows(of.target() / "bad_rows.jsonl");
+  const std::string text((std::istreambuf_iterator<char>(bad_rows)), {});
+  EXPECT_THAT(text, HasSubstr(R"(line 3 (row 1), column \"a\": expected an object, found \"5\")"));
 }
 
 }  // namespace

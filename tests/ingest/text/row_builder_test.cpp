@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -60,6 +63,39 @@ TEST(RowBuilder, ARecordWithoutARequiredColumnIsRejected) {
   EXPECT_EQ(add(json, R"({"n": 1})"), Outcome::mismatch);
   EXPECT_EQ(json.fault().column, "m");
   EXPECT_EQ(rows.num_rows(), 1);
+}
+
+Fit fit_of(const std::string& text, DType dtype) {
+  const std::string padded = text + std::string(kNumberSlackBytes, '\0');
+  NumberText number;
+  EXPECT_TRUE(scan_number(padded.data(), NumberStyle::json, number)) << text;
+  std::array<std::byte, 8> into{};
+  return put_number(number, dtype, true, into.data());
+}
+
+TEST(RowBuilder, NumbersThatASmallFloatDoesNotHaveAreRefused) {
+  EXPECT_EQ(fit_of("448", DType::float8_e4m3fn), Fit::fits);
+  EXPECT_EQ(fit_of("-464", DType::float8_e4m3fn), Fit::fits);  // the nearest number is -448
+  EXPECT_EQ(fit_of("465", DType::float8_e4m3fn), Fit::too_large);
+  EXPECT_EQ(fit_of("-1e6", DType::float8_e4m3fn), Fit::too_large);
+  EXPECT_EQ(fit_of("3", DType::float8_e8m0fnu), Fit::fits);
+  for (const char* text : {"0", "0.0", "-3", "-0.5", "1e60"}) {
+    EXPECT_EQ(fit_of(text, DType::float8_e8m0fnu), Fit::too_large) << text;
+  }
+  EXPECT_EQ(fit_of("1e6", DType::float8_e5m2), Fit::too_large);
+  EXPECT_EQ(fit_of("1e6", DType::float8_e4m3fnuz), Fit::too_large);
+  EXPECT_EQ(fit_of("-1e-60", DType::float16), Fit::fits);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  std::array<std::byte, 8> into{};
+  for (const DType dtype : {DType::float8_e4m3fn, DType::float8_e4m3fnuz, DType::float8_e5m2fnuz,
+                            DType::float8_e8m0fnu}) {
+    EXPECT_EQ(put_special(kInfinity, dtype, into.data()), Fit::too_large) << to_string(dtype);
+    EXPECT_EQ(put_special(kNaN, dtype, into.data()), Fit::fits) << to_string(dtype);
+  }
+  for (const DType dtype : {DType::float8_e5m2, DType::float16, DType::bfloat16, DType::float32}) {
+    EXPECT_EQ(put_special(-kInfinity, dtype, into.data()), Fit::fits) << to_string(dtype);
+  }
 }
 
 }  // namespace
