@@ -57,13 +57,48 @@ std::optional<Schema> selected(std::optional<Schema> schema,
   return Schema(std::move(kept));
 }
 
+/// The files of a source, for messages about rows. Requires the GIL, except for is_empty().
+class RowFiles {
+ public:
+  /// `first_rows`: for each of `files` of which rows were read, in order, the number of rows in the
+  /// files before it. The caller may append to it while rows are read.
+  RowFiles(nb::list files, nb::list first_rows)
+      : files_(std::move(files)),
+        first_rows_(std::move(first_rows)),
+        is_empty_(nb::len(files_) == 0) {}
+
+  bool is_empty() const noexcept { return is_empty_; }
+
+  /// The file of a row, by its index in the whole source, and the index there.
+  SourceRow find(std::int64_t row) const {
+    std::size_t begin = 0;
+    std::size_t end = nb::len(first_rows_);
+    while (end - begin > 1) {
+      const std::size_t middle = begin + (end - begin) / 2;
+      (first_row(middle) <= row ? begin : end) = middle;
+    }
+    return {utf8(files_[begin]), row - first_row(begin)};
+  }
+
+ private:
+  std::int64_t first_row(std::size_t file) const {
+    return nb::cast<std::int64_t>(first_rows_[file]);
+  }
+
+  nb::list files_;
+  nb::list first_rows_;
+  bool is_empty_;
+};
+
 /// Ingests Python rows into a data set.
 class RowIngest {
  public:
   RowIngest(PathArgument path, std::string where, AnyObject schema,
             std::vector<std::string> columns, const std::string& on_error, std::int64_t batch_rows,
-            bool overwrite, bool durable, ProgressArgument progress, AnyObject dictionary)
+            bool overwrite, bool durable, ProgressArgument progress, nb::list files,
+            nb::list first_rows, AnyObject dictionary)
       : where_(std::move(where)),
+        files_(std::move(files), std::move(first_rows)),
         on_error_(on_error_from(on_error)),
         block_rows_(batch_rows > 0 ? batch_rows : kBlockRows),
         monitor_(std::move(progress)) {
@@ -166,8 +201,13 @@ class RowIngest {
     return table_->block_rows() >= block_rows_ || table_->block_bytes() >= kBlockBytes;
   }
 
+  SourceRow source_row(std::int64_t row) const {
+    return files_.is_empty() ? SourceRow{where_, row} : files_.find(row);
+  }
+
   Error error_of(const BadRow& bad, std::int64_t row) const {
-    return python::error_of(bad, where_, "row " + std::to_string(row));
+    const SourceRow at = source_row(row);
+    return python::error_of(bad, at.where, "row " + std::to_string(at.row));
   }
 
   void refuse(const BadRow& bad, const nb::object& row) {
@@ -178,8 +218,9 @@ class RowIngest {
     if (on_error_ == OnError::collect) {
       const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest.values")
                                          .attr("row_text")(row, kMaxShownRows));
-      line =
-          to_json_line({.row = position_, .column = bad.column, .error = bad.what, .text = shown});
+      const std::int64_t at = source_row(position_).row;
+      const std::string error = files_.is_empty() ? bad.what : error_of(bad, position_).what();
+      line = to_json_line({.row = at, .column = bad.column, .error = error, .text = shown});
     }
     table_->skip_row(line);
   }
@@ -213,6 +254,7 @@ class RowIngest {
   }
 
   std::string where_;
+  RowFiles files_;
   OnError on_error_;
   std::int64_t block_rows_;
   bool has_schema_ = false;
@@ -241,11 +283,18 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
                         std::vector<std::string> columns, const std::string& on_error,
                         std::int64_t batch_rows, bool overwrite, bool durable,
                         std::uint64_t total_bytes, std::int64_t total_rows,
-                        ProgressArgument progress) {
+                        ProgressArgument progress, nb::list files, nb::list first_rows) {
   const std::vector<ArrowArrayStream*> streams = streams_of(capsules);
   const std::vector<ArrowArrayStream*> retry_streams = streams_of(again);
+  const RowFiles row_files(std::move(files), std::move(first_rows));
   ArrowIngestOptions options;
   options.where = where;
+  if (!row_files.is_empty()) {
+    options.find_row = [&row_files](std::int64_t row) {
+      const nb::gil_scoped_acquire gil;
+      return row_files.find(row);
+    };
+  }
   options.schema = selected(schema_from(schema), columns, where);
   if (!options.schema) options.columns = std::move(columns);
   options.on_error = on_error_from(on_error);
@@ -274,15 +323,17 @@ nb::dict dict_of(const SourceReport& report) {
 void bind_ingest_sources(nb::module_& module) {
   nb::class_<RowIngest>(module, "RowIngest")
       .def(nb::init<PathArgument, std::string, AnyObject, std::vector<std::string>, std::string,
-                    std::int64_t, bool, bool, ProgressArgument, AnyObject>(),
+                    std::int64_t, bool, bool, ProgressArgument, nb::list, nb::list, AnyObject>(),
            "path"_a.none(), "where"_a, "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a,
-           "overwrite"_a, "durable"_a, "progress"_a.none(), "dictionary"_a = nb::none())
+           "overwrite"_a, "durable"_a, "progress"_a.none(), "files"_a, "first_rows"_a,
+           "dictionary"_a = nb::none())
       .def("add_rows", &RowIngest::add_rows, "rows"_a, "total_rows"_a)
       .def("add_columns", &RowIngest::add_columns, "columns"_a, "begin"_a, "end"_a, "total_rows"_a)
       .def("finish", &RowIngest::finish);
   module.def("ingest_arrow", &ingest_streams, "capsules"_a, "again"_a, "path"_a.none(), "where"_a,
              "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a, "overwrite"_a,
-             "durable"_a, "total_bytes"_a, "total_rows"_a, "progress"_a.none());
+             "durable"_a, "total_bytes"_a, "total_rows"_a, "progress"_a.none(), "files"_a,
+             "first_rows"_a);
 }
 
 }  // namespace tenfold::python

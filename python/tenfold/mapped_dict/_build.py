@@ -61,7 +61,7 @@ def _ingest(
 ) -> _core.RowIngest:
     where = path_text(path)
     return _core.RowIngest(
-        path, where, schema, [], "raise", 0, True, True, progress, (form, duplicates)
+        path, where, schema, [], "raise", 0, True, True, progress, [], [], (form, duplicates)
     )
 
 

@@ -402,11 +402,7 @@ class ArrowIngest {
     for (const Bad& one : bad) {
       const std::int64_t row = position_ + one.row;
       const std::string column = targets_[one.column].name();
-      if (options_.on_error == OnError::raise) {
-        throw base::invalid_argument(options_.where)
-            .part("row ", row, ", column ", base::quote(column))
-            .problem(one.what);
-      }
+      if (options_.on_error == OnError::raise) throw error_of(source_row(row), column, one.what);
       if (options_.on_error == OnError::collect && writer_) {
         tell(row, column, one.what, text_of(batch, one.row));
       }
@@ -454,11 +450,23 @@ class ArrowIngest {
     return to_json(arrow_value(batch, row), codecs::JsonStyle::python);
   }
 
-  void tell(std::int64_t row, const std::string& column, const std::string& error,
+  SourceRow source_row(std::int64_t row) const {
+    return options_.find_row ? options_.find_row(row) : SourceRow{options_.where, row};
+  }
+
+  static Error error_of(const SourceRow& at, const std::string& column, const std::string& what) {
+    return base::invalid_argument(at.where)
+        .part("row ", at.row, ", column ", base::quote(column))
+        .problem(what);
+  }
+
+  void tell(std::int64_t row, const std::string& column, const std::string& what,
             const std::string& text) {
+    const SourceRow at = source_row(row);
+    const std::string error = options_.find_row ? error_of(at, column, what).what() : what;
     writer_->append_text(
         formats::folder::kBadRowsName,
-        to_json_line({.row = row, .column = column, .error = error, .text = shown_text(text)}));
+        to_json_line({.row = at.row, .column = column, .error = error, .text = shown_text(text)}));
   }
 
   void report_pieces() {

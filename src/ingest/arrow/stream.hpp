@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <tenfold/schema.hpp>
 
 #include "ingest/arrow/abi.hpp"
+#include "ingest/bad_row.hpp"
 #include "ingest/source_report.hpp"
 #include "ingest/table/table_writer.hpp"
 
@@ -17,6 +19,9 @@ namespace tenfold {
 
 struct ArrowIngestOptions {
   std::string where = "Arrow stream";  ///< for messages: the file, or the origin of the stream
+  /// For messages: the file of a row that was read, and the index there, by the index of the row in
+  /// the stream. Empty: `where` and the index in the stream.
+  std::function<SourceRow(std::int64_t row)> find_row{};
   std::optional<Schema> schema{};      ///< requested schema; if empty, it follows from the types
   std::vector<std::string> columns{};  ///< read only these columns; empty: all
   OnError on_error = OnError::raise;

@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -218,6 +220,32 @@ TEST(ArrowStream, ABadRowOfOneStreamIsSkippedInAll) {
   EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 3, 1, 3));
   EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(7, 9, 7, 9));
   EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
+}
+
+TEST(ArrowStream, ABadRowOfSeveralFilesIsNamedByItsFileAndRow) {
+  const test::TemporaryFolder folder;
+  Batch batch;
+  ArrowNode holes("+s");
+  holes.buffer(std::vector<std::uint8_t>{0b101}).rows(3, 0, 1).child(batch.x).child(batch.s);
+  // Row 1 of each of three batches. The second file begins with the second batch.
+  ArrowIngestOptions options;
+  options.find_row = [](std::int64_t row) {
+    return row < 3 ? SourceRow{"a", row} : SourceRow{"b", row - 3};
+  };
+  ArrowStreamOf refused(holes, 3);
+  try {
+    ingest_arrow(refused.stream(), std::nullopt, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "a: row 1, column \"x\": expected a row, found null");
+  }
+  options.on_error = OnError::collect;
+  ArrowStreamOf collected(holes, 3);
+  ingest_arrow(collected.stream(), folder.path() / "ds", options);
+  std::ifstream file(folder.path() / "ds" / "bad_rows.jsonl");
+  const std::string lines(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(lines, HasSubstr(R"("error": "a: row 1, column \"x\": )"));
+  EXPECT_THAT(lines, HasSubstr(R"("row": 4, "column": "x", "error": "b: row 4, column \"x\": )"));
 }
 
 TEST(ArrowStream, BatchesWithInvalidCountsOrPointersAreRefused) {

@@ -89,20 +89,21 @@ def test_columns_that_are_not_requested_are_not_decoded(tmp_path):
     assert len(tenfold.ingest(path, tmp_path / "ds", columns=wanted)) == 5000
 
 
-def test_bad_row_is_named_by_its_row_number_in_the_source(tmp_path, group_bytes):
+def test_bad_row_is_named_by_its_file_and_row_number_there(tmp_path, group_bytes):
     first = pa.table({"x": list(range(10)), "y": [[1]] * 10})
     second = pa.table({"x": list(range(5)), "y": [[1], [2], [None], [3], [4]]})
     pq.write_table(first, tmp_path / "a.parquet", row_group_size=4)
     pq.write_table(second, tmp_path / "b.parquet")
     files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    with pytest.raises(ValueError, match=r'a.parquet: row 12, column "y": expected numbers'):
+    with pytest.raises(ValueError, match=r'b.parquet: row 2, column "y": expected numbers'):
         tenfold.ingest(files, tmp_path / "ds")
     assert not (tmp_path / "ds").exists()
     ds = tenfold.ingest(files, tmp_path / "ds", on_error="collect")
     assert len(ds) == 14
     assert ds["x"].tolist() == [*range(10), 0, 1, 3, 4]
     (bad,) = ds.bad_rows
-    assert (bad["row"], bad["column"]) == (12, "y")
+    assert (bad["row"], bad["column"]) == (2, "y")
+    assert bad["error"].startswith(f'{files[1]}: row 2, column "y": expected numbers')
     assert '"x": 2' in bad["text"]
 
 

@@ -214,7 +214,12 @@ def test_rows_of_several_npy_files_that_do_not_fit_the_schema_are_omitted(tmp_pa
     files = [tmp_path / "a.npy", tmp_path / "b.npy"]
     ds = tenfold.ingest(files, tmp_path / "ds", schema={"a": "uint8"}, on_error="collect")
     assert ds["a"].tolist() == [1, 2, 3]
-    assert [bad["row"] for bad in ds.bad_rows] == [1, 3]
+    assert [bad["row"] for bad in ds.bad_rows] == [1, 1]
+    for bad, file in zip(ds.bad_rows, files, strict=True):
+        assert bad["error"].startswith(f'{file}: row 1, column "a": expected uint8, found ')
+    np.save(tmp_path / "a.npy", np.array([1, 255]))
+    with pytest.raises(ValueError, match=r'b.npy: row 1, column "a": expected uint8, found -1'):
+        tenfold.ingest(files, tmp_path / "ds", schema={"a": "uint8"})
 
 
 def test_records_after_many_nulls_in_a_list_are_ingested(tmp_path):

@@ -204,7 +204,8 @@ def streams_of_files(
     pa = pyarrow(files[0])
     sizes = [os.path.getsize(file) for file in files]
     if kind == "arrow":
-        return [_stream_of_files(pa, files, lambda file: _open_arrow(pa, file), sum(sizes))]
+        open_file = partial(_open_arrow, pa)
+        return [_stream_of_files(pa, files, open_file, sum(sizes), options.first_rows)]
     # All groups of columns of the first file share one footer, which is read once.
     first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
     # The largest file represents all: reading every footer would take long for many files.
@@ -214,36 +215,42 @@ def streams_of_files(
         sample = _guarded(pa, largest, lambda: ParquetFooter(largest))
 
     def opener(names: list[str] | None) -> Callable[[str], OpenedFile]:
-        def open_file(file: str) -> OpenedFile:
+        def open_names(file: str) -> OpenedFile:
             footer = first if file == files[0] else ParquetFooter(file)
             return footer.open(names, num_threads)
 
-        return open_file
+        return open_names
 
-    return [
-        _stream_of_files(
-            pa, files, opener(names), sample.num_bytes(names) * sum(sizes) // max(sizes)
-        )
-        for names in first.groups(options)
-    ]
+    streams = []
+    for names in first.groups(options):
+        total_bytes = sample.num_bytes(names) * sum(sizes) // max(sizes)
+        streams.append(_stream_of_files(pa, files, opener(names), total_bytes, options.first_rows))
+    return streams
 
 
 def _stream_of_files(
-    pa: Any, files: list[str], open_file: Callable[[str], OpenedFile], total_bytes: int
+    pa: Any,
+    files: list[str],
+    open_file: Callable[[str], OpenedFile],
+    total_bytes: int,
+    first_rows: list[int],
 ) -> Stream:
+    """Streams the files in sequence; sets `first_rows`, as in `IngestOptions`, while it reads."""
     first = _guarded(pa, files[0], partial(open_file, files[0]))
 
     def all_batches() -> Iterator[Any]:
-        yield from _guarded_batches(pa, files[0], first.batches)
-        for file in files[1:]:
-            opened = _guarded(pa, file, partial(open_file, file))
+        num_rows = 0
+        for i, file in enumerate(files):
+            opened = first if i == 0 else _guarded(pa, file, partial(open_file, file))
             if opened.names != first.names:
                 raise ValueError(
                     f"{file}: columns: expected {first.names} as in {files[0]}, found "
                     f"{opened.names}"
                 )
+            first_rows[i:] = [num_rows]
             for batch in _guarded_batches(pa, file, opened.batches):
-                if batch.schema.types == first.schema.types:
+                num_rows += batch.num_rows
+                if i == 0 or batch.schema.types == first.schema.types:
                     yield batch
                     continue
                 try:
@@ -342,6 +349,8 @@ def run(
             sum(stream.total_bytes for stream in streams),
             max((stream.num_rows for stream in streams), default=0),
             options.progress,
+            options.files,
+            options.first_rows,
         )
     except OSError:
         if raised:

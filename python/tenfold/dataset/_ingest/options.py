@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 
 class IngestOptions(NamedTuple):
-    """The arguments of `ingest`, checked and converted."""
+    """The arguments of `ingest`, checked and converted, and the files of the source.
+
+    Attributes:
+        files: The files with the rows, in order; empty for other sources.
+        first_rows: For each of `files` whose rows are passed to the engine, the number of rows in
+            the files before it. From these the engine finds the file of a bad row.
+    """
 
     path: str | None
     where: str
@@ -22,6 +28,8 @@ class IngestOptions(NamedTuple):
     overwrite: bool
     durable: bool
     progress: Callback | None
+    files: list[str]
+    first_rows: list[int]
 
 
 def is_path(source: object) -> bool:

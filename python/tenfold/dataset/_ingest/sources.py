@@ -124,7 +124,7 @@ def _options_of(
     document = None if schema is None else schema.to_json()
     where = _where(source)
     return IngestOptions(
-        path, where, document, names, on_error, batch_rows, overwrite, durable, callback
+        path, where, document, names, on_error, batch_rows, overwrite, durable, callback, [], []
     )
 
 
@@ -195,7 +195,7 @@ def _run_files(
             f"{files[0]}: expected files of one kind, found {' and '.join(sorted(kinds))} files"
         )
     (kind,) = kinds
-    options = options._replace(where=files[0])
+    options = options._replace(where=files[0], files=files, first_rows=[0])
     if kind in ("npy", "npz"):
         return tables.run_arrays(files, kind, options)
     return arrow.run_files(files, kind, options, num_threads)

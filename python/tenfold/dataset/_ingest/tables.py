@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
@@ -42,6 +43,8 @@ def _rows_ingest(options: IngestOptions) -> Any:
         options.overwrite,
         options.durable,
         options.progress,
+        options.files,
+        options.first_rows,
     )
 
 
@@ -345,6 +348,7 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
             raise ValueError(
                 f"{file}: dtype: expected {parts[0].dtype} as in {files[0]}, found {array.dtype}"
             )
+    options.first_rows[1:] = accumulate(len(array) for array in parts[:-1])
     ingest = _rows_ingest(options)
     total = sum(len(array) for array in parts)
     for array in parts:
