@@ -1,11 +1,11 @@
 import multiprocessing
-import os
 import pickle
 
 import pytest
 import torch
 
 import tenfold
+from forks import exit_status, forked
 
 
 def total(td):
@@ -44,17 +44,14 @@ def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
     # Enough leaves and bytes that the parent has running threads before the fork.
     tenfold.save({str(i): torch.ones(100_000) for i in range(40)}, tmp_path / "warm")
     opened = tenfold.open(saved)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            assert total(opened) == total_of_path(saved) == 1000
-            tree = tenfold.load(tmp_path / "warm")
-            tenfold.save(tree, tmp_path / "child")
-            status = 0 if tenfold.verify(tmp_path / "child").ok else 2
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def work():
+        assert total(opened) == total_of_path(saved) == 1000
+        tree = tenfold.load(tmp_path / "warm")
+        tenfold.save(tree, tmp_path / "child")
+        assert tenfold.verify(tmp_path / "child").ok
+
+    assert exit_status(forked(work)) == 0
 
 
 def test_tree_is_sent_to_data_loader_workers_by_path(saved):

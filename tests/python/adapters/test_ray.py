@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np  # noqa: E402
 
 import tenfold  # noqa: E402
 import tenfold.ray  # noqa: E402
+from forks import exit_status, forked  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -189,23 +191,20 @@ def test_parts_of_tasks_with_more_than_six_digits_are_committed_in_order(tmp_pat
 def test_a_driver_that_is_killed_before_it_commits_leaves_nothing(
     rows, tmp_path, monkeypatch
 ) -> None:
-    import signal
-    import types
-
     path = tmp_path / "out"
     block = next(iter(tenfold.ray.TenfoldDatasource(rows).get_read_tasks(4)[0]()))
     tenfold.ray.write(ray.data.from_arrow(block), path)
-    pid = os.fork()
-    if pid == 0:
+
+    def drive() -> None:
         monkeypatch.setattr(
             tenfold.ray, "commit_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         )
         sink = tenfold.ray.TenfoldDatasink(path)
         sink.on_write_start()
-        written = sink.write([block], types.SimpleNamespace(task_idx=0, kwargs={}))
-        sink.on_write_complete(types.SimpleNamespace(write_returns=[written]))
-        os._exit(1)
-    os.waitpid(pid, 0)
+        written = sink.write([block], SimpleNamespace(task_idx=0, kwargs={}))
+        sink.on_write_complete(SimpleNamespace(write_returns=[written]))
+
+    assert exit_status(forked(drive)) == -signal.SIGKILL
     assert len([p for p in os.listdir(path) if p.startswith("ray-")]) == 2
     ds = tenfold.ray.write(ray.data.from_arrow(block), path)
     assert len(ds) == 2 * block.num_rows

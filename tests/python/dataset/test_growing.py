@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenfold
+from forks import exit_status, forked
 from tenfold import Dataset, TensorDict
 
 CASTS = [
@@ -442,18 +443,14 @@ def test_a_second_writer_gets_an_error_naming_the_first(tmp_path: Path) -> None:
 
 
 def test_append_in_a_forked_child_raises(tmp_path: Path) -> None:
-    import os
-
     ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
     ds.append({"id": 1})
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def append() -> None:
+        with pytest.raises(tenfold.UnsupportedError, match="forked"):
             ds.append({"id": 2})
-        except tenfold.UnsupportedError as error:
-            os._exit(0 if "forked" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+
+    assert exit_status(forked(append)) == 0
     assert ds.append({"id": 3}) == 2
 
 

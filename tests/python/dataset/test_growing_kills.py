@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 import torch
 
 import tenfold
+from forks import forked, kill_and_wait
 from tenfold import Dataset
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
@@ -62,25 +62,23 @@ class Fork:
 
     def __init__(self, path: Path, kind: str, start: int) -> None:
         read, write = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
+
+        def work() -> None:
             os.close(read)
             os.dup2(write, 1)
             sys.stdout = os.fdopen(1, "w")
             sys.argv = ["", str(path), kind, str(start)]
-            try:
-                exec(WRITE, {"__name__": "writer"})
-            finally:
-                os._exit(1)
+            exec(WRITE, {"__name__": "writer"})
+
+        self.pid = forked(work)
         os.close(write)
         self.stdout = os.fdopen(read)
         assert self.stdout.readline() == "ready\n"
 
     def kill(self) -> list[str]:
         """Returns the output of the writer."""
-        os.kill(self.pid, signal.SIGKILL)
+        kill_and_wait(self.pid)
         printed = self.stdout.read().split()
-        os.waitpid(self.pid, 0)
         self.stdout.close()
         return printed
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 import torch
 
 import tenfold
+from forks import forked, kill_and_wait
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
 # Each source has distinct rows, which identify the source that was ingested last.
@@ -52,17 +52,10 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
 def killed_after(seconds: float, sources: list[Path], target: Path, start: int) -> int:
     """Returns the number of ingests done before the kill, those before `start` included."""
     read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        try:
-            ingest_forever(sources, target, start, write)
-        finally:
-            os._exit(1)
+    pid = forked(lambda: ingest_forever(sources, target, start, write))
     os.close(write)
     time.sleep(seconds)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    kill_and_wait(pid)
     with os.fdopen(read) as reported:
         return int((reported.read().split() or [start])[-1])
 

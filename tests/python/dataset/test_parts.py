@@ -8,7 +8,6 @@ import os
 import pickle
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 import torch
 
 import tenfold
+from forks import forked, kill_and_wait
 from helpers import assert_same
 
 SCHEMA = {
@@ -319,6 +319,7 @@ KILLS = int(os.environ.get("TENFOLD_KILLS", "20"))
 
 def write_forever(path: Path, start: int, report: int) -> None:
     """Adds parts or appends rows, at random; writes the number of committed rows to `report`."""
+    random.seed(start)
     count = start
     while True:
         kind = random.randrange(3)
@@ -341,8 +342,8 @@ def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None
     ds = make(tmp_path, [3, 2], 2)
     staging = path / ".ray-1.tenfold-staging"
     read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def stage() -> None:
         lease = tenfold._core.Lease.acquire(path, f"{staging.name}.lease")
         for name in ("0", "1"):
             tenfold.ingest(rows(0, 4), staging / name, schema=SCHEMA, durable=False)
@@ -350,12 +351,14 @@ def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None
         os.write(write, b"moved")
         time.sleep(60)
         lease.release()
-        os._exit(1)
-    assert os.read(read, 5) == b"moved"
+
+    pid = forked(stage)
+    os.close(write)
+    with os.fdopen(read, "rb") as reported:
+        assert reported.read(5) == b"moved"
     assert len(tenfold.commit_parts(path)) == len(ds)  # the driver is alive: its parts stay
     assert (path / "ray-1-0").exists()
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    kill_and_wait(pid)
     tenfold.ingest(rows(5, 6), path / "next", schema=SCHEMA, durable=False)
     assert tenfold.commit_parts(path)["i"].tolist() == list(range(6))
     assert sorted(p.name for p in path.iterdir() if "ray" in p.name) == []
@@ -368,17 +371,10 @@ def test_sigkill_of_the_writer_leaves_the_rows_before_or_after(tmp_path) -> None
     count = 0
     for _ in range(KILLS):
         read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                random.seed(count)
-                write_forever(path, count, write)
-            finally:
-                os._exit(1)
+        pid = forked(lambda start=count, report=write: write_forever(path, start, report))
         os.close(write)
         time.sleep(random.uniform(0.0, 0.3))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        kill_and_wait(pid)
         with os.fdopen(read) as reported:
             least = int((reported.read().split() or [count])[-1])
         assert tenfold.verify(path).ok

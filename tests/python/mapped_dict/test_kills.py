@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 
 import pytest
 import torch
 
 import tenfold
+from forks import forked, kill_and_wait
 from tenfold import MappedDict
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
@@ -58,20 +58,13 @@ def test_sigkill_of_the_writer_keeps_all_committed_values(tmp_path, seed):
     reader = MappedDict(path)
     for _ in range(KILLS // 2):
         read, told = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(read)
-            try:
-                write(path, done, told)
-            finally:
-                os._exit(1)
+        pid = forked(lambda start=done, told=told: write(path, start, told))
         os.close(told)
         with os.fdopen(read) as lines:
             first = lines.readline()
             assert first, "the writer wrote nothing"
             time.sleep(rng.random() * 0.03)
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            kill_and_wait(pid)
             said = [first, *lines.read().splitlines()]
         done = max([done, *(int(line) for line in said if line.strip())])
         check(MappedDict(path), done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 import tenfold  # noqa: E402
+from forks import exit_status, forked  # noqa: E402
 
 
 @tenfold.register_mapper("test.squares")
@@ -210,11 +212,14 @@ def test_concurrent_lookups_return_correct_rows():
 def test_forked_child_has_a_new_cache_even_if_the_lock_was_held():
     cached = Squares().cached(1 << 20)
     cached([1, 2])
+
+    def look_up():
+        signal.alarm(60)  # ends the process if it waits for the lock
+        assert cached([1, 3]).tolist() == [[1, 1], [3, 9]]
+
     with cached._lock:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if cached([1, 3]).tolist() == [[1, 1], [3, 9]] else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        child = forked(look_up)
+    assert exit_status(child) == 0
 
 
 def test_pickle_and_save_store_the_underlying_mapper(tmp_path):
