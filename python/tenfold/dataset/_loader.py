@@ -224,8 +224,9 @@ class BatchLoader:
         """Returns ``{"seed", "epoch", "position"}``, for `load_state_dict`.
 
         The position is the number of rows of the epoch that precede the next batch, on all ranks
-        together. Batches that were prepared but not returned do not count. After the last batch of
-        an epoch, the position is 0 and the epoch is the next one.
+        together. Batches that were prepared but not returned do not count; a batch whose transform
+        raised an error does. After the last batch of an epoch, the position is 0 and the epoch is
+        the next one.
         """
         return self._state()
 
@@ -445,7 +446,8 @@ class BatchProgress:
     """The position of `DeviceBatches` in an epoch.
 
     Attributes:
-        state: The result of `state_of` when the most recently returned batch was taken.
+        state: The result of `state_of` when the most recent batch that was returned, or whose error
+            was raised, was taken.
         is_at_end: True once the end of the epoch was reported.
     """
 
@@ -481,6 +483,7 @@ class DeviceBatches:
             self._take()
         if self._failure is not None:
             failure, self._failure = self._failure, None
+            self._progress.state = self._progress.state_of()
             raise failure
         if self._ahead is None:
             self._progress.is_at_end = True

@@ -23,6 +23,7 @@ class FakeCuda:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.recorded: list[torch.Tensor] = []  # those on which record_stream was called
         cuda = self
 
         class Stream:
@@ -55,9 +56,13 @@ class FakeCuda:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
     monkeypatch.setattr(_loader, "streams_of", lambda device: fake)
-    recorded: list[torch.Tensor] = []
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda t, stream: recorded.append(t))
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda t, stream: fake.recorded.append(t))
     return fake
+
+
+def tensors_in(batch: dict[str, Any]) -> list[torch.Tensor]:
+    items = (tensors_in(item) if isinstance(item, dict) else [item] for item in batch.values())
+    return [tensor for of_item in items for tensor in of_item]
 
 
 def test_batches_are_moved_to_the_device(ds: Dataset) -> None:
@@ -82,6 +87,16 @@ def test_next_batch_is_copied_before_waiting_for_the_current_one(
     assert next(batches)["id"].tolist() == [2, 3]
     assert cuda.notes == ["record 2", "stream", "wait 1"]
     assert [batch["id"].tolist() for batch in batches] == [[4, 5], [6, 7]]
+
+
+def test_memory_of_a_batch_is_recorded_on_the_stream_of_the_caller(
+    ds: Dataset, cuda: FakeCuda
+) -> None:
+    for batch in BatchLoader(ds.range(0, 8), 2, device="cpu"):
+        expected = [id(tensor) for tensor in tensors_in(batch)]
+        assert len(expected) == 6
+        assert [id(tensor) for tensor in cuda.recorded] == expected
+        cuda.recorded.clear()
 
 
 def test_prefetched_batch_does_not_advance_the_state(ds: Dataset) -> None:
@@ -114,11 +129,14 @@ def test_transform_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
             raise RuntimeError("mine")
         return batch
 
-    batches = iter(BatchLoader(ds.range(0, 6), 2, device="cpu", transform=fail_at_two))
-    assert next(batches)["id"].tolist() == [0, 1]
-    assert next(batches)["id"].tolist() == [2, 3]
-    with pytest.raises(RuntimeError, match="mine"):
-        next(batches)
+    for device in ("cpu", None):
+        loader = BatchLoader(ds.range(0, 8), 2, device=device, transform=fail_at_two)
+        batches = iter(loader)
+        assert next(batches)["id"].tolist() == [0, 1]
+        assert next(batches)["id"].tolist() == [2, 3]
+        with pytest.raises(RuntimeError, match="mine"):
+            next(batches)
+        assert loader.state_dict()["position"] == 6  # a loader with this state skips the batch
 
 
 class FakePinned:
