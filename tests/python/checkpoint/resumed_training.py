@@ -79,7 +79,9 @@ def main(folder, mode, num_steps, rank=None, size=1, wrap=lambda model: model):
                 is_last = step == num_steps or bool(stop)
                 if is_last or mode != "preemption":
                     # All ranks must have the same value.
-                    manager.save(step, state, metrics={"loss": loss.item() if size == 1 else step})
+                    metrics = {"loss": loss.item() if size == 1 else step}
+                    # A second signal after the `with` block would end the process.
+                    manager.save(step, state, metrics=metrics, block=mode == "preemption")
                 else:
                     time.sleep(0.03)  # so that signals arrive before the end
                 if is_last:

@@ -42,23 +42,25 @@ class Job:
         self.folder = folder
         self.store = folder / f"store-{time.monotonic_ns()}"
         arguments = [str(folder), mode, str(NUM_STEPS), str(self.store)]
-        self.ranks = [
-            subprocess.Popen(
-                [sys.executable, str(PROGRAM), *arguments, str(rank), str(NUM_RANKS)],
-                stderr=subprocess.PIPE,
-            )
-            for rank in range(NUM_RANKS)
-        ]
+        # Not pipes: a rank whose pipe is full would make the others wait.
+        self.outputs = [folder / f"errors-{rank}.txt" for rank in range(NUM_RANKS)]
+        self.ranks = []
+        for rank, path in enumerate(self.outputs):
+            command = [sys.executable, str(PROGRAM), *arguments, str(rank), str(NUM_RANKS)]
+            with path.open("wb") as output:
+                self.ranks.append(subprocess.Popen(command, stderr=output))
 
     def wait(self):
         """The exit status of each rank. Fails if one still runs after a timeout."""
         try:
-            errors = [rank.communicate(timeout=GIVE_UP_SECONDS)[1] for rank in self.ranks]
+            for rank in self.ranks:
+                rank.wait(GIVE_UP_SECONDS)
         finally:
             for rank in self.ranks:
                 rank.kill()
                 rank.wait()
-        self.errors = b"".join(errors).decode()
+            self.errors = "".join(path.read_text() for path in self.outputs)
+            print(self.errors)  # pytest shows it if the test fails
         return [rank.returncode for rank in self.ranks]
 
     def signal_delayed(self, rank, number, num_lines, delay_s):

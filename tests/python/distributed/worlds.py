@@ -65,9 +65,9 @@ def _rank_main(
             "gloo", init_method=f"file://{port_file}", rank=rank, world_size=size, timeout=timeout
         )
         function(rank, size)
-        pipe.send(None)
         if timeout == TIMEOUT:  # else it would wait for the rank that died
             dist.destroy_process_group()
+        pipe.send(None)
     except BaseException:
         pipe.send(f"rank {rank}: {traceback.format_exc()}")
     finally:
