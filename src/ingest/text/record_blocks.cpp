@@ -135,11 +135,15 @@ const char* take_csv_field(const char*& at, const char* end, char delimiter, Csv
 
 const char* end_of_csv_record(const char* begin, const char* end, char delimiter, char line_end) {
   const char* at = begin;
+  const char* limit = nullptr;  // the first line end at or after `at`; `end` if there is none
   while (at < end) {
-    const char* const feed = find_char(at, end, line_end);
-    const char* const limit = feed == nullptr ? end : feed;
+    // Not for each quote, because the time would be quadratic in the length of the record.
+    if (limit == nullptr || limit < at) {
+      limit = find_char(at, end, line_end);
+      if (limit == nullptr) limit = end;
+    }
     const char* const quote = find_char(at, limit, '"');
-    if (quote == nullptr) return feed == nullptr ? nullptr : feed + 1;
+    if (quote == nullptr) return limit == end ? nullptr : limit + 1;
     at = quote + 1;
     // Inside an unquoted field, a quote is an ordinary character.
     if (quote != begin && quote[-1] != delimiter) continue;
