@@ -272,6 +272,14 @@ TEST(IngestJson, RefusesValuesNestedTooDeep) {
               HasSubstr("nested less deep"));
 }
 
+TEST(IngestJson, RefusesMoreNestedRecordsThanASchemaMayHave) {
+  std::string records = "1";
+  for (int i = 0; i < 66; ++i) records = "{\"a\": " + records + "}";
+  IngestOf of;
+  EXPECT_THAT(of.error("a.jsonl", records + "\n", ErrorCode::invalid_argument),
+              HasSubstr("expected at most 64 nested records, found 65"));
+}
+
 TEST(IngestJson, CollectsBadRowsWithTheirSourceText) {
   IngestOf of;
   const Dataset ds = of.rows("a.jsonl", "{\"x\": 1}\n{\"x\": [2]}\noops \xFF\n{\"x\": 3}\n",
