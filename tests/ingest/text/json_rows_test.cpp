@@ -186,6 +186,11 @@ TEST(IngestJson, ReadsJsonFilesOfOneArrayOrLines) {
     EXPECT_THAT(values<std::int64_t>(of.rows("a.json", text), "x"), ElementsAre(1, 2)) << text;
   }
   IngestOf of;
+  // The array may begin after the first block.
+  const std::string blanks((std::size_t{1} << 20) + 5, '\n');
+  EXPECT_THAT(values<std::int64_t>(of.rows("a.json", blanks + "[{\"x\": 1}]"), "x"),
+              ElementsAre(1));
+  EXPECT_EQ(of.rows("a.json", blanks).size(), 0);
   EXPECT_EQ(of.rows("a.json", "[]").size(), 0);
   EXPECT_EQ(of.rows("a.json", "").size(), 0);
   EXPECT_EQ(of.rows("a.jsonl", "").size(), 0);
