@@ -68,8 +68,9 @@ class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
-  /// Throws Error(invalid_argument) for two columns of one path, or a column with the path of a
-  /// record. {"a.b"} and {"a", "b"} are two paths, although name() is the same.
+  /// Throws Error(invalid_argument) for two columns of one path, a column with the path of a
+  /// record, or one in more than 64 nested records. {"a.b"} and {"a", "b"} are two paths, although
+  /// name() is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor that is

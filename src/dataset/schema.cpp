@@ -14,6 +14,12 @@
 #include "dataset/table.hpp"
 
 namespace tenfold {
+namespace {
+
+/// Maximum nesting of records, which limits the recursion.
+constexpr std::size_t kMaxRecords = 64;
+
+}  // namespace
 
 std::string Column::dtype_name() const {
   switch (kind) {
@@ -30,6 +36,12 @@ std::string Column::dtype_name() const {
 Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
   std::set<KeyPath> seen;
   for (const Column& column : columns_) {
+    if (column.path.size() > kMaxRecords + 1) {
+      throw base::invalid_argument()
+          .part("schema: column ", base::quote(column.name()))
+          .expected("at most ", kMaxRecords, " nested records")
+          .found(column.path.size() - 1);
+    }
     if (seen.insert(column.path).second) continue;
     throw base::invalid_argument()
         .part("schema: column ", base::quote(column.name()))
@@ -128,9 +140,6 @@ Schema Schema::of(const TensorDict& tree) {
 }
 
 namespace {
-
-/// Maximum nesting of records, which limits the recursion.
-constexpr std::size_t kMaxRecords = 64;
 
 /// The name, in messages, of a schema that is not part of a file.
 constexpr const char* kAlone = "schema";

@@ -1,7 +1,6 @@
 #include "io/flat_safetensors.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <utility>
 
@@ -167,9 +166,7 @@ void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata,
   const std::vector<formats::safetensors::Plan::Tensor> tensors = tensors_of(tree, path.string());
   const std::vector<const formats::safetensors::Plan::Tensor*> order = ordered(tensors);
   const FlatMetadata members = checked_metadata(order, metadata, path.string());
-  if (!options.overwrite && os::exists(path)) {
-    throw Error::io(EEXIST, path.string()).expected("nothing").found("a file");
-  }
+  formats::refuse_existing(path, options.overwrite);
   const formats::WriteRequest request{.durable = options.durable,
                                       .checksums = options.checksums,
                                       .num_threads = options.num_threads,

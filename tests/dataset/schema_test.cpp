@@ -92,6 +92,16 @@ TEST(Schema, RefusesEqualPathsAndAColumnThatIsAlsoARecord) {
   EXPECT_THROW(Schema({column({"a", "b"}), column({"a", "b"})}), Error);
 }
 
+TEST(Schema, RefusesColumnsThatCouldNotBeRead) {
+  Column column;
+  column.path = KeyPath(65, "r");
+  const Schema deepest({column});
+  EXPECT_EQ(Schema::from_json(deepest.to_json(), "s").columns().size(), 1U);
+  column.path.emplace_back("r");
+  EXPECT_THAT(message_of([&] { Schema({column}); }, ErrorCode::invalid_argument),
+              HasSubstr("expected at most 64 nested records, found 65"));
+}
+
 TEST(Schema, ADottedNameIsTheColumnOfThatKeyIfThereIsOne) {
   Column nested;
   nested.path = {"a", "b"};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -55,6 +56,16 @@ TEST(FlatSafetensors, NamesAndMetadataRoundTrip) {
   EXPECT_EQ(bytes_of(flat.tree.at("b.c")), bytes_of(bytes_up({3}, DType::int8)));
   EXPECT_GT(verify(path).num_checksums, 0U);
   EXPECT_TRUE(verify(path).ok());
+}
+
+TEST(FlatSafetensors, RefusesToOverwriteOnRequest) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  save_flat_safetensors(two_tensors(), {}, path, {});
+  const auto thrown = thrown_by(
+      [&] { save_flat_safetensors(two_tensors(), {}, path, {.overwrite = false}); });
+  EXPECT_EQ(thrown.system_errno, EEXIST);
+  EXPECT_THAT(thrown.message, HasSubstr("it exists already"));
 }
 
 TEST(FlatSafetensors, AFileOfATreeHasTheNamesOfItsHeaderAndNoAliases) {

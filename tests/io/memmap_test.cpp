@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "io/memmap.hpp"
@@ -197,6 +198,19 @@ TEST_F(Memmap, WritesATreeToOneFile) {
   float found = 0;
   file.read(reinterpret_cast<char*>(&found), sizeof found);
   EXPECT_EQ(found, -1);
+}
+
+TEST_F(Memmap, AnUnbatchedNestedTensorStaysUnbatchedInOneFile) {
+  std::ofstream(folder_ / "shared") << "";
+  const std::vector<std::int64_t> sizes = {1, 2};
+  Leaf nested = Leaf::nested(counting({3}), Tensor::from(sizes, {2, 1}));
+  nested.mark_unbatched();
+  TensorDict tree = sample();
+  tree.set("nested", TensorDict::Item(nested));
+  const TensorDict mapped = memmap_into(tree, folder_ / "shared");
+  const auto made = std::get<Leaf>(mapped.get("nested"));
+  EXPECT_TRUE(made.is_nested());
+  EXPECT_TRUE(made.is_unbatched());
 }
 
 TEST_F(Memmap, AddsATensorAndANodeToASavedTree) {

@@ -236,7 +236,10 @@ bool JsonText::skip_array(std::size_t depth) {
 }
 
 bool JsonText::skip_value(std::size_t depth) {
-  if (depth == 0) keys_.clear();  // left over from an invalid value
+  if (depth == 0) {  // left over from an invalid value
+    keys_.clear();
+    decoded_.clear();
+  }
   if (depth > codecs::kMaxJsonDepth) return fail("values nested less deep");
   skip_blanks();
   switch (*at_) {

@@ -119,9 +119,10 @@ const char* take_csv_field(const char*& at, const char* end, char delimiter, Csv
   field.begin = at + 1;
   field.end = field.begin;
   while (true) {
-    field.end = find_char(field.end, end, '"');
-    if (field.end == nullptr) return "a quote that ends the field";
-    const char* const after = field.end + 1;
+    const char* const quote = find_char(field.end, end, '"');
+    if (quote == nullptr) return "a quote that ends the field";
+    field.end = quote;
+    const char* const after = quote + 1;
     if (after < end && *after == '"') {
       field.has_escapes = true;
       field.end += 2;
@@ -135,11 +136,15 @@ const char* take_csv_field(const char*& at, const char* end, char delimiter, Csv
 
 const char* end_of_csv_record(const char* begin, const char* end, char delimiter, char line_end) {
   const char* at = begin;
+  const char* limit = nullptr;  // the first line end at or after `at`; `end` if there is none
   while (at < end) {
-    const char* const feed = find_char(at, end, line_end);
-    const char* const limit = feed == nullptr ? end : feed;
+    // Not for each quote, because the time would be quadratic in the length of the record.
+    if (limit == nullptr || limit < at) {
+      limit = find_char(at, end, line_end);
+      if (limit == nullptr) limit = end;
+    }
     const char* const quote = find_char(at, limit, '"');
-    if (quote == nullptr) return feed == nullptr ? nullptr : feed + 1;
+    if (quote == nullptr) return limit == end ? nullptr : limit + 1;
     at = quote + 1;
     // Inside an unquoted field, a quote is an ordinary character.
     if (quote != begin && quote[-1] != delimiter) continue;
@@ -264,14 +269,17 @@ const char* BlockReader::last_end(const char* begin, const char* end) {
   return last;
 }
 
-/// If a .json file is one array, skips its `[` and sets the kind.
-void BlockReader::begin_array(const char*& begin, const char* end) {
+/// If a .json file is one array, skips its `[` and sets the kind. Returns false if there were only
+/// blanks so far.
+bool BlockReader::begin_array(const char*& begin, const char* end) {
   const char* first = begin;
   while (first < end && is_blank(*first)) ++first;
-  if (first == end || *first != '[') return;
+  if (first == end) return at_end_;
+  if (*first != '[') return true;
   file_->kind = TextKind::json_array;
   line_ += static_cast<std::uint64_t>(std::count(begin, first, '\n'));
   begin = first + 1;
+  return true;
 }
 
 /// Skips blank lines. Returns false if the next line does not start before `end`.
@@ -395,8 +403,7 @@ bool BlockReader::begin_file(const char*& begin, const char* end) {
     return take_header(begin, end);
   }
   file_->kind = TextKind::json_lines;
-  if (source.kind == SourceKind::json) begin_array(begin, end);
-  return true;
+  return source.kind != SourceKind::json || begin_array(begin, end);
 }
 
 /// Reads until at least one record, or the file, ends. Sets [begin, end) to whole records.

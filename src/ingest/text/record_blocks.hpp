@@ -104,14 +104,12 @@ class BlockReader {
 
   /// Number of bytes read from files.
   std::uint64_t num_read() const;
-  /// Number of files opened so far.
-  std::uint64_t num_files() const noexcept { return next_file_; }
 
  private:
   bool open_next_file();
   void fill(TextMemory& memory, std::size_t size);
   const char* last_end(const char* begin, const char* end);
-  void begin_array(const char*& begin, const char* end);
+  bool begin_array(const char*& begin, const char* end);
   void expect_blanks(const char* begin, const char* end);
   bool begin_file(const char*& begin, const char* end);
   void read_records(TextMemory& memory, const char*& begin, const char*& end);

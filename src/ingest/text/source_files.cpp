@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -35,10 +36,21 @@ std::string lower(std::string text) {
 
 bool is_packed(const std::string& name) { return !packed_suffix(name).empty(); }
 
+/// True for a folder, or a link to one. False for a dangling link.
+bool is_folder(const Path& path) {
+  try {
+    return os::file_info(path).is_directory;
+  } catch (const Error& error) {
+    const int code = error.system_errno();
+    if (code != ENOENT && code != ENOTDIR && code != ELOOP) throw;
+    return false;
+  }
+}
+
 /// Sorted entries of the folder that match one component of a pattern.
 std::vector<std::string> matches_in(const Path& folder, const std::string& pattern) {
   std::vector<std::string> names;
-  if (!os::exists(folder) || !os::file_info(folder).is_directory) return names;
+  if (!is_folder(folder)) return names;
   for (std::string& name : os::Directory::open(folder).list()) {
     // As in a shell, hidden files must be matched explicitly.
     if (name.starts_with('.') && !pattern.starts_with('.')) continue;
@@ -58,7 +70,7 @@ void expand_below(const Path& done, Path::iterator at, Path::iterator end,
   if (next != end) expand(done, next, end, found);
   for (const std::string& name : matches_in(done.empty() ? Path(".") : done, "*")) {
     const Path path = done / name;
-    if (!os::file_info(path).is_directory) {
+    if (!is_folder(path)) {
       if (next == end) found.push_back(path);
     } else if (!std::filesystem::is_symlink(path)) {
       expand_below(path, at, end, found);

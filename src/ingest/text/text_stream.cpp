@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -35,7 +36,14 @@ bool TextStream::next_block() {
   auto block = std::make_shared<Block>();
   cursor_ = RecordCursor(no_block());
   block_.reset();
-  if (!reader_.next(*block)) return false;
+  if (failure_) std::rethrow_exception(failure_);
+  try {
+    if (!reader_.next(*block)) return false;
+  } catch (...) {
+    // Bytes that were read before are lost, so the next record would begin in the middle.
+    failure_ = std::current_exception();
+    throw;
+  }
   block_ = std::move(block);
   cursor_ = RecordCursor(*block_);
   if (!block_->begins_file) return true;

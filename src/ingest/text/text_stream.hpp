@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,7 +49,7 @@ class TextStream {
 
   /// Advances to the next `count` records, or to all records of the next block of text, and drops
   /// the previous ones. Returns their number: fewer than `count` at the end of the last file, and 0
-  /// after it. Throws as BlockReader::next().
+  /// after it. Throws as BlockReader::next(), and throws that error again in later calls.
   std::int64_t hold(std::optional<std::int64_t> count = {});
 
   /// Parses `records`, indices of the held records, in that order. `stops_at_bad`: stop at the
@@ -78,6 +79,7 @@ class TextStream {
   RowBuilder rows_;
   JsonRows json_;
   BlockReader reader_;
+  std::exception_ptr failure_;    ///< error of the reader
   std::shared_ptr<Block> block_;  ///< the block that is being split into records
   std::shared_ptr<OpenFile> file_;
   RecordCursor cursor_;

@@ -93,8 +93,11 @@ TEST(IngestCsv, TwoStarsMatchFoldersOfAnyDepthSortedByPath) {
     of.write(std::string("logs/") + name, "n\n" + std::to_string(number++) + "\n");
   }
   std::filesystem::create_directory_symlink(root, root / "a" / "loop");
+  std::filesystem::create_symlink("gone", root / "a" / "latest");
+  std::filesystem::create_symlink("itself", root / "itself");
   EXPECT_THAT(values<std::int64_t>(of.rows({root / "**" / "*.csv"}), "n"), ElementsAre(1, 2, 0));
   EXPECT_THAT(values<std::int64_t>(of.rows({root / "a" / "**" / "*.csv"}), "n"), ElementsAre(1, 2));
+  EXPECT_THAT(values<std::int64_t>(of.rows({root / "a" / "*" / "*.csv"}), "n"), ElementsAre(0, 2));
 }
 
 TEST(IngestCsv, KeepsTheSourceTextOfPromotedValues) {

@@ -186,6 +186,11 @@ TEST(IngestJson, ReadsJsonFilesOfOneArrayOrLines) {
     EXPECT_THAT(values<std::int64_t>(of.rows("a.json", text), "x"), ElementsAre(1, 2)) << text;
   }
   IngestOf of;
+  // The array may begin after the first block.
+  const std::string blanks((std::size_t{1} << 20) + 5, '\n');
+  EXPECT_THAT(values<std::int64_t>(of.rows("a.json", blanks + "[{\"x\": 1}]"), "x"),
+              ElementsAre(1));
+  EXPECT_EQ(of.rows("a.json", blanks).size(), 0);
   EXPECT_EQ(of.rows("a.json", "[]").size(), 0);
   EXPECT_EQ(of.rows("a.json", "").size(), 0);
   EXPECT_EQ(of.rows("a.jsonl", "").size(), 0);
@@ -270,6 +275,14 @@ TEST(IngestJson, RefusesValuesNestedTooDeep) {
   for (int i = 0; i < 2000; ++i) records = "{\"a\": " + records + "}";
   EXPECT_THAT(of.error("a.jsonl", records + "\n", ErrorCode::corrupt),
               HasSubstr("nested less deep"));
+}
+
+TEST(IngestJson, RefusesMoreNestedRecordsThanASchemaMayHave) {
+  std::string records = "1";
+  for (int i = 0; i < 66; ++i) records = "{\"a\": " + records + "}";
+  IngestOf of;
+  EXPECT_THAT(of.error("a.jsonl", records + "\n", ErrorCode::invalid_argument),
+              HasSubstr("expected at most 64 nested records, found 65"));
 }
 
 TEST(IngestJson, CollectsBadRowsWithTheirSourceText) {

@@ -53,6 +53,21 @@ TEST(TextStream, HoldsTheRequestedNumberOfRecordsAcrossFiles) {
   EXPECT_EQ(stream.hold(4), 0);
 }
 
+TEST(TextStream, ThrowsTheErrorOfADamagedFileAgain) {
+  IngestOf of;
+  TextStream stream(
+      find_sources({of.write("a.csv", "n\n1\n"), of.write("b.csv", "n,n\n2,3\n")}), numbers());
+  EXPECT_EQ(stream.hold(1), 1);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      stream.hold(1);
+      ADD_FAILURE() << "nothing was thrown in call " << i;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    }
+  }
+}
+
 TEST(TextStream, HoldsABlockAtATimeByDefault) {
   IngestOf of;
   TextStream stream(find_sources({of.write("a.jsonl", lines(0, 100'000))}), numbers());
