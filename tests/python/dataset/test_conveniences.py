@@ -112,10 +112,13 @@ def test_save_does_not_replace_foreign_or_protected_targets(ds: Dataset, tmp_pat
     (tmp_path / "other" / "file").write_text("mine")
     for path, more in (("other", {}), ("d", {"overwrite": False})):
         with pytest.raises(FileExistsError):
-            ds.save(tmp_path / path, **more)  # type: ignore[arg-type]
+            ds.range(0, 1).save(tmp_path / path, **more)  # type: ignore[arg-type]
+    assert (tmp_path / "other" / "file").read_text() == "mine"
+    assert Dataset(tmp_path / "d")["id"].tolist() == ds["id"].tolist()
     (tmp_path / "x.tdz").write_text("mine")
     with pytest.raises(FileExistsError):
         ds.save(tmp_path / "x.tdz", overwrite=False)
+    assert (tmp_path / "x.tdz").read_text() == "mine"
     with pytest.raises(ValueError, match="checksums must be true"):
         tenfold.save(ds, tmp_path / "y", checksums=False)
 

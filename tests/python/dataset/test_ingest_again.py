@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tenfold
+from helpers import assert_same
 from tenfold import Dataset
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def same(made: Dataset, ds: Dataset, names: list[str] = NAMES) -> None:
     for name in names:
         assert made[f"{name}.valid"].tolist() == ds[f"{name}.valid"].tolist(), name
     for one, other in zip(made, ds, strict=True):
-        assert str(one) == str(other)
+        assert_same(one, other)
 
 
 def test_null_ragged_rows_differ_from_empty_ones(ds: Dataset) -> None:

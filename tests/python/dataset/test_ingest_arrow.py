@@ -462,7 +462,7 @@ def test_ingested_rows_equal_those_of_any_arrow_array(tmp_path_factory, array, b
         found = plain(where[name])
         if expected is None:
             is_nan = isinstance(found, float) and found != found
-            is_nan_list = isinstance(found, list) and all(x != x for x in found)
+            is_nan_list = isinstance(found, list) and found and all(x != x for x in found)
             assert is_nan or is_nan_list or not where[name + ".valid"]
         else:
             assert found == expected

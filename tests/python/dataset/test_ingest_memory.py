@@ -39,6 +39,7 @@ def extend(count, name):
 run = {"ingest": ingest, "extend": extend}[kind]
 run(20, "warm")
 print(peak_of(lambda: run(300, "all")))
+assert len(tenfold.Dataset(f"{folder}/all")) == 300
 """
 
 

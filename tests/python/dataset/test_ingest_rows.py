@@ -247,7 +247,7 @@ def test_arrays_ragged_in_two_dimensions_are_refused_with_their_shapes(tmp_path,
     assert not (tmp_path / "ds").exists()
     with pytest.warns(UserWarning, match="1 row omitted"):
         ds = ingest(tmp_path, rows, on_error="skip")
-    assert columns(ds)["x"] == "float32[*, 3]" if make is torch.zeros else "float64[*, 3]"
+    assert columns(ds)["x"] == ("float32[*, 3]" if make is torch.zeros else "float64[*, 3]")
     assert ds["id"].tolist() == [1, 2]
 
 

@@ -47,7 +47,7 @@ def large(tmp_path_factory):
 
 
 def evict_from_page_cache(path: Path) -> None:
-    """Drops these files from the page cache. A tmpfs ignores this: no read is counted there."""
+    """Drops these files from the page cache. A tmpfs ignores this."""
     os.sync()
     for file in path.rglob("*.memmap"):
         descriptor = os.open(file, os.O_RDONLY)
@@ -66,5 +66,8 @@ def test_lookups_read_only_the_pages_of_their_keys(large, batch):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    pages = float(done.stdout)
+    if pages < 200:  # fewer than the values are in
+        pytest.skip("the files stayed in the page cache")
     # Slot, end offset, string and value, each in a separate page, and a few more for probing.
-    assert float(done.stdout) <= 256 * 4 + 64
+    assert pages <= 256 * 4 + 64

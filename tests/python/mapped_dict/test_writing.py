@@ -287,7 +287,7 @@ def test_iterates_over_each_key_once_while_keys_are_assigned(tmp_path):
         assert [*zip(keys, [d[key] for key in keys], strict=True)] == list(d.items())
 
 
-def _read_loop(path, stop, bad):
+def _read_loop(path, began, stop, bad):
     warnings.simplefilter("error")
     d = MappedDict(path)
     expected = [f"k{i}" for i in range(100)]
@@ -298,14 +298,20 @@ def _read_loop(path, stop, bad):
         keys = list(d)
         if keys[:100] != expected or len(set(keys)) != len(keys):
             bad.value += 1
+        began.release()
 
 
 def test_readers_see_only_complete_values(path):
     context = multiprocessing.get_context("fork")
+    began = [context.Semaphore(0) for _ in range(2)]
     stop, bad = context.Event(), context.Value("i", 0)
-    readers = [context.Process(target=_read_loop, args=(path, stop, bad)) for _ in range(2)]
+    readers = [
+        context.Process(target=_read_loop, args=(path, of_reader, stop, bad), daemon=True)
+        for of_reader in began
+    ]
     for reader in readers:
         reader.start()
+    assert all(of_reader.acquire(timeout=60) for of_reader in began)
     with MappedDict(path, "r+") as d:
         for round_ in range(300):
             d[f"k{round_ % 100}"] = torch.full((3,), float(round_))

@@ -92,20 +92,18 @@ def test_registered_name_cannot_be_reused():
 
 
 def test_redefinition_replaces_the_registered_factory():
-    def define():
+    def define(module):
         @tenfold.register_mapper("test.again")
         def again():
-            return torch.nn.Identity()
+            return module()
 
         return again
 
-    define()
-    second = define()
-    made = []
-    tenfold.register_mapper("test.again")(second)
-    mapper = tenfold.ModuleStateMapper("test.again")
-    made.append(mapper.module)
-    assert isinstance(made[0], torch.nn.Identity)
+    define(torch.nn.Identity)
+    second = define(torch.nn.ReLU)
+    assert isinstance(tenfold.ModuleStateMapper("test.again").module, torch.nn.ReLU)
+    tenfold.register_mapper("test.again")(second)  # once more, as when a module is reloaded
+    assert isinstance(tenfold.ModuleStateMapper("test.again").module, torch.nn.ReLU)
 
 
 def test_unregistered_class_cannot_be_saved(tmp_path):

@@ -111,11 +111,6 @@ def test_values_without_a_readable_json_form_are_refused(tmp_path, value, what):
     assert os.listdir(tmp_path) == []
 
 
-def test_json_file_loads_with_verify(tmp_path):
-    tenfold.HierarchicalStateMapper({"a": 1}).save(tmp_path / "x.json")
-    assert tenfold.StateMapper.load(tmp_path / "x.json", verify=True)("a") == 1
-
-
 def test_file_is_replaced_atomically_and_keeps_its_permissions(tmp_path):
     path = tmp_path / "x.json"
     tenfold.HierarchicalStateMapper({"a": 1}).save(path)

@@ -34,8 +34,9 @@ def grow(path):
     td.make_memmap(("sub", "new"), (8,)).fill_(3)
 
 
-def append_repeatedly(path, times):
+def append_repeatedly(path, times, reads):
     for i in range(times):
+        assert reads.acquire(timeout=60)
         append_memmap(path, TensorDict({"x": torch.full((10, 4), i)}, [10]))
 
 
@@ -85,9 +86,9 @@ def test_entries_added_by_another_process_are_visible_after_a_refresh(tmp_path):
 def test_readers_see_complete_rows_while_rows_are_appended(tmp_path):
     TensorDict({"x": torch.zeros(10, 4, dtype=torch.int64)}, [10]).memmap(tmp_path / "p")
     times = 40
-    process = multiprocessing.get_context("fork").Process(
-        target=append_repeatedly, args=(tmp_path / "p", times)
-    )
+    context = multiprocessing.get_context("fork")
+    reads = context.Semaphore(0)  # each allows an append, which the next read may overlap
+    process = context.Process(target=append_repeatedly, args=(tmp_path / "p", times, reads))
     process.start()
     seen = set()
     end = time.monotonic() + 60
@@ -97,8 +98,10 @@ def test_readers_see_complete_rows_while_rows_are_appended(tmp_path):
         assert td["x"].shape == (length, 4)
         assert length % 10 == 0
         seen.add(length)
+        reads.release()
     process.join(60)
     assert process.exitcode == 0
+    assert len(seen) > 1
     assert TensorDict.load_memmap(tmp_path / "p").batch_size[0] == 10 + 10 * times
 
 

@@ -1,6 +1,7 @@
 """memmap_, memmap, save: which files are written, which tensors stay, what raises."""
 
 import os
+import warnings
 
 import pytest
 import torch
@@ -336,7 +337,9 @@ def test_share_non_tensor_warns_once(tmp_path, monkeypatch):
     monkeypatch.setattr(memmap, "_noted_share_non_tensor", False)
     with pytest.warns(UserWarning, match="share_non_tensor is ignored"):
         make().memmap(tmp_path / "p", share_non_tensor=True)
-    make().memmap(tmp_path / "q", share_non_tensor=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make().memmap(tmp_path / "q", share_non_tensor=True)
 
 
 # --- save ----------------------------------------------------------------------------------------
