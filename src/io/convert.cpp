@@ -70,8 +70,8 @@ class CastSource : public LeafSource {
     StoredRange inner = stored_range(inner_);
     if (inner == StoredRange{}) return {};
     // Only casts of the same bytes between the same two dtypes share their bytes.
-    const std::uint64_t dtypes = static_cast<std::uint64_t>(inner_.dtype()) << 32 |
-                                 static_cast<std::uint64_t>(dtype_);
+    const std::uint64_t dtypes =
+        static_cast<std::uint64_t>(inner_.dtype()) << 32 | static_cast<std::uint64_t>(dtype_);
     return {.part = dtypes, .pieces = {std::move(inner)}};
   }
 

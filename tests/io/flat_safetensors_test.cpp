@@ -62,8 +62,8 @@ TEST(FlatSafetensors, RefusesToOverwriteOnRequest) {
   const test::TemporaryFolder folder;
   const Path path = folder / "m.safetensors";
   save_flat_safetensors(two_tensors(), {}, path, {});
-  const auto thrown = thrown_by(
-      [&] { save_flat_safetensors(two_tensors(), {}, path, {.overwrite = false}); });
+  const auto thrown =
+      thrown_by([&] { save_flat_safetensors(two_tensors(), {}, path, {.overwrite = false}); });
   EXPECT_EQ(thrown.system_errno, EEXIST);
   EXPECT_THAT(thrown.message, HasSubstr("it exists already"));
 }

@@ -315,10 +315,9 @@ TEST(IngestJson, ALongValueInAMessageIsCutBetweenCharacters) {
   for (int i = 0; i < 24; ++i) list += "\xC3\xA9";
   list += "\"]";
   IngestOf of;
-  EXPECT_EQ(of.error("a.jsonl", "{\"x\": 1}\n{\"x\": " + list + "}\n",
-                     ErrorCode::invalid_argument),
-            "a.jsonl: line 2 (row 1), column \"x\": expected int64, found " + list.substr(0, 39) +
-                "...");
+  EXPECT_EQ(
+      of.error("a.jsonl", "{\"x\": 1}\n{\"x\": " + list + "}\n", ErrorCode::invalid_argument),
+      "a.jsonl: line 2 (row 1), column \"x\": expected int64, found " + list.substr(0, 39) + "...");
   of.rows("a.jsonl", "{\"x\": 1}\n{\"x\": " + list + "}\n", {.on_error = OnError::collect});
   EXPECT_EQ(of.report.num_bad_rows, 1U);
 }

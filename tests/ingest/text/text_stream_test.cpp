@@ -55,8 +55,8 @@ TEST(TextStream, HoldsTheRequestedNumberOfRecordsAcrossFiles) {
 
 TEST(TextStream, ThrowsTheErrorOfADamagedFileAgain) {
   IngestOf of;
-  TextStream stream(
-      find_sources({of.write("a.csv", "n\n1\n"), of.write("b.csv", "n,n\n2,3\n")}), numbers());
+  TextStream stream(find_sources({of.write("a.csv", "n\n1\n"), of.write("b.csv", "n,n\n2,3\n")}),
+                    numbers());
   EXPECT_EQ(stream.hold(1), 1);
   for (int i = 0; i < 2; ++i) {
     try {
