@@ -187,8 +187,8 @@ TEST(SnapshotRanks, ARankWithoutEntriesOfItsOwnSeesReplicatedOnes) {
     }
     const std::vector<std::string> outlines = {parts[0].outline(), parts[1].outline()};
     SnapshotWriter writer(folder / "s", outlines, options);
-    writer.publish(std::vector<std::string>{parts[0].write(writer.ticket()),
-                                            parts[1].write(writer.ticket())});
+    writer.publish(
+        std::vector<std::string>{parts[0].write(writer.ticket()), parts[1].write(writer.ticket())});
     for (const std::int64_t rank : {0, 1, 2}) {
       EXPECT_EQ(difference(root, open_snapshot(folder / "s", rank)), "") << rank;
     }

@@ -103,8 +103,8 @@ Path resolve_link(const Path& path) {
       // Do not ignore the error: a save would replace a link instead of its target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
-    resolved = without_trailing_slashes(target.is_absolute() ? target
-                                                             : resolved.parent_path() / target);
+    resolved =
+        without_trailing_slashes(target.is_absolute() ? target : resolved.parent_path() / target);
   }
   throw_system_error(ELOOP, path.string(), "cannot be resolved");
 }
