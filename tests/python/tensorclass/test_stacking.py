@@ -9,7 +9,7 @@ from classes import Sample, classes, plain, sample, table
 import tenfold
 
 tensordict = pytest.importorskip("tensordict")
-from compare import assert_same_outcome
+from compare import assert_same_outcome  # noqa: E402
 
 
 def two(lib):
