@@ -114,8 +114,10 @@ class CheckedCopy {
 
   TensorDict tree_with_copies(const TensorDict& tree) {
     std::size_t next = 0;
-    return map_leaves(
-        tree, [&](const Leaf& leaf) { return with_tensor(leaf, *copies_[first_[next++]]); });
+    // An alias may have another dtype or shape than the first tensor over its bytes.
+    return map_leaves(tree, [&](const Leaf& leaf) {
+      return with_bytes(leaf, copies_[first_[next++]]->buffer());
+    });
   }
 
  private:

@@ -1,7 +1,6 @@
 #include "checkpoint/staging.hpp"
 
 #include <new>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -68,22 +67,18 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   // Linux overcommits memory, and kills the process when memory runs out.
   const std::uint64_t kept = kept_bytes();
   if (needed > kept && needed - kept > os::available_memory_bytes()) throw std::bad_alloc();
-  std::vector<std::optional<Tensor>> copies(leaves.size());
+  std::vector<Buffer> copies(leaves.size());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (first[i] != i) continue;
-    const Tensor tensor = leaves[i].leaf.tensor();
-    copies[i] = Tensor(tensor.dtype(), tensor.shape(),
-                       take(static_cast<std::size_t>(leaves[i].leaf.nbytes())));
+    if (first[i] == i) copies[i] = take(static_cast<std::size_t>(leaves[i].leaf.nbytes()));
   }
   free_->drop_all();  // this state does not need the remaining blocks
   os::parallel_for(leaves.size(), os::num_threads_for(num_threads), [&](std::size_t i) {
-    if (first[i] != i) return;
-    const Tensor& into = *copies[i];
-    leaves[i].leaf.read(0, {into.mutable_raw_data(), static_cast<std::size_t>(into.nbytes())});
+    if (first[i] == i) leaves[i].leaf.read(0, copies[i].mutable_bytes());
   });
   std::size_t next = 0;
+  // An alias may have another dtype or shape than the first tensor over its bytes.
   return map_leaves(tree,
-                    [&](const Leaf& leaf) { return with_tensor(leaf, *copies[first[next++]]); });
+                    [&](const Leaf& leaf) { return with_bytes(leaf, copies[first[next++]]); });
 }
 
 }  // namespace tenfold::checkpoint

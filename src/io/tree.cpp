@@ -100,6 +100,14 @@ Leaf with_tensor(const Leaf& leaf, Tensor tensor) {
   return made;
 }
 
+Leaf with_bytes(const Leaf& leaf, Buffer buffer) {
+  const DType dtype = leaf.dtype();
+  Shape shape = leaf.is_nested()
+                    ? Shape{static_cast<std::int64_t>(buffer.size_bytes() / itemsize(dtype))}
+                    : leaf.shape();
+  return with_tensor(leaf, Tensor(dtype, std::move(shape), std::move(buffer)));
+}
+
 bool same_shape(const Leaf& a, const Leaf& b) {
   if (a.is_nested() != b.is_nested() || a.shape() != b.shape()) return false;
   if (!a.is_nested()) return true;

@@ -27,6 +27,8 @@ TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>&
 
 /// The same leaf with another tensor in memory, which must have the same shape.
 Leaf with_tensor(const Leaf& leaf, Tensor tensor);
+/// The same leaf over its contiguous bytes in `buffer`.
+Leaf with_bytes(const Leaf& leaf, Buffer buffer);
 
 /// True for the same shape; for nested tensors, the same sizes of each component.
 bool same_shape(const Leaf& a, const Leaf& b);

@@ -83,6 +83,17 @@ def test_the_next_save_waits_for_the_one_in_flight(tmp_path):
         assert manager.restore(step=step).state["w"].tolist() == [step] * 10
 
 
+def test_views_of_one_tensor_keep_their_shape_and_dtype(tmp_path):
+    x = torch.arange(16.0).reshape(2, 8)
+    state = {"m": {"a": x, "b": x.view(4, 4), "c": x.view(torch.int32)}}
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    manager.save(1, state).wait()
+    found = manager.restore(step=1).state["m"]
+    for name, expected in state["m"].items():
+        assert found[name].dtype == expected.dtype
+        assert torch.equal(found[name], expected)
+
+
 def test_async_saves_reuse_the_memory_of_copies(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     w = torch.zeros(1 << 18)

@@ -183,7 +183,7 @@ def test_names_and_types_survive_the_copy(large, tmp_path):
         "layer": torch.nn.Linear(2, 2),
     }
     tied = torch.ones(5)
-    state["tied"] = {"a": tied, "b": tied}
+    state["tied"] = {"a": tied, "b": tied, "row": tied.view(1, 5), "bits": tied.view(torch.int32)}
     manager = tenfold.CheckpointManager(tmp_path, format={"tied": "memmap"})
     manager.save(1, state)
     found = {**dict.fromkeys(state), "layer": torch.nn.Module()}
@@ -195,6 +195,9 @@ def test_names_and_types_survive_the_copy(large, tmp_path):
     assert found["scalar"] == 7
     assert found["empty"].shape == (0, 3)
     assert found["tied"]["a"].data_ptr() == found["tied"]["b"].data_ptr()
+    for name, expected in state["tied"].items():
+        assert found["tied"][name].dtype == expected.dtype
+        assert torch.equal(found["tied"][name], expected)
     assert torch.equal(found["layer"].inner.weight, state["layer"].weight)
     before = (manager.path(1) / "scalar.safetensors").read_bytes()
     found["ema"]["weight"] += 1
