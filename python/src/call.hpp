@@ -67,8 +67,8 @@ auto without_gil(const Work& work) {
   }
 }
 
-/// Runs `construct`, which constructs `*self` for an __init__, without the GIL, then emits warnings.
-/// Destroys the object if a warning is an error: nanobind does not if __init__ raises.
+/// Runs `construct`, which constructs `*self` for an __init__, without the GIL, then emits
+/// warnings. Destroys the object if a warning is an error: nanobind does not if __init__ raises.
 template <class T, class Construct>
 void construct_without_gil(T* self, const Construct& construct) {
   {
@@ -83,9 +83,9 @@ void construct_without_gil(T* self, const Construct& construct) {
   }
 }
 
-/// As without_gil(), for work that takes a Monitor*. An exception that Python raised during the call (a
-/// signal handler, the progress callable) takes precedence over an error of the engine, and over
-/// the result of work that was finished before it was cancelled.
+/// As without_gil(), for work that takes a Monitor*. An exception that Python raised during the
+/// call (a signal handler, the progress callable) takes precedence over an error of the engine, and
+/// over the result of work that was finished before it was cancelled.
 template <class Work>
 auto monitored(nb::object progress, const Work& work) {
   PythonMonitor monitor(std::move(progress));

@@ -111,9 +111,8 @@ void make_snapshot_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t
   for (const nb::handle glob : replicated) options.replicated.push_back(utf8(glob));
   std::vector<SnapshotShards> all;
   for (const nb::handle description : shards) all.push_back(snapshot_shards_from(description));
-  construct_without_gil(self, [&] {
-    new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options);
-  });
+  construct_without_gil(
+      self, [&] { new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options); });
 }
 
 std::string write_snapshot_part(SnapshotPart& self, const std::string& ticket,

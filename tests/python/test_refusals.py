@@ -125,7 +125,7 @@ def test_too_deep_nesting_of_keys_is_refused(tmp_path, target):
     for level in range(10_000):
         if level == 510:  # the key itself could be read, but not the notes document that has it
             with pytest.raises(ValueError, match='nodes "d": nested too deeply'):
-                tenfold.save({"d": {key: torch.zeros(1)}}, tmp_path / "folder")
+                tenfold.save({"d": {key: torch.zeros(1)}}, tmp_path / "k.safetensors")
         key = (key,)
     message = 'key "d": key: nested too deeply: expected at most 512 levels'
     with pytest.raises(ValueError, match=message):

@@ -50,9 +50,9 @@ enum class JsonStyle : std::uint8_t {
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
-/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8. begin_object() and
-/// begin_array() throw Error(unsupported) beyond kMaxJsonDepth, as parse_json() would refuse the
-/// document.
+/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8. begin_object()
+/// and begin_array() throw Error(unsupported) beyond kMaxJsonDepth, as parse_json() would refuse
+/// the document.
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}
