@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
 #include "core/tree/node.hpp"
@@ -166,10 +167,10 @@ class Containers {
     return nb::module_::import_("tenfold._interop.objects").attr(function);
   }
 
-  std::string place_of(const TensorDict& node) const {
+  base::Where place_of(const TensorDict& node) const {
     KeyPath path;
     for (const nb::handle key : keys_) path.push_back(utf8(key));
-    return node.where() + (path.empty() ? "" : ": key " + base::quote(dotted(path)));
+    return {node.where(), path.empty() ? "" : "key " + base::quote(dotted(path))};
   }
 
   nb::dict members(const TensorDict& node) {

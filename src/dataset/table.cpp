@@ -8,6 +8,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "dataset/in_place_writes.hpp"
 #include "dataset/ring_guard.hpp"
 
@@ -132,20 +133,20 @@ class ColumnParts {
 
 /// Sets the sizes of rows. Each row must be contiguous, so copies tensors that are strided inside a
 /// row.
-void place_rows(StoredColumn& column) {
+void place_rows(StoredColumn& column, const base::Where& where) {
   const Tensor& values = column.values;
   Shape inner(values.shape().begin() + 1, values.shape().end());
   const Shape strides(values.strides().begin() + 1, values.strides().end());
   column.row_bytes = nbytes_of(values.dtype(), inner);
   if (values.numel() > 0 && strides != contiguous_strides(inner)) {
-    column.values = values.contiguous();
+    column.values = contiguous_of_file(values, where);
   }
   column.stride_bytes =
       static_cast<std::uint64_t>(column.values.strides()[0]) * column.values.itemsize();
 }
 
-Tensor tensor_of(const std::optional<Leaf>& leaf) {
-  return leaf ? leaf->tensor().contiguous() : Tensor();
+Tensor tensor_of(const std::optional<Leaf>& leaf, const base::Where& where) {
+  return leaf ? contiguous_of_file(leaf->tensor(), where) : Tensor();
 }
 
 std::shared_ptr<const StoredColumn> validity_of(const Tensor& valid) {
@@ -204,14 +205,15 @@ Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
   const ColumnParts parts(tree_, num_rows_);
   stored_.reserve(schema_.size());
   for (const Column& column : schema_.columns()) {
+    const base::Where subject = base::Where(where_).at("column " + base::quote(column.name()));
     StoredColumn stored;
     stored.values = parts.values(column).tensor();
     // The elements of a row are copied in one piece.
-    if (column.has_ends()) stored.values = stored.values.contiguous();
-    place_rows(stored);
-    stored.ends = tensor_of(parts.ends(column));
-    stored.item_ends = tensor_of(parts.item_ends(column));
-    stored.valid = tensor_of(parts.valid(column));
+    if (column.has_ends()) stored.values = contiguous_of_file(stored.values, subject);
+    place_rows(stored, subject);
+    stored.ends = tensor_of(parts.ends(column), subject);
+    stored.item_ends = tensor_of(parts.item_ends(column), subject);
+    stored.valid = tensor_of(parts.valid(column), subject);
     if (column.nullable) stored.validity = validity_of(stored.valid);
     stored_.push_back(std::move(stored));
   }

@@ -6,6 +6,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/strided_copy.hpp"
 
 namespace tenfold {
 
@@ -39,7 +40,7 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
   keys.type = is_int                              ? DictKeyType::int64
               : column.kind == ColumnKind::string ? DictKeyType::string
                                                   : DictKeyType::bytes;
-  keys.memory = stored.values.contiguous();
+  keys.memory = contiguous_of_file(stored.values, keys.where);
   keys.values = keys.memory.raw_data();
   keys.num_bytes = keys.memory.nbytes();
   if (is_text && num_rows > 0) keys.ends = stored.ends.data<std::int64_t>();

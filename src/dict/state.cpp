@@ -11,6 +11,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "dict/builder.hpp"
 #include "formats/folder/append/appendable.hpp"
 #include "formats/folder/append/commit_page.hpp"
@@ -42,10 +43,10 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
 
 /// In a folder, maps the whole file, whatever its size in the metadata, because another process may
 /// have replaced the index by a larger one. Slots may change while this process reads.
-Buffer map_index(const Leaf& leaf) {
+Buffer map_index(const Leaf& leaf, const base::Where& where) {
   const auto folder = folder_of(leaf);
   if (folder == nullptr) {
-    const Tensor tensor = leaf.tensor().contiguous();
+    const Tensor tensor = contiguous_of_file(leaf.tensor(), where.at("index of the keys"));
     const auto size = static_cast<std::size_t>(tensor.nbytes());
     if (size == 0) return {};
     Buffer bytes = tensor.buffer().slice(static_cast<std::size_t>(tensor.offset_bytes()), size);
@@ -134,7 +135,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
   }
   state->place = place_of(tree, *note, *key);
   const Leaf leaf = index_leaf(tree, *note);
-  state->index = std::make_shared<DictIndex>(map_index(leaf), where);
+  state->index = std::make_shared<DictIndex>(map_index(leaf, where), where);
   state->num_dead = dead_rows(*state);
   state->rows = std::move(rows);
   return state;

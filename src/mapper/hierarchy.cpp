@@ -9,6 +9,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "core/value/value_json.hpp"
 
 namespace tenfold {
@@ -84,7 +85,7 @@ void Hierarchy::read_tables(const TensorDict& tensors) {
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ValueOrigin origin = origin_of(head_, origins[i]);
-    Tensor values = tensor_of(head_, node, keys[i]).contiguous();
+    Tensor values = contiguous_of_file(tensor_of(head_, node, keys[i]), head_.where);
     if (values.ndim() == 0) {
       throw head_.corrupt("tables")
           .part(keys[i])
@@ -97,8 +98,8 @@ void Hierarchy::read_tables(const TensorDict& tensors) {
 
 void Hierarchy::read_texts(const TensorDict& tensors) {
   if (!tensors.contains("texts")) return;
-  text_bytes_ = tensor_of(head_, tensors, "texts").contiguous();
-  text_ends_ = tensor_of(head_, tensors, "text_ends").contiguous();
+  text_bytes_ = contiguous_of_file(tensor_of(head_, tensors, "texts"), head_.where);
+  text_ends_ = contiguous_of_file(tensor_of(head_, tensors, "text_ends"), head_.where);
   if (text_bytes_.dtype() != DType::uint8 || text_bytes_.ndim() != 1 ||
       text_ends_.dtype() != DType::int64 || text_ends_.ndim() != 1) {
     throw head_.corrupt("texts")

@@ -6,6 +6,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "mapper/saved_mapper.hpp"
 #include "mapper/state_index.hpp"
 #include "mapper/state_keys.hpp"
@@ -41,7 +42,7 @@ struct SavedSparse final : SavedMapper {
         keys(open_state_index(node_of(head, tensors, "keys"), key_type_of(key_kind), {})),
         matrix(matrix_of(head, node_of(head, tensors, "matrix"))) {
     if (tensors.contains("rows")) {
-      numbers = tensor_of(head, tensors, "rows").contiguous();
+      numbers = contiguous_of_file(tensor_of(head, tensors, "rows"), head.where);
       if (numbers.dtype() != DType::int64 || numbers.shape() != Shape{keys.size()}) {
         throw head.corrupt("rows")
             .expected("int64 ", base::list_text(Shape{keys.size()}))
@@ -50,7 +51,7 @@ struct SavedSparse final : SavedMapper {
       has_numbers = true;
     }
     if (tensors.contains("default")) {
-      fallback = tensor_of(head, tensors, "default").contiguous();
+      fallback = contiguous_of_file(tensor_of(head, tensors, "default"), head.where);
       if (fallback.dtype() != matrix.dtype() || fallback.shape() != Shape{matrix.num_cols()}) {
         throw head.corrupt("default")
             .expected(to_string(matrix.dtype()), " ", base::list_text(Shape{matrix.num_cols()}))

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/integer_type.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "core/tree/sparse.hpp"
 
 namespace tenfold {
@@ -114,9 +115,9 @@ void read_compressed(const SparseReader& reader, SparseState& state) {
   }
   reader.require_length("values: length", state.nnz, values.shape()[0]);
   reader.require_length(std::string(parts[0]) + ": last", state.nnz, last_of(ends));
-  state.ends = ends.tensor().contiguous();
-  state.minor_indices = minor_indices.tensor().contiguous();
-  state.values = values.tensor().contiguous();
+  state.ends = contiguous_of_file(ends.tensor(), state.where.at(parts[0]));
+  state.minor_indices = contiguous_of_file(minor_indices.tensor(), state.where.at(parts[1]));
+  state.values = contiguous_of_file(values.tensor(), state.where.at("values"));
   state.is_sorted = true;
 }
 
@@ -126,7 +127,7 @@ void read_coordinates(const SparseReader& reader, SparseState& state) {
   reader.require_length("indices: rows", 2, indices.shape()[0]);
   state.nnz = indices.shape()[1];
   reader.require_length("values: length", state.nnz, values.shape()[0]);
-  const Tensor both = indices.tensor().contiguous();
+  const Tensor both = contiguous_of_file(indices.tensor(), state.where.at("indices"));
   if (state.nnz > 0) {
     state.major_indices = both.select(0);
     state.minor_indices = both.select(1);
@@ -134,7 +135,7 @@ void read_coordinates(const SparseReader& reader, SparseState& state) {
     state.major_indices = Tensor::zeros(indices.dtype(), {0});
     state.minor_indices = state.major_indices;
   }
-  state.values = values.tensor().contiguous();
+  state.values = contiguous_of_file(values.tensor(), state.where.at("values"));
   state.is_sorted = state.tree.info().is_coalesced;
 }
 

@@ -134,3 +134,66 @@ def test_stack_dim_beyond_the_dimension_limit_is_refused(tmp_path, call):
     assert f"stack_dim: expected 0 to 63, found {2**27}" in said or (
         "stack_dim" in said and f"expected 0 to 63, found {2**27}" in said
     )
+
+
+class Rebuilt:
+    """An object that torch.save writes as the call of a function of torch."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory):
+    """Files of a few kilobytes: strides of 0 repeat a few bytes 2**36 times."""
+    torch = pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("repeated")
+    many = 2**36
+    zeros = torch.zeros(1, dtype=torch.int64)
+    values = torch.zeros(1).expand(many)
+
+    def sparse(layout, *parts):
+        return Rebuilt(torch._utils._rebuild_sparse_tensor, layout, parts)
+
+    objects = {
+        "nested": Rebuilt(
+            torch._utils._rebuild_nested_tensor,
+            values,
+            torch.tensor([[many]]),
+            torch.tensor([[1]]),
+            zeros,
+        ),
+        "coo": sparse(
+            torch.sparse_coo, zeros.view(1, 1).expand(1, many), values, torch.Size([5]), False
+        ),
+        "csr": sparse(
+            torch.sparse_csr,
+            zeros.expand(many + 1),
+            torch.zeros(0, dtype=torch.int64),
+            torch.zeros(0),
+            torch.Size([many, 5]),
+        ),
+        "rows": zeros.view(1, 1, 1).expand(1, many, 1).transpose(1, 2),
+    }
+    for name, value in objects.items():
+        torch.save({"x": value}, folder / f"{name}.pt")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("nested", "tenfold.open(path)"),
+        ("nested", "tenfold.load(path)"),
+        ("coo", "tenfold.load(path)"),
+        ("csr", "tenfold.load(path)"),
+        ("rows", "tenfold.Dataset(path)"),
+    ],
+)
+def test_tensor_that_repeats_its_elements_is_refused_without_a_copy(repeated, name, call):
+    said = with_little_memory(call, repeated / f"{name}.pt")
+    assert f"{name}.pt" in said
+    assert said.startswith("UnsupportedError"), said

@@ -11,6 +11,9 @@
 namespace tenfold {
 namespace {
 
+/// Bytes that a copy of a tensor with repeated elements may have beyond those of its storage.
+constexpr std::uint64_t kRepeatedBytes = std::uint64_t{16} << 20U;
+
 enum class Direction { gather, scatter };
 
 /// A block of `rows` x `cols` elements: strided in the tensor, row-major in the packed buffer.
@@ -171,6 +174,19 @@ void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t 
   }
   // The const_cast is safe: Direction::scatter only reads the packed bytes.
   copy<Direction::scatter>(to, begin, end, const_cast<std::byte*>(from));
+}
+
+Tensor contiguous_of_file(const Tensor& tensor, const base::Where& where) {
+  const std::uint64_t stored = tensor.buffer().size_bytes();
+  if (!where.path.empty() && !tensor.is_contiguous() && tensor.nbytes() > stored &&
+      tensor.nbytes() - stored > kRepeatedBytes) {
+    throw base::unsupported(where)
+        .problem("a tensor repeats its elements too often to be copied")
+        .expected("at most ", kRepeatedBytes, " bytes more than the ", stored, " of its storage")
+        .found(tensor.nbytes())
+        .remedy("save a contiguous() one");
+  }
+  return tensor.contiguous();
 }
 
 }  // namespace tenfold

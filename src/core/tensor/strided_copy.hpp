@@ -5,6 +5,8 @@
 
 #include <tenfold/tensor.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 /// Copies the elements [begin, end) of `from`, in row-major order, to contiguous bytes. `to` has
@@ -16,5 +18,10 @@ void copy_to_contiguous(const Tensor& from, std::int64_t begin, std::int64_t end
 /// Error(invalid_argument) as above, and if `to` is read-only.
 void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t begin,
                           std::int64_t end);
+
+/// As Tensor::contiguous(). If `where` names a file, the copy is at most 16 MiB larger than the
+/// storage of the tensor, whose strides may be 0: throws Error(unsupported) otherwise. So memory
+/// does not depend on shapes that a file states.
+Tensor contiguous_of_file(const Tensor& tensor, const base::Where& where);
 
 }  // namespace tenfold

@@ -8,6 +8,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "core/tree/node.hpp"
 
 namespace tenfold {
@@ -25,7 +26,8 @@ bool is_by_row(std::string_view layout) { return layout == "sparse_csr" || layou
 /// A tensor of int32 or int64 indices.
 class Indices {
  public:
-  explicit Indices(const Tensor& tensor) : tensor_(tensor.contiguous()) {
+  Indices(const Tensor& tensor, const base::Where& where)
+      : tensor_(contiguous_of_file(tensor, where)) {
     if (tensor_.dtype() == DType::int32) {
       narrow_ = tensor_.data<std::int32_t>();
     } else {
@@ -101,7 +103,7 @@ class Checker {
     if (values.shape() != expected) {
       fail("values", "shape " + base::list_text(expected), base::list_text(values.shape()));
     }
-    const Indices at(indices);
+    const Indices at(indices, where_);
     for (std::int64_t d = 0; d < depth; ++d) {
       const std::int64_t length = shape[static_cast<std::size_t>(d)];
       for (std::int64_t i = 0; i < count; ++i) {
@@ -143,7 +145,7 @@ class Checker {
       fail("offsets", "one more than " + number(rows) + " rows", base::list_text(offsets.shape()));
     }
     const std::int64_t most = expected[dim];
-    const Indices at(offsets);
+    const Indices at(offsets, where_);
     const bool rises = !node_.contains("lengths");
     for (std::int64_t i = 0; i <= rows; ++i) {
       if (at.at(i) < 0 || at.at(i) > most || (rises && i > 0 && at.at(i) < at.at(i - 1))) {
@@ -159,7 +161,7 @@ class Checker {
     if (lengths.shape() != Shape{rows}) {
       fail("lengths", number(rows) + " of them", base::list_text(lengths.shape()));
     }
-    const Indices at(lengths);
+    const Indices at(lengths, where_);
     for (std::int64_t i = 0; i < rows; ++i) {
       if (at.at(i) < 0 || at.at(i) > most - offsets.at(i)) {
         fail("lengths", "0 to " + number(most - offsets.at(i)), number(at.at(i)));
@@ -223,8 +225,8 @@ class Checker {
     if (values.shape()[batch_dims] != count) {
       fail(parts[2], number(count) + " of them", number(values.shape()[batch_dims]));
     }
-    const Indices ends(compressed);
-    const Indices places(plain);
+    const Indices ends(compressed, where_);
+    const Indices places(plain, where_);
     for (std::int64_t b = 0; b < batches; ++b) {
       check_lines(parts, ends, b * (lines + 1), places, b * count, lines, count,
                   by_row ? columns : rows);

@@ -451,9 +451,11 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
     if (!leaf) {
       throw pickle.corrupt().part("nested tensor").expected("tensors").found(pickle.describe(part));
     }
-    parts.push_back(leaf->tensor().contiguous());
+    parts.push_back(leaf->tensor());
   }
-  if (!is_packed(parts[1], parts[2], parts[3])) {
+  // No part is copied, because strides of 0 would repeat a few bytes as often as the shape says.
+  if (!std::ranges::all_of(parts, &Tensor::is_contiguous) ||
+      !is_packed(parts[1], parts[2], parts[3])) {
     throw pickle.unsupported()
         .part("nested tensor")
         .expected("contiguous components")

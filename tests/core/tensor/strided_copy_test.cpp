@@ -132,5 +132,22 @@ TEST(StridedCopy, ReadOnlyBytesAreNotWritten) {
   EXPECT_EQ(heap.bytes()[0], std::byte{0});
 }
 
+TEST(StridedCopy, ACopyForAFileIsBoundedByTheStorage) {
+  const Buffer buffer = Buffer::allocate(8);
+  const Tensor huge(DType::int64, {std::int64_t{1} << 36}, {0}, buffer, 0);
+  try {
+    contiguous_of_file(huge, "x.pt");
+    FAIL() << "copied " << huge.nbytes() << " bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_EQ(error.path(), "x.pt");
+  }
+  const Tensor small(DType::int64, {1000}, {0}, buffer, 0);
+  EXPECT_TRUE(contiguous_of_file(small, "x.pt").is_contiguous());
+  // Of the program itself, not of a file: 24 MB.
+  const Tensor own(DType::int64, {3'000'000}, {0}, buffer, 0);
+  EXPECT_TRUE(contiguous_of_file(own, {"", "data set"}).is_contiguous());
+}
+
 }  // namespace
 }  // namespace tenfold
