@@ -89,10 +89,10 @@ def test_a_component_with_a_slash_does_not_match_a_deeper_path():
 @pytest.mark.parametrize("state", [None, 1.5, {"a": 1}, ["a"], torch.zeros(2), b"a"])
 def test_states_that_are_not_paths_raise_type_error(state):
     mapper = tenfold.HierarchicalStateMapper(SEED)
-    with pytest.raises(TypeError, match="expected a path"):
+    with pytest.raises(TypeError, match="expected a str, an int or a tuple"):
         mapper([state])
     if not isinstance(state, list):
-        with pytest.raises(TypeError, match="expected a path"):
+        with pytest.raises(TypeError, match="expected a str, an int or a tuple"):
             mapper(state)
 
 
