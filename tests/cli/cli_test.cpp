@@ -138,7 +138,7 @@ TEST_F(Cli, IngestsCsvWithTheGivenSeparator) {
     std::ofstream(source) << "x" << separator << "y\n1" << separator << "a\n";
     const Result refused = tenfold_run({"ingest", source, target});
     EXPECT_EQ(refused.status, 2);
-    EXPECT_THAT(refused.err, HasSubstr(std::string("pass separator=\"") + option + "\""));
+    EXPECT_THAT(refused.err, HasSubstr(std::string("option separator to \"") + option + "\""));
     const Result done = tenfold_run({"ingest", source, target, "--separator", option});
     EXPECT_EQ(done.status, 0) << done.err;
     EXPECT_THAT(tenfold_run({"ls", target}).out, AllOf(HasSubstr("int64"), HasSubstr("string")));
