@@ -529,11 +529,16 @@ TEST(CheckpointManager, AHoldEndsWithItsProcess) {
   save_steps(manager, {1});
   const pid_t child = ::fork();
   if (child == 0) {
-    CheckpointHold hold = CheckpointManager(folder.path()).hold(1);
-    ::_exit(0);
+    try {
+      CheckpointHold hold = CheckpointManager(folder.path()).hold(1);
+      ::_exit(0);
+    } catch (...) {
+      ::_exit(1);  // otherwise the child would run the remaining tests
+    }
   }
-  int status = 0;
+  int status = -1;
   ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
   save_steps(manager, {2});
   EXPECT_THAT(manager.all_steps(), ElementsAre(2));
 }
@@ -614,12 +619,14 @@ TEST(CheckpointManager, SaveInAForkedChildIsRefused) {
       manager.save(2, state_at(2));
     } catch (const Error& error) {
       ::_exit(error.system_errno() == EBUSY ? 0 : 2);
+    } catch (...) {
+      ::_exit(3);
     }
     ::_exit(1);
   }
-  int status = 0;
+  int status = -1;
   ::waitpid(child, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(status, 0);
   manager.save(3, state_at(3));
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
 }
