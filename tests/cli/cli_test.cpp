@@ -672,7 +672,13 @@ TEST_F(Cli, ExitsSilentlyOnAClosedPipe) {
   for (int i = 0; i < 20000; ++i) tree.set("key" + std::to_string(i), Value(i));
   const std::string path = save(tree, folder_ / "wide.safetensors").string();
   const std::string err = folder_ / "err";
-  EXPECT_EQ(shell("\"$tenfold\" ls " + path + " 2>" + err + " | head -n 1 >/dev/null"), 0);
+  const std::string status = folder_ / "status";
+  EXPECT_EQ(shell("{ \"$tenfold\" ls " + path + " 2>" + err + "; echo $? >" + status +
+                  "; } | head -n 1 >/dev/null"),
+            0);
+  int exited = -1;
+  std::ifstream(status) >> exited;
+  EXPECT_EQ(exited, 141);  // as shells report SIGPIPE
   EXPECT_EQ(std::filesystem::file_size(err), 0U);
 }
 
