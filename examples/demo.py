@@ -119,7 +119,7 @@ def train(
     return model, optimizer, history
 
 
-# --- 4. a kill in the middle of a save -----------------------------------------------------------
+# --- 4. a crash in the middle of a save ----------------------------------------------------------
 
 SAVER = """
 import sys, torch, tenfold

@@ -45,12 +45,14 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[a-z]{2,}", text.lower())
 
 
-def members(module: object, seen: set[int], depth: int = 0) -> Iterator[str]:
+def members(module: object, seen: dict[int, object], depth: int = 0) -> Iterator[str]:
     """Yields the docstrings of a module's functions and classes, and of their methods."""
     for _, member in inspect.getmembers(module):
-        if id(member) in seen or not (inspect.isclass(member) or inspect.isroutine(member)):
+        # A method of a class is a new object in each list, of the same function.
+        function = getattr(member, "__func__", member)
+        if id(function) in seen or not (inspect.isclass(member) or inspect.isroutine(member)):
             continue
-        seen.add(id(member))
+        seen[id(function)] = function
         doc = member.__dict__.get("__doc__") if inspect.isclass(member) else member.__doc__
         if isinstance(doc, str):
             yield doc
@@ -61,7 +63,7 @@ def members(module: object, seen: set[int], depth: int = 0) -> Iterator[str]:
 def texts() -> list[tuple[list[str], int]]:
     """Returns the words of each docstring, and the number of its module."""
     found: list[tuple[list[str], int]] = []
-    seen: set[int] = set()
+    seen: dict[int, object] = {}
     for label, name in enumerate(MODULES):
         try:
             module = importlib.import_module(name)
@@ -95,9 +97,12 @@ def learned(documents: list[list[str]]) -> Iterator[tuple[str, torch.Tensor]]:
 
 def of_file(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields words and vectors from a file in GloVe's format, one word per line."""
+    count = -1
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            word, *numbers = line.rstrip().split(" ")
+            # Words of some files contain spaces: all lines have as many numbers as the first.
+            word, *numbers = line.rstrip().rsplit(" ", count)
+            count = len(numbers)
             yield word, torch.tensor([float(number) for number in numbers])
 
 
@@ -158,7 +163,7 @@ def main() -> None:
     accuracy = train(vectors, data, options.epochs)
     print(f"accuracy {accuracy:.3f} on texts it has not seen; always the largest: {guess:.3f}")
     with tenfold.MappedDict(options.folder / "vectors", "r+") as more:
-        known = torch.stack([vectors["the"], vectors["of"]])
+        known = torch.stack([vector for vector, _ in zip(vectors.values(), range(2), strict=False)])
         more.extend({"<unknown>": known.mean(0)})
     print(f"{len(more)} words with <unknown>")
 

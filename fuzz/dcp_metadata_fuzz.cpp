@@ -58,10 +58,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
     const dcp::Metadata metadata = dcp::parse_metadata(bytes, "input");
-    dcp::Merger merger;
-    merger.add(metadata, "input");
-    merger.add(metadata, "input");
-    open_metadata(merger.take());
+    try {
+      dcp::Merger merger;
+      merger.add(metadata, "input");
+      merger.add(metadata, "input");
+      open_metadata(merger.take());
+    } catch (const Error& error) {
+      require_refusal(error);
+    }
     open_metadata(metadata);
   } catch (const Error& error) {
     require_refusal(error);

@@ -34,15 +34,19 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// Maps every tensor of a tree and reads its first and its last byte.
+/// Maps every tensor of a tree and reads the first byte of its first and of its last element.
 inline void touch_leaves(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) return;
     const Tensor tensor = leaf->tensor();
     if (tensor.nbytes() == 0) return;
+    std::int64_t last = 0;  // in elements; strides may be 0
+    for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
+      last += (tensor.shape()[i] - 1) * tensor.strides()[i];
+    }
     volatile std::byte touched = tensor.raw_data()[0];
-    touched = tensor.raw_data()[tensor.nbytes() - 1];
+    touched = tensor.raw_data()[last * static_cast<std::int64_t>(tensor.itemsize())];
     static_cast<void>(touched);
   });
 }

@@ -17,8 +17,10 @@ assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null 
   esac
 }
 
+[ $# -gt 0 ] || { echo "usage: tools/apt.sh <list>..." >&2; exit 2; }
+names=$(cat "$@")  # by itself: `for` would ignore its failure
 missing=()
-for package in $(cat "$@"); do
+for package in $names; do
   present "$package" || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -28,6 +28,8 @@ COMMENTS_CHECKED = (
     "src/**/*.?pp",
     "python/src/*.?pp",
     "fuzz/*.?pp",
+    "examples/**/*.?pp",
+    "examples/**/*.py",
     "bench/**/*.?pp",
     "bench/**/*.py",
     "tests/**/*.?pp",

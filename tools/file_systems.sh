@@ -33,6 +33,7 @@ mount_kind() { # <kind> <folder>
 }
 
 failed=0
+tested=0
 printf '| file system | tests | result |\n| --- | --- | --- |\n'
 for kind in ${KINDS:-ext4 xfs btrfs tmpfs overlay fuse}; do
   folder=$work/$kind
@@ -41,6 +42,7 @@ for kind in ${KINDS:-ext4 xfs btrfs tmpfs overlay fuse}; do
     printf '| %s | 0 | cannot be mounted here |\n' "$kind"
     continue
   fi
+  tested=1
   log=$work/$kind.log
   # The power failure tests use a model, not the file system, so none of them runs here. FUSE keeps
   # the names of files that a forked child has open (.fuse_hidden...), so their folder cannot be
@@ -60,4 +62,5 @@ for kind in ${KINDS:-ext4 xfs btrfs tmpfs overlay fuse}; do
   fi
   umount "$folder/mounted"
 done
+[ $tested = 1 ] || { echo "no file system could be mounted: needs root" >&2; exit 2; }
 exit $failed

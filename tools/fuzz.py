@@ -70,12 +70,15 @@ def merge(program: Path, target: Path, sources: list[Path]) -> None:
     merged = target.with_name(target.name + ".merged")
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
-    done = subprocess.run(
-        [program, "-merge=1", *COMMON, merged, *sources], capture_output=True, text=True
-    )
+    old = target.with_name(target.name + ".old")
+    if old.is_dir():  # from a run that was interrupted below
+        sources = [*sources, old]
+    done = subprocess.run([program, "-merge=1", *COMMON, merged, *sources], capture_output=True)
     if done.returncode == 0:
-        shutil.rmtree(target)
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
         merged.rename(target)
+        shutil.rmtree(old)
 
 
 def main() -> int:
@@ -90,11 +93,12 @@ def main() -> int:
     programs = sorted((options.build / "fuzz").glob("fuzz_*"))
     programs = [p for p in programs if p.is_file() and os.access(p, os.X_OK)]
     names = options.only.split(",") if options.only else []
-    programs = [
-        p
-        for p in programs
-        if not names or p.name.removeprefix("fuzz_").removesuffix("_fuzz") in names
-    ]
+    known = {p.name.removeprefix("fuzz_").removesuffix("_fuzz"): p for p in programs}
+    unknown = [name for name in names if name not in known]
+    if programs and unknown:
+        print(f"--only: no targets of these names: {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    programs = [known[name] for name in known if not names or name in names]
     if not programs:
         print(f"{options.build}: no fuzz targets; build them with make fuzz", file=sys.stderr)
         return 2

@@ -175,6 +175,8 @@ def _reached(module: str, imported: dict[str, set[str]]) -> set[str]:
 
 
 def _problem(module: str, found: Import, used: set[tuple[str, str]]) -> str | None:
+    if found.name.startswith("."):
+        return "write the whole name of the module"
     top, _, target = found.name.partition(".")
     if top in LIBRARIES:
         if module.startswith("_interop") or module in LIBRARY_USERS:
@@ -224,10 +226,14 @@ def imports_of(path: Path, modules: set[str]) -> Iterator[Import]:
 def _imports_below(node: ast.AST, modules: set[str], is_late: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING":
+            for other in child.orelse:
+                yield from _imports_below(ast.Module([other], []), modules, is_late)
             continue
         if isinstance(child, ast.Import):
             for alias in child.names:
                 yield Import(alias.name, child.lineno, is_late)
+        elif isinstance(child, ast.ImportFrom) and child.level:
+            yield Import("." * child.level + (child.module or ""), child.lineno, is_late)
         elif isinstance(child, ast.ImportFrom) and child.module:
             for alias in child.names:
                 full = f"{child.module}.{alias.name}"

@@ -90,7 +90,8 @@ Found which_shared(const fs::path& path) {
   }
   const RestoredCheckpoint restored = manager.find();
   if (!is_state_of(restored.state, 1)) return Found::neither;
-  return restored.info.step == 3 ? Found::new_version : Found::old_version;
+  if (restored.info.step == 3) return Found::new_version;
+  return restored.info.step == 2 ? Found::old_version : Found::neither;
 }
 
 CrashCase sharing_case() {

@@ -124,6 +124,7 @@ TEST(CheckpointDocument, RefusesANewerVersion) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("run/step_1/checkpoint.json"));
     EXPECT_THAT(error.what(), HasSubstr("expected 1 at most, found 9"));
   }
 }

@@ -69,6 +69,14 @@ void damage(const fs::path& file) {
   write_bytes(file, bytes);
 }
 
+/// As damage(), but the file keeps its inode.
+void damage_in_place(const fs::path& file) {
+  const char last = read_bytes(file).back();
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-1, std::ios::end)
+      .put(static_cast<char>(last ^ 1));
+}
+
 TEST(CheckpointManager, AFileInPlaceOfTheDirectoryIsAnError) {
   const TemporaryFolder folder;
   std::ofstream(folder / "run") << "notes";
@@ -529,11 +537,16 @@ TEST(CheckpointManager, AHoldEndsWithItsProcess) {
   save_steps(manager, {1});
   const pid_t child = ::fork();
   if (child == 0) {
-    CheckpointHold hold = CheckpointManager(folder.path()).hold(1);
-    ::_exit(0);
+    try {
+      CheckpointHold hold = CheckpointManager(folder.path()).hold(1);
+      ::_exit(0);
+    } catch (...) {
+      ::_exit(1);  // otherwise the child would run the remaining tests
+    }
   }
-  int status = 0;
+  int status = -1;
   ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
   save_steps(manager, {2});
   EXPECT_THAT(manager.all_steps(), ElementsAre(2));
 }
@@ -614,12 +627,14 @@ TEST(CheckpointManager, SaveInAForkedChildIsRefused) {
       manager.save(2, state_at(2));
     } catch (const Error& error) {
       ::_exit(error.system_errno() == EBUSY ? 0 : 2);
+    } catch (...) {
+      ::_exit(3);
     }
     ::_exit(1);
   }
-  int status = 0;
+  int status = -1;
   ::waitpid(child, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(status, 0);
   manager.save(3, state_at(3));
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
 }
@@ -842,7 +857,7 @@ TEST(CheckpointManager, AFileThatWasModifiedSinceItsStepIsNotLinked) {
   const fs::path leaf = folder / "step_00000001/optimizer/momentum3.memmap";
   const fs::path file = folder / "step_00000001/frozen.safetensors";
   for (const fs::path& path : {leaf, file}) {
-    damage(path);
+    damage_in_place(path);
     fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
   }
   manager.save(2, mostly_frozen_state(2), kConstant);
@@ -862,7 +877,7 @@ TEST(CheckpointManager, SettingMetricsDoesNotHideAModificationOfAFile) {
     const fs::path document = folder / "step_00000001/checkpoint.json";
     const auto saved = fs::file_time_type::clock::now() - std::chrono::hours(1);
     fs::last_write_time(document, saved);
-    if (is_modified) damage(file);
+    if (is_modified) damage_in_place(file);
     fs::last_write_time(file, saved + std::chrono::seconds(is_modified ? 1 : -1));
     manager.set_metrics(1, {{"loss", 0.5}});
     manager.set_metrics(1, {{"loss", 0.25}});

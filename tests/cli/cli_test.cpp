@@ -152,7 +152,7 @@ TEST_F(Cli, IngestsCsvWithTheGivenSeparator) {
     std::ofstream(source) << "x" << separator << "y\n1" << separator << "a\n";
     const Result refused = tenfold_run({"ingest", source, target});
     EXPECT_EQ(refused.status, 2);
-    EXPECT_THAT(refused.err, HasSubstr(std::string("pass separator=\"") + option + "\""));
+    EXPECT_THAT(refused.err, HasSubstr(std::string("option separator to \"") + option + "\""));
     const Result done = tenfold_run({"ingest", source, target, "--separator", option});
     EXPECT_EQ(done.status, 0) << done.err;
     EXPECT_THAT(tenfold_run({"ls", target}).out, AllOf(HasSubstr("int64"), HasSubstr("string")));
@@ -761,7 +761,13 @@ TEST_F(Cli, ExitsSilentlyOnAClosedPipe) {
   for (int i = 0; i < 20000; ++i) tree.set("key" + std::to_string(i), Value(i));
   const std::string path = save(tree, folder_ / "wide.safetensors").string();
   const std::string err = folder_ / "err";
-  EXPECT_EQ(shell("\"$tenfold\" ls " + path + " 2>" + err + " | head -n 1 >/dev/null"), 0);
+  const std::string status = folder_ / "status";
+  EXPECT_EQ(shell("{ \"$tenfold\" ls " + path + " 2>" + err + "; echo $? >" + status +
+                  "; } | head -n 1 >/dev/null"),
+            0);
+  int exited = -1;
+  std::ifstream(status) >> exited;
+  EXPECT_EQ(exited, 141);  // as shells report SIGPIPE
   EXPECT_EQ(std::filesystem::file_size(err), 0U);
 }
 

@@ -107,9 +107,13 @@ TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
     build_pairs(path, kOld);
     const pid_t child = ::fork();
     if (child == 0) {
-      MappedDict dict(path, Mode::write_through);
-      dict.extend(Words(kNew - kOld, kOld).keys(), pairs(kOld, kNew - kOld));
-      ::_exit(0);  // without close(), as in a crash
+      try {
+        MappedDict dict(path, Mode::write_through);
+        dict.extend(Words(kNew - kOld, kOld).keys(), pairs(kOld, kNew - kOld));
+        ::_exit(0);  // without close(), as in a crash
+      } catch (...) {
+        ::_exit(1);
+      }
     }
     int status = -1;
     ::waitpid(child, &status, 0);

@@ -65,6 +65,13 @@ PYTHON = [
         "a module of a higher layer",
     ),
     ("mappers/_rows.py", "def f():\n    import tenfold", 2, "not the package"),
+    ("_io/files.py", "from . import load_into", 1, "write the whole name of the module"),
+    (
+        "_io/files.py",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import torch",
+        4,
+        "only _interop/ may import it",
+    ),
     ("odd.py", "from tenfold._errors import Error", 1, "is in no layer"),
     ("_io/load_into.py", "import os", 1, "lists an import that does not exist"),
 ]

@@ -89,8 +89,8 @@ void check_separator(const base::Where& where, std::string_view header, char ass
   throw base::invalid_argument(where)
       .expected("names between ", shown(assumed))
       .found(*most, " ", other, " and ", own, " ", shown(assumed))
-      .remedy("pass separator=" + other +
-              " if it separates the fields, otherwise separator=" + shown(assumed));
+      .remedy("set the option separator to " + other +
+              " if it separates the fields, otherwise to " + shown(assumed));
 }
 
 }  // namespace

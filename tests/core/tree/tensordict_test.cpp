@@ -238,7 +238,7 @@ TEST(TensorDict, FlushesEachSourceOnce) {
 }
 
 TEST(NodeKind, NamesRoundTrip) {
-  for (int i = 0; i < 7; ++i) {
+  for (int i = 0; i <= static_cast<int>(NodeKind::opaque); ++i) {
     const auto kind = static_cast<NodeKind>(i);
     EXPECT_EQ(node_kind_from_name(to_string(kind)), kind);
   }

@@ -145,7 +145,7 @@ TEST(IngestCsv, ReadsTheSeparatorThatIsPassed) {
 TEST(IngestCsv, AHeaderWithMoreOfAnotherSeparatorIsRefused) {
   const std::vector<std::array<const char*, 3>> cases = {
       {"a.csv", "x;y\n1;2\n",
-       R"(expected names between ",", found 1 ";" and 0 ","; pass separator=";" if it separates the fields, otherwise separator=",")"},
+       R"(expected names between ",", found 1 ";" and 0 ","; set the option separator to ";" if it separates the fields, otherwise to ",")"},
       {"a.csv", "x\ty\tz\n1\t2\t3\n", R"(found 2 "\t" and 0 ",")"},
       {"a.csv", "x|y\n1|2\n", R"(found 1 "|" and 0 ",")"},
       {"a.csv", "\"x\";\"y\"\n1;2\n", R"(found 1 ";" and 0 ",")"},

@@ -113,7 +113,7 @@ def test_another_separator_in_the_header_is_refused_until_it_is_named(
 ) -> None:
     file = tmp_path / "x.csv"
     file.write_text("n;t\n1;a,b\n2;c\n".replace(";", separator))
-    shown = "separator=" + json.dumps(separator)
+    shown = "option separator to " + json.dumps(separator)
     for call in (
         lambda: tenfold.ingest(file, tmp_path / "d"),
         lambda: tenfold.ingest(file, tmp_path / "d", schema={"n": "int64"}, on_error="skip"),
