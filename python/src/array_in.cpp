@@ -59,6 +59,12 @@ PyObject* interned(const char* text) {
   return made;
 }
 
+bool is_instance(nb::handle object, PyTypeObject* type) {
+  const int answer = PyObject_IsInstance(object.ptr(), reinterpret_cast<PyObject*>(type));
+  if (answer < 0) throw nb::python_error();
+  return answer != 0;
+}
+
 bool is_method_true(nb::handle object, const char* method) {
   return nb::cast<bool>(object.attr(method)());
 }
@@ -94,12 +100,20 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
   return tensor;
 }
 
+bool is_torch_tensor(nb::handle object) {
+  const Torch* torch_api = torch_if_imported();
+  return torch_api != nullptr && is_instance(object, torch_api->tensor_type);
+}
+
 Grad grad_of_torch(nb::handle object) {
   static PyObject* const name = interned("requires_grad");
   const nb::object answer = nb::steal(PyObject_GetAttr(object.ptr(), name));
   if (!answer.is_valid()) throw nb::python_error();
   const bool is_required = answer.is(Py_True);
-  if (Py_TYPE(object.ptr()) == torch()->parameter_type) {
+  const Torch& torch_api = *torch();
+  const PyTypeObject* type = Py_TYPE(object.ptr());
+  const bool is_plain = type == torch_api.tensor_type || type == torch_api.mapped_type;
+  if (!is_plain && is_instance(object, torch_api.parameter_type)) {
     return is_required ? Grad::parameter : Grad::frozen_parameter;
   }
   return is_required ? Grad::required : Grad::none;

@@ -15,7 +15,9 @@ namespace tenfold::python {
 /// conjugate or negative): tenfold._interop.objects then converts it or reports the reason. Throws
 /// Error(corrupt) if its mapped file was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
-/// The autograd properties of an object that tensor_of_torch() accepted.
+/// True for a torch tensor of any class, device and layout.
+bool is_torch_tensor(nb::handle object);
+/// The autograd properties of a torch tensor.
 Grad grad_of_torch(nb::handle object);
 
 /// The memory of a DLPack capsule, which is consumed unless its version is not supported. Empty if

@@ -165,6 +165,12 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
                            text(name.text()));
 }
 
+/// False if `made`, a copy of a tensor with those strides, has its elements in other places, so
+/// that aliases of the tensor must be copied, too.
+bool has_strides(const nb::object& made, const Shape& strides) {
+  return nb::hasattr(made, "stride") && made.attr("stride")().equal(tuple_of(strides));
+}
+
 int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
   auto* bytes = nb::inst_ptr<Bytes>(object);
   return PyBuffer_FillInfo(view, object, const_cast<std::byte*>(bytes->buffer.data()),
@@ -221,11 +227,14 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
   if (may_be_tied) {
     const nb::handle found = tied_.find(tensor.raw_data());
     if (found.is_valid()) {
-      const nb::object same =
-          nb::module_::import_("tenfold._interop.arrays")
-              .attr("tied_to")(found, text(tenfold::to_string(tensor.dtype())),
-                               tuple_of(tensor.shape()), tuple_of(tensor.strides()));
-      if (!same.is_none()) return with_grad(leaf, same);
+      nb::object same = nb::module_::import_("tenfold._interop.arrays")
+                            .attr("tied_to")(found, text(tenfold::to_string(tensor.dtype())),
+                                             tuple_of(tensor.shape()), tuple_of(tensor.strides()));
+      if (!same.is_none()) {
+        const bool is_new = !same.is(found);
+        if (is_new && use_torch_ && tied_.makes_mapped()) make_mapped(same, leaf, tensor);
+        return with_grad(leaf, same);
+      }
     }
   }
   const bool is_view = may_be_tied && use_torch_ && leaf.in_storage();
@@ -233,9 +242,12 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
                     : leaf.is_nested() ? make_nested(leaf, tensor, name)
                                        : make_one(tensor, name);
   if (use_torch_ && tied_.makes_mapped()) make_mapped(made, leaf, tensor);
-  if (!place_.is_none() && !is_view) made = place_(made);
+  const bool is_placed = !place_.is_none() && !is_view;
+  if (is_placed) made = place_(made);
   if (leaf.grad() != Grad::none) made = with_grad(leaf, made);
-  if (may_be_tied) tied_.add(tensor.raw_data(), made);
+  const bool same_layout =
+      !is_placed || tensor.is_contiguous() || has_strides(made, tensor.strides());
+  if (may_be_tied && same_layout) tied_.add(tensor.raw_data(), made);
   return made;
 }
 

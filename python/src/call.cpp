@@ -1,6 +1,7 @@
 #include "call.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -45,9 +46,11 @@ void emit_warnings() {
   }
   // Level 1 is the Python function of tenfold that called the engine, level 2 its caller.
   constexpr int kStackLevel = 2;
-  for (const std::string& message : messages) {
-    const nb::str shown = text(message);
-    if (PyErr_WarnEx(PyExc_UserWarning, shown.c_str(), kStackLevel) != 0) throw nb::python_error();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const nb::str shown = text(messages[i]);  // may have surrogates: it has no UTF-8
+    if (PyErr_WarnFormat(PyExc_UserWarning, kStackLevel, "%U", shown.ptr()) == 0) continue;
+    while (++i < messages.size()) collect(messages[i]);  // for the next call
+    throw nb::python_error();
   }
 }
 

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "arguments.hpp"
-#include "array_in.hpp"
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
@@ -24,6 +23,7 @@
 #include "ingest/arrow/abi.hpp"
 #include "os/fs/lease.hpp"
 #include "rows_in.hpp"
+#include "tree_in.hpp"
 
 namespace tenfold::python {
 
@@ -267,7 +267,7 @@ std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size
   std::vector<std::int64_t> values;
   if (PyList_Check(positions.ptr()) || PyTuple_Check(positions.ptr())) {
     values = ints_of(positions);
-  } else if (const auto tensor = tensor_of_torch(positions)) {
+  } else if (const auto tensor = tensor_of_any_torch(positions)) {
     if (tensor->dtype() != DType::int64 || tensor->ndim() != 1) {
       raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " +
                                  to_string(tensor->dtype()) + " with ndim " +

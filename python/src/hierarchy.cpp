@@ -225,7 +225,7 @@ StatePath path_of(nb::handle state) {
     if (const auto ascii = is_text ? ascii_text(part.ptr()) : std::nullopt) {
       path.text += *ascii;
     } else {
-      path.text += utf8(nb::str(part));
+      path.text += is_text ? utf8(part) : utf8(nb::str(part));
     }
     is_path = is_path && path.text.size() > component &&
               path.text.find('/', component) == std::string::npos;

@@ -177,6 +177,7 @@ class RowIngest {
       throw error_of(bad, bad.row);
     }
     const SourceReport report = guarded([&] { return table_->finish(); });
+    monitor_.rethrow();
     return dict_of(report);
   }
 

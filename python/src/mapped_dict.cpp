@@ -112,7 +112,8 @@ class Dict {
       } else {
         FoundRows some = find_some(wanted);
         rows = wanted.rows_of_all(std::move(some.rows));
-        if (!raise) values = gather_found(*some.state->values, rows);
+        const bool has_all = std::ranges::find(rows, -1) == rows.end();  // no keys at all
+        if (!raise || has_all) values = gather_found(*some.state->values, rows);
       }
     });
     if (raise && std::ranges::find(rows, -1) != rows.end()) raise_missing(wanted, rows);

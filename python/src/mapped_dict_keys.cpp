@@ -220,11 +220,7 @@ bool KeysIn::take_array(nb::handle keys) {
                to_string(array->dtype()) + " with ndim " + std::to_string(array->ndim()));
   }
   size_ = static_cast<std::size_t>(array->numel());
-  if (type_ != DictKeyType::int64) {
-    all_fit_ = false;
-    values_ = *array;
-    return true;
-  }
+  all_fit_ = type_ == DictKeyType::int64;
   values_ = array->contiguous();
   if (values_.dtype() != DType::int64) {
     Tensor wide = Tensor::zeros(DType::int64, values_.shape());
@@ -294,13 +290,10 @@ nb::object KeysIn::object(std::size_t i) const {
   if (objects_.is_valid()) {
     return nb::borrow(tuple_item(objects_.ptr(), i));
   }
-  if (type_ == DictKeyType::int64 && i < span_.size()) return nb::int_(span_[i]);
-  if (type_ == DictKeyType::string && i < texts_.size()) return text(texts_[i]);
-  if (i < texts_.size()) {
-    return nb::steal(
-        PyBytes_FromStringAndSize(texts_[i].data(), static_cast<Py_ssize_t>(texts_[i].size())));
-  }
-  return nb::int_(i);
+  if (!span_.empty()) return nb::int_(span_[i]);
+  if (type_ == DictKeyType::string) return text(texts_[i]);
+  return nb::steal(
+      PyBytes_FromStringAndSize(texts_[i].data(), static_cast<Py_ssize_t>(texts_[i].size())));
 }
 
 }  // namespace tenfold::python

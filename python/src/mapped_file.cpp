@@ -8,16 +8,17 @@
 #include <string>
 #include <utility>
 
-#include "array_in.hpp"
 #include "array_out.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
 #include "core/tree/leaf_source.hpp"
+#include "formats/folder/leaf_source.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
 #include "torch_api.hpp"
+#include "tree_in.hpp"
 
 namespace tenfold::python {
 
@@ -135,7 +136,7 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
 
 /// Waits until the changes of a mapped tensor are durable (msync). `file`: its name in errors.
 void sync_tensor(AnyObject tensor, const std::string& file) {
-  const std::optional<Tensor> mapped = tensor_of_torch(tensor);
+  const std::optional<Tensor> mapped = tensor_of_any_torch(tensor);
   if (!mapped) {
     throw base::invalid_argument().part("flush").expected("a tensor in main memory");
   }
@@ -147,6 +148,11 @@ void sync_tensor(AnyObject tensor, const std::string& file) {
 MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
   MappedFile mapped;
   mapped.path = source_of(leaf)->where(leaf).path;
+  // where() knows the encoded name only, but the file may have the name of the key.
+  auto* source = dynamic_cast<detail::formats::folder::FolderSource*>(source_of(leaf).get());
+  if (source != nullptr) {
+    mapped.path = source->folder()->display() + "/" + source->file_of(leaf);
+  }
   mapped.mode = mode;
   mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   if (const os::Mapping* mapping = os::mapping_of(tensor.buffer())) mapped.inode = mapping->inode;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "arguments.hpp"
-#include "array_in.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
 #include "formats/folder/keys.hpp"
@@ -72,7 +71,7 @@ nb::object add_leaf(PathArgument folder, nb::handle key, const std::string& dtyp
   leaf.robust_names = robust_names;
   std::optional<Tensor> lengths;
   if (!sizes.is_none()) {
-    lengths = tensor_of_torch(sizes);
+    lengths = tensor_of_any_torch(sizes);
     if (!lengths) throw base::invalid_argument().part("sizes").expected("a tensor of int64");
     leaf.shape = lengths->shape();
     *lengths = lengths->contiguous();

@@ -1,17 +1,33 @@
 #include "row_reader.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "common.hpp"
 #include "ingest/table/column_builder.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
+namespace {
+
+/// The digits of an int. Throws BadRow if they are more than Python converts.
+std::string digits_of(nb::handle integer) {
+  try {
+    return utf8(nb::str(integer));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError)) throw;
+    throw BadRow{"", long_integer(std::nullopt)};
+  }
+}
+
+}  // namespace
 
 RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
                      bool takes_decimals)
@@ -164,7 +180,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
     const Integer number = integer_of(value);
     if (number.size == Integer::Size::int64) return column.add_int(number.value);
     if (number.size == Integer::Size::uint64) return column.add_uint(number.large);
-    return column.add_huge(utf8(nb::str(nb::handle(value))));
+    return column.add_huge(digits_of(value));
   }
   if (PyList_Check(value) || PyTuple_Check(value)) return add_list(column, value);
   if (PyBytes_Check(value)) {
@@ -243,7 +259,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
     const Integer number = integer_of(item);
     if (number.size == Integer::Size::int64) return column.put_int(number.value);
     if (number.size == Integer::Size::uint64) return column.put_uint(number.large);
-    return column.put_huge(utf8(nb::str(nb::handle(item))));
+    return column.put_huge(digits_of(item));
   }
   if (PyUnicode_Check(item)) return column.put_text(ColumnKind::string, Utf8(item).view());
   if (item == Py_None) return column.put_null();

@@ -317,10 +317,17 @@ std::string found_text(nb::handle object) {
   if (PyDict_Check(raw)) return "an object";
   if (PyBool_Check(raw) || PyLong_Check(raw) || PyFloat_Check(raw) || PyUnicode_Check(raw) ||
       is_decimal(object)) {
-    std::string text = utf8(nb::repr(object));
-    constexpr std::size_t kMost = 60;
-    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-    return text;
+    std::string text;
+    try {
+      text = utf8(nb::repr(object));
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_ValueError)) throw;
+      return "an integer with too many digits";
+    }
+    std::size_t size = 60;
+    if (text.size() <= size) return text;
+    while (size > 0 && (text[size] & 0xC0) == 0x80) --size;  // whole characters only
+    return text.substr(0, size) + "...";
   }
   try {
     if (time_from(object)) {

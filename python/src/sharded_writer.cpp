@@ -18,6 +18,7 @@
 #include "call.hpp"
 #include "common.hpp"
 #include "formats/shared/problem.hpp"
+#include "tree_in.hpp"
 
 namespace tenfold::python {
 
@@ -27,7 +28,7 @@ namespace {
 
 /// A torch tensor on the CPU.
 Tensor shard_tensor(nb::handle object) {
-  std::optional<Tensor> tensor = tensor_of_torch(object);
+  std::optional<Tensor> tensor = tensor_of_any_torch(object);
   if (!tensor) {
     throw base::invalid_argument()
         .part("box")

@@ -182,7 +182,17 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
         .expected("a dense array in main memory")
         .found(class_name(object));
   }
-  return TensorDict::Item(Leaf(std::move(*tensor)));
+  Leaf made(std::move(*tensor));
+  if (is_torch_tensor(object)) made.mark_grad(grad_of_torch(object));
+  return TensorDict::Item(std::move(made));
+}
+
+std::optional<Tensor> tensor_of_any_torch(nb::handle object) {
+  if (auto tensor = tensor_of_torch(object)) return tensor;
+  if (!is_torch_tensor(object)) return std::nullopt;
+  nb::list holder;
+  holder.append(object);
+  return TreeBuilder("").root(holder, false).at("0");
 }
 
 void TreeBuilder::add(Children& children, std::string key, nb::handle object) {

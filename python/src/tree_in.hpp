@@ -72,6 +72,11 @@ class TreeBuilder {
   bool force_node_ = false;
 };
 
+/// tensor_of_torch(), or a tensor that TreeBuilder makes of another torch tensor: with a torch
+/// without the exchange API over the same memory, otherwise a copy if necessary. Empty for other
+/// objects. Throws Error(unsupported) for a torch tensor that is not dense.
+std::optional<Tensor> tensor_of_any_torch(nb::handle object);
+
 NodeInfo node_info_from(nb::handle info);
 nb::tuple to_python(const NodeInfo& info);
 

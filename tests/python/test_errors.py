@@ -230,3 +230,7 @@ def test_path_that_is_not_utf8_is_surrogate_escaped(tmp_path):
     name = os.fsdecode(b"\xff.safetensors")
     error = raised(FileNotFoundError, tenfold.open, tmp_path / name)
     assert error.path == str(tmp_path / name)
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    with pytest.warns(UserWarning, match="did you mean"):
+        tenfold.save({"x": torch.ones(1)}, folder / "m.safetensor")

@@ -108,6 +108,16 @@ def test_mapped_rows_of_a_numpy_dataset_are_stacked_as_arrays(saved: Path) -> No
     assert ds[[1, 2]]["z"].tolist() == [2, 4]
 
 
+def test_numpy_views_of_one_storage_keep_their_strides(tmp_path: Path) -> None:
+    w, x = torch.arange(6.0).reshape(2, 3), torch.arange(8.0)
+    tree = {"w": w, "t": w.T, "flat": w.view(6), "begin": x[:4], "even": x[::2], "again": x[::2]}
+    torch.save(tree, tmp_path / "x.pt")
+    found = tenfold.load(tmp_path / "x.pt", framework="numpy")
+    for name, expected in tree.items():
+        assert found[name].tolist() == expected.tolist(), name
+    assert np.shares_memory(found["w"], found["t"])
+
+
 def test_sparse_rows_in_numpy_are_scipy_matrices(saved: Path) -> None:
     sparse = pytest.importorskip("scipy.sparse")
     matrix = tenfold.SparseMatrix(saved / "sparse", framework="numpy")

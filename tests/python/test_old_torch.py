@@ -83,6 +83,8 @@ def test_rows_batches_and_dictionaries_are_read(tmp_path: Path) -> None:
         rows = [{"x": i, "y": [0.5 * i] * 2, "ok": i % 2 == 0} for i in range(10)]
         data = tenfold.ingest(rows, folder + "/rows")
         assert data[3]["x"] == 3 and data[3]["ok"].dtype == torch.bool
+        assert data[torch.tensor([1, -1])]["x"].tolist() == [1, 9]
+        assert data.take(torch.tensor([4]))[0]["x"] == 4
         batches = list(tenfold.BatchLoader(data, batch_size=4))
         assert torch.cat([b["x"] for b in batches]).tolist() == list(range(10))
         assert [b["ok"].dtype for b in batches] == [torch.bool] * 3
@@ -91,6 +93,31 @@ def test_rows_batches_and_dictionaries_are_read(tmp_path: Path) -> None:
         assert crossed > 0
         """,
         tmp_path,
+    )
+
+
+def test_mapped_trees_are_written_and_flushed(tmp_path: Path) -> None:
+    with_old_torch(
+        """
+        td = tenfold.TensorDict({"x": torch.ones(2)}).memmap_(sys.argv[1])
+        sizes = torch.tensor([[2], [3]])
+        td.make_memmap("n", sizes, dtype=torch.float32)
+        td["x"].fill_(2)
+        td["x"].flush()
+        td.flush()
+        assert tenfold.load_memmap(sys.argv[1])["x"].tolist() == [2, 2]
+        """,
+        tmp_path / "tree",
+    )
+
+
+def test_parameters_stay_parameters(tmp_path: Path) -> None:
+    with_old_torch(
+        """
+        tenfold.save({"w": torch.nn.Parameter(torch.ones(2))}, sys.argv[1])
+        assert type(tenfold.load(sys.argv[1])["w"]) is torch.nn.Parameter
+        """,
+        tmp_path / "w.pt",
     )
 
 

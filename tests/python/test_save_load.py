@@ -7,6 +7,7 @@ import torch
 
 import tenfold
 from helpers import DTYPES, assert_same, make_tensor
+from tenfold._interop import arrays
 
 
 def round_trip(obj, target, **options):
@@ -371,6 +372,22 @@ def test_strided_nested_tensors_round_trip_in_a_folder(tmp_path):
     parts = [torch.arange(6.0).reshape(2, 3), torch.ones(1, 3)]
     found = round_trip({"x": torch.nested.nested_tensor(parts)}, tmp_path / "saved")["x"]
     assert_same(list(found.unbind()), parts)
+
+
+def test_a_nested_tensor_may_have_no_components():
+    made = arrays.nested_array(torch.zeros(0, dtype=torch.int16), [])
+    assert made.is_nested
+    assert made.dtype == torch.int16
+    assert made.unbind() == ()
+
+
+def test_a_subclass_of_parameter_is_loaded_as_a_parameter(tmp_path):
+    class Special(torch.nn.Parameter):
+        pass
+
+    found = round_trip({"w": Special(torch.ones(2), requires_grad=False)}, tmp_path / "x.pt")["w"]
+    assert type(found) is torch.nn.Parameter
+    assert not found.requires_grad
 
 
 def test_ten_thousand_leaves_round_trip(target):

@@ -149,6 +149,14 @@ def test_async_take_saves_the_state_at_the_call(tmp_path):
     assert manifest["0/state/a"].location == manifest["0/state/b"].location
 
 
+def test_async_take_copies_strided_views_of_one_address(tmp_path):
+    x = torch.arange(8.0)
+    state = {"even": x[::2], "begin": x[:4], "one": x[:1].expand(4), "all": x}
+    snapshot = Snapshot.async_take(tmp_path / "s", {"state": StateDict(**state)}).wait()
+    for name, expected in state.items():
+        assert snapshot.read_object(f"0/state/{name}").tolist() == expected.tolist(), name
+
+
 def test_async_take_raises_errors_from_wait(tmp_path):
     (tmp_path / "file").write_text("in the way")
     pending = Snapshot.async_take(tmp_path / "file" / "s", {"state": StateDict(a=torch.ones(1))})

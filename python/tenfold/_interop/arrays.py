@@ -248,7 +248,9 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
         return parts
     import warnings
 
-    sizes = torch.tensor(shapes, dtype=torch.int64).reshape(len(shapes), -1)
+    # torch crashes on a view without components that has a width.
+    width = len(shapes[0]) if shapes else 0
+    sizes = torch.tensor(shapes, dtype=torch.int64).reshape(len(shapes), width)
     lengths = sizes.prod(1)
     strides = torch.ones_like(sizes)
     for dim in range(sizes.shape[1] - 2, -1, -1):
@@ -265,8 +267,8 @@ def tied_to(
 ) -> Any:
     """`first`, or a view of its memory with that dtype and shape; None if there is no such view.
 
-    A torch view begins at byte `begin` of `first`. A numpy view has all bytes of `first`; it does
-    not use `strides` and `begin`.
+    A torch view begins at byte `begin` of `first`. A numpy view other than `first` is contiguous
+    and has all bytes of `first`; it does not use `begin`.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
@@ -282,9 +284,14 @@ def tied_to(
             view = torch.empty(0, dtype=wanted, device=first.device)
             return view.set_(first.untyped_storage(), offset, shape, strides)
     kind = numpy_dtype(dtype, dtype)
-    if first.dtype == kind and first.shape == shape:
+    steps = tuple(stride * kind.itemsize for stride in strides)
+    if first.dtype == kind and first.shape == shape and first.strides == steps:
         return first
     if first.nbytes != _product(shape) * kind.itemsize or not first.flags.c_contiguous:
+        return None
+    if any(
+        stride != _product(shape[dim + 1 :]) for dim, stride in enumerate(strides) if shape[dim] > 1
+    ):
         return None
     return first.reshape(-1).view(kind).reshape(shape)
 

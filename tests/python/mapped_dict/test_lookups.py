@@ -123,6 +123,17 @@ def test_missing_keys_are_named(words):
         words.get_many([f"a{i}" for i in range(7)], missing="raise")
     with pytest.raises(ValueError, match='expected "mask" or "raise"'):
         words.get_many([], missing="ignore")
+    with pytest.raises(KeyError, match="2 keys are missing: 7, 8"):
+        words.get_many(np.array([7, 8]), missing="raise")
+    with pytest.raises(KeyError, match="2 keys are missing: 7, 9"):
+        words.get_many(torch.tensor([7, 8, 9], dtype=torch.int16)[::2], missing="raise")
+
+
+def test_an_array_of_no_keys_finds_none_missing(words):
+    for keys in (np.array([]), torch.empty(0, dtype=torch.int64)):
+        values, found = words.get_many(keys, missing="raise")
+        assert values.shape == (0, 4)
+        assert found.shape == (0,)
 
 
 def test_get_many_accepts_packed_keys(words):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -94,6 +96,14 @@ def test_states_that_are_not_paths_raise_type_error(state):
     if not isinstance(state, list):
         with pytest.raises(TypeError, match="expected a str, an int or a tuple"):
             mapper(state)
+
+
+def test_components_of_a_subclass_of_str_are_their_characters():
+    class Color(str, enum.Enum):
+        RED = "red"
+
+    m = tenfold.HierarchicalStateMapper({"a": {Color.RED: 1, "default": 0}})
+    assert m(("a", Color.RED)) == m("a/red") == 1
 
 
 def test_integer_components_equal_their_digits():

@@ -1,6 +1,7 @@
 """memmap_, memmap, save: which files are written, which tensors stay, what raises."""
 
 import os
+import pickle
 import warnings
 
 import pytest
@@ -299,7 +300,22 @@ def test_robust_key_false_writes_and_reads_raw_names(tmp_path, key):
         tmp_path / "p", robust_key=False
     )
     assert (tmp_path / "p" / f"{key}.memmap").exists()
-    assert TensorDict.load_memmap(tmp_path / "p", robust_key=False)["n", key].tolist() == [1, 1]
+    found = TensorDict.load_memmap(tmp_path / "p", robust_key=False)["n", key]
+    assert found.tolist() == [1, 1]
+    assert found.filename == str(tmp_path / "p" / "n" / f"{key}.memmap")
+    assert pickle.loads(pickle.dumps(found)).tolist() == [1, 1]
+
+
+def test_views_of_a_loaded_tensor_and_nested_tensors_are_mapped(tmp_path):
+    x = torch.arange(4.0)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    TensorDict({"a": x, "b": x.view(2, 2), "n": nested}).memmap(tmp_path / "p")
+    td = TensorDict.load_memmap(tmp_path / "p")
+    assert all(type(td[key]) is MemoryMappedTensor for key in ("a", "b", "n"))
+    td["n"].values()[0] = 7
+    td["n"].flush()
+    td.flush()
+    assert TensorDict.load_memmap(tmp_path / "p")["n"].values()[0] == 7
 
 
 def test_raw_names_that_are_invalid_file_names_are_refused(tmp_path):

@@ -227,5 +227,8 @@ def _json_value(value: Any) -> object:
 
 def row_text(row: object, max_characters: int) -> str:
     """Formats a skipped row for ``bad_rows.jsonl``."""
-    text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
+    try:
+        text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
+    except (TypeError, ValueError):  # a key that JSON lacks, an int with too many digits
+        text = object.__repr__(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."

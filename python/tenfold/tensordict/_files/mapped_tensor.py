@@ -674,7 +674,8 @@ class MemoryMappedTensor(torch.Tensor):
         Does nothing if writes into the tensor do not reach a file.
         """
         path = None if self._file is None else self._file.path
-        _core.sync_tensor(self, "mapped file" if path is None else str(path))
+        values = self.values() if self.is_nested else self
+        _core.sync_tensor(values, "mapped file" if path is None else str(path))
 
     # --- views -----------------------------------------------------------------------------------
 
@@ -798,7 +799,8 @@ def rebuilt(
     if strides is not None:
         plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)
         return MemoryMappedTensor._wrapped(plain, file)
-    sizes = torch.tensor(shape, dtype=torch.int64).reshape(len(shape), -1)
+    width = len(shape[0]) if shape else 0
+    sizes = torch.tensor(shape, dtype=torch.int64).reshape(len(shape), width)
     count = (nested_numel(sizes),)
     plain, file = map_file(path, offset, kind, count, None, mode, handler, identity)
     return MemoryMappedTensor._wrapped(as_nested(plain, sizes), file)

@@ -234,7 +234,7 @@ def _flush_own(node: Any) -> None:
     mapped = folders.mapped_class_if_imported()
     for value in folders.held(node).values():
         if type(value) is mapped and value._file is not None and value._file.path is not None:
-            _core.sync_tensor(value, str(value._file.path))
+            value.flush()
 
 
 def engine_mode(path: str, mode: str | None) -> str:
