@@ -139,9 +139,8 @@ class Containers {
                           ? nb::module_::import_("collections").attr("OrderedDict")()
                           : nb::object(nb::dict());
     const NodeInfo& info = node.info();
-    for_each_mapped(node, [&](const Mapped& mapped) {
-      made[key_of(mapped.key, node)] = entry(node, mapped);
-    });
+    for_each_mapped(
+        node, [&](const Mapped& mapped) { made[key_of(mapped.key, node)] = entry(node, mapped); });
     // Another tool may have added versions to a dict, which has no attributes.
     const auto& versions = info.module_versions;
     if (versions && info.kind == NodeKind::ordered_dict) {

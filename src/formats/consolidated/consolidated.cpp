@@ -94,9 +94,8 @@ bool are_stacks(const std::vector<Value>& items) {
     return list == nullptr ? std::nullopt : std::optional(list->items.size());
   };
   return !items.empty() && length_of(items.front()).has_value() &&
-         std::ranges::all_of(items, [&](const Value& item) {
-           return length_of(item) == length_of(items.front());
-         });
+         std::ranges::all_of(
+             items, [&](const Value& item) { return length_of(item) == length_of(items.front()); });
 }
 
 /// Nesting depth of containers, including `value`.
@@ -409,7 +408,8 @@ class DocumentWriter {
   }
 
   /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
-  /// or stacks of values. Lists that are not regular enough for `dim` are written along dimension 0.
+  /// or stacks of values. Lists that are not regular enough for `dim` are written along dimension
+  /// 0.
   void value_stack(const Value& stack, std::int64_t dim, const Shape& batch, const NodeInfo& node) {
     auto regular = unstack_values(stack, static_cast<std::size_t>(dim));
     if (!regular) {

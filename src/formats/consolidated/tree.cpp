@@ -419,7 +419,8 @@ class TreeBuilder {
   StackedValues shared_value(const Value& item, const std::string& path) const {
     const Value& data = data_of(item, path);
     const Value& batch_size = as<List>(item, path, "its item", "an array").items[1];
-    return {data, 0, shape(as<List>(batch_size, path, "batch_size", "an array"), path, "batch_size")};
+    return {data, 0,
+            shape(as<List>(batch_size, path, "batch_size", "an array"), path, "batch_size")};
   }
 
   /// Returns the values of a NonTensorStack. Its entries are values and stacks of values, which the

@@ -12,7 +12,7 @@ namespace {
 
 /// A network or FUSE file system.
 struct Remote {
-  std::uint32_t magic = 0;  ///< f_type of statfs(2); 0: no remote file system
+  std::uint32_t magic = 0;          ///< f_type of statfs(2); 0: no remote file system
   bool loses_shared_pages = false;  ///< result of loses_shared_pages()
 };
 

@@ -97,9 +97,8 @@ TEST_F(NotesTest, KeysNestedDeeperThanCanBeReadAreRefused) {
     FAIL() << "was written";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    EXPECT_STREQ(
-        error.what(),
-        "nodes \"d\": nested too deeply: expected at most 512 levels of json, found more");
+    EXPECT_STREQ(error.what(),
+                 "nodes \"d\": nested too deeply: expected at most 512 levels of json, found more");
   }
 }
 

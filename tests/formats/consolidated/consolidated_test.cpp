@@ -159,14 +159,15 @@ TEST(Consolidated, OpensStacksOfStacks) {
 
 TEST(Consolidated, ValuesStackedAlongALaterDimensionAreInTheOrderOfTheBatch) {
   const auto column = [](const std::string& first, const std::string& second) {
-    return stack("NonTensorStack", "", "\"0\": [" + first + ", [], null], \"1\": [" + second + ", [], null]");
+    return stack("NonTensorStack", "",
+                 "\"0\": [" + first + ", [], null], \"1\": [" + second + ", [], null]");
   };
-  const TensorDict tree = opened(node(
-      "", "", "2, 3",
-      R"(, "v": )" + stack("NonTensorStack",
-                           R"(, "0": )" + column("1", "4") + R"(, "1": )" + column("2", "5") +
-                               R"(, "2": )" + column("3", "6"),
-                           "", "1")));
+  const TensorDict tree =
+      opened(node("", "", "2, 3",
+                  R"(, "v": )" + stack("NonTensorStack",
+                                       R"(, "0": )" + column("1", "4") + R"(, "1": )" +
+                                           column("2", "5") + R"(, "2": )" + column("3", "6"),
+                                       "", "1")));
   EXPECT_EQ(std::get<NonTensor>(tree.get("v")).stack_dim, 1);
   EXPECT_EQ(to_json(tree.value("v")), "[[1, 2, 3], [4, 5, 6]]");
 }
@@ -180,8 +181,8 @@ TEST(Consolidated, AValueThatRowsShareIsRepeatedForTheDimensionsOfTheOtherEntrie
   EXPECT_EQ(value_of(stack("NonTensorStack", R"(, "1": )" + inner,
                            R"("0": [0, [2], null], "2": [3, [2], null])")),
             "[[0, 0], [1, 2], [3, 3]]");
-  EXPECT_EQ(value_of(stack("NonTensorStack", "", R"("0": [0, [2, 9], null], "1": [1, [2, 9], null])",
-                           "1")),
+  EXPECT_EQ(value_of(stack("NonTensorStack", "",
+                           R"("0": [0, [2, 9], null], "1": [1, [2, 9], null])", "1")),
             "[[0, 1], [0, 1]]");
   EXPECT_EQ(value_of(stack("NonTensorStack", "", R"("0": [0, [2], null], "1": [1, [2], null])")),
             "[0, 1]");
@@ -305,10 +306,11 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
        corrupt,
        R"(node "v": an entry of a stack of values does not fit: expected at least 1 batch dimensions, found 0)"},
       {node("", "", "",
-            R"(, "v": )" + stack("NonTensorStack",
-                                 R"(, "0": )" + stack("NonTensorStack", "", R"("0": [1, [], null])") +
-                                     R"(, "1": )" + stack("NonTensorStack", ""),
-                                 "", "1")),
+            R"(, "v": )" +
+                stack("NonTensorStack",
+                      R"(, "0": )" + stack("NonTensorStack", "", R"("0": [1, [], null])") +
+                          R"(, "1": )" + stack("NonTensorStack", ""),
+                      "", "1")),
        corrupt,
        R"(node "v": the entries of a stack of values differ in their batch size: expected a dimension of length 1, found 0)"},
       {stack("NonTensorStack", ""), unsupported,
