@@ -186,7 +186,6 @@ def repeated(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("nested", "tenfold.open(path)"),
         ("nested", "tenfold.load(path)"),
         ("coo", "tenfold.load(path)"),
         ("csr", "tenfold.load(path)"),

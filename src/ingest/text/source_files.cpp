@@ -42,8 +42,8 @@ bool is_folder(const Path& path) {
     return os::file_info(path).is_directory;
   } catch (const Error& error) {
     const int code = error.system_errno();
-    if (code != ENOENT && code != ENOTDIR && code != ELOOP) throw;
-    return false;
+    if (error.code() == ErrorCode::file_not_found || code == ENOTDIR || code == ELOOP) return false;
+    throw;
   }
 }
 

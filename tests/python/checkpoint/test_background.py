@@ -87,7 +87,7 @@ def test_views_of_one_tensor_keep_their_shape_and_dtype(tmp_path):
     x = torch.arange(16.0).reshape(2, 8)
     state = {"m": {"a": x, "b": x.view(4, 4), "c": x.view(torch.int32)}}
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
-    manager.save(1, state).wait()
+    manager.save(1, state).result(60)
     found = manager.restore(step=1).state["m"]
     for name, expected in state["m"].items():
         assert found[name].dtype == expected.dtype
