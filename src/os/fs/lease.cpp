@@ -267,12 +267,14 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
+/// True if the lease `text`, which was read under the name, belongs to a process that has ended.
+/// False if there is no entry any more.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
   // A writer that crashed may leave a partial file. Any other content is not a lease.
   if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;
   if (const auto lives = holder().lives(text)) return !*lives;
   const auto info = folder.entry_info(name);
-  if (!info) return true;
+  if (!info) return false;
   const std::int64_t timeout_ns =
       std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
   if (local_now_ns() - info->modified_ns < timeout_ns) return false;
@@ -298,7 +300,8 @@ void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& na
   try {
     if (create_lease(*folder, aside, own)) {
       const auto now = read_lease(*folder, name);
-      if (now && *now == text) folder->remove_tree(name);
+      // A partial text does not identify a process: the entry may be a new one.
+      if (now && *now == text && is_dead(*folder, name, text)) folder->remove_tree(name);
       folder->remove_tree(aside);
     } else {
       remove_abandoned(*folder, name);
@@ -344,7 +347,10 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     holder().remove(text);
     const auto found = read_lease(*same, name);
     if (!found) continue;
-    if (!is_dead(*same, name, *found)) return std::nullopt;
+    if (!is_dead(*same, name, *found)) {
+      if (!same->entry_info(name)) continue;  // released since
+      return std::nullopt;
+    }
     try {
       remove_dead(same, name, *found);
     } catch (const Error& error) {
@@ -406,7 +412,7 @@ void Lease::release() noexcept {
 bool is_leased(const Directory& folder, const std::string& name) {
   Directory same = folder.duplicate();
   const auto found = read_lease(same, name);
-  return found && !is_dead(same, name, *found);
+  return found && !is_dead(same, name, *found) && same.entry_info(name).has_value();
 }
 
 std::string lease_holder(const Directory& folder, const std::string& name) {

@@ -284,6 +284,20 @@ TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
   }
 }
 
+TEST_P(EveryLease, ATakeoverOfAnEmptyFileKeepsANewerOne) {
+  const fs::path path = folder_ / "x";
+  std::ofstream{path};  // a process crashed before it wrote its lease
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  // Before this process may remove it, another one replaces it by a lease that it has yet to write.
+  const test::WatchChanges replace([&](const Change& change) {
+    if (change.name != "x~" || change.kind == Change::Kind::remove_file) return;
+    fs::remove(path);
+    std::ofstream{path};
+  });
+  EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
+  EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
+}
+
 /// Refuses to remove entries of that name, as a folder with the sticky bit does.
 test::WatchChanges::Before refuse_to_remove(const std::string& name) {
   return [name](const Change& change) {
