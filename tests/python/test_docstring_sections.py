@@ -21,7 +21,8 @@ ADAPTERS = ("accelerate", "lightning", "ray", "torchrl", "transformers")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-# Functions that no program calls itself, and their callers: they need all sections but Example.
+# Methods that another library calls, or that override a method of another library, and their
+# callers. They need all sections but Example.
 CALLED_BY = {
     "tenfold.distributed.SavePlanner.": "torch.distributed.checkpoint",
     "tenfold.distributed.StorageReader.": "torch.distributed.checkpoint",
@@ -31,7 +32,7 @@ CALLED_BY = {
     "tenfold.ray.TenfoldDatasource.": "Ray Data",
     "tenfold.torchrl.RingStorage.": "a ReplayBuffer of TorchRL",
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
-    "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method that it overrides",
+    "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method of Trainer",
 }
 # Classes that no program constructs, and what creates the objects. Their constructors need no docs.
 CREATED_BY = {
@@ -131,7 +132,7 @@ class Source:
 
     @staticmethod
     def _docstring(classes: list[tuple[str, str, ast.ClassDef]], member: Function) -> str | None:
-        """The docstring of a method, or that of the method which it overrides, as ``help()``."""
+        """The docstring of a method, or that of the method it overrides, as ``help()`` shows it."""
         docs = [ast.get_docstring(member)]
         for _, _, made in classes:
             same = (node for node in made.body if isinstance(node, Function))
@@ -221,7 +222,7 @@ def test_the_rule_finds_what_a_docstring_lacks() -> None:
 Args:
     x: A number.
     *rest: Others.
-    **more: Of `g`.
+    **more: Options of `g`.
 
 Returns:
     int: The number.
@@ -236,7 +237,7 @@ Example:
     assert faults(node, doc.replace("    x: A number.\n", "")) == ["Args: x"]
 
 
-def test_the_whole_public_surface_is_checked() -> None:
+def test_public_functions_of_each_module_are_found() -> None:
     assert len(FUNCTIONS) > 500
     assert {
         *("tenfold.save", "tenfold.TensorDict", "tenfold.TensorDictBase.update", "tenfold.stack"),

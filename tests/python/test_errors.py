@@ -150,7 +150,7 @@ def test_file_not_found_error_has_path_and_problem(tmp_path):
     assert error.part is error.expected is error.found is error.remedy is None
 
 
-def test_os_error_has_fields_in_addition_to_errno_and_filename(tmp_path):
+def test_file_exists_error_has_fields_in_addition_to_filename(tmp_path):
     path = tenfold.save({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
     error = raised(FileExistsError, tenfold.save, {}, path, overwrite=False)
     assert error.path == error.filename == str(path)

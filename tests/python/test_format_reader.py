@@ -1,7 +1,8 @@
 """A reader written from docs/format.md alone reads what tenfold writes.
 
-The golden files are compared with their descriptions, other files with `tenfold.load`. The reader
-is format_reader.py, with format_commit.py, format_tables.py and format_checks.py; it shares no code
+Golden trees and data sets are compared with their descriptions, golden dictionaries with
+`tenfold.MappedDict`, other files with `tenfold.load` or the saved values. The reader is
+format_reader.py, with format_commit.py, format_tables.py and format_checks.py; it shares no code
 with the engine, nor does its XXH3.
 """
 

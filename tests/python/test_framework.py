@@ -154,7 +154,7 @@ def test_unknown_and_conflicting_frameworks_raise(saved: Path, run_python: Any) 
     assert found.startswith('TENFOLD_FRAMEWORK: expected "torch", "numpy" or None, found')
 
 
-def test_a_device_needs_torch_inside_functions_of_numpy_rows(saved: Path) -> None:
+def test_load_onto_a_device_returns_torch_tensors_inside_a_numpy_map(saved: Path) -> None:
     ds = tenfold.Dataset(saved / "rows", framework="numpy")
     found = []
 
@@ -166,13 +166,13 @@ def test_a_device_needs_torch_inside_functions_of_numpy_rows(saved: Path) -> Non
     assert found[0].is_meta
 
 
-def test_device_is_an_alias_of_map_location(saved: Path) -> None:
+def test_load_onto_a_device_returns_torch_tensors_with_both_frameworks(saved: Path) -> None:
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
     tenfold.set_framework("numpy")
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
 
 
-def test_the_kind_of_a_device_is_known_without_torch() -> None:
+def test_is_cpu_is_cuda_and_is_meta_agree_for_both_frameworks() -> None:
     for framework in ("torch", "numpy"):
         tenfold.set_framework(framework)  # type: ignore[arg-type]
         for device in ("cpu", "cuda:1", "meta"):

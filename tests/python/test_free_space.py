@@ -74,7 +74,7 @@ def test_tree_that_fits_the_free_space_is_saved(make_disk, large: torch.Tensor) 
     assert tenfold.verify(disk / "folder").ok
 
 
-def test_tied_tensors_are_counted_once(make_disk, large: torch.Tensor) -> None:
+def test_tensors_that_share_storage_are_counted_once(make_disk, large: torch.Tensor) -> None:
     disk = make_disk(128)
     for name in ("folder", "m.safetensors", "m.pt"):
         path = tenfold.save({"a": large, "b": large}, disk / name, durable=False)

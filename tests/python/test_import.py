@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 TIMED = """
 import sys, time
-start = time.process_time()  # not the wall's: other programs may run
+start = time.process_time()  # CPU time: other programs may run
 import tenfold
 end = time.process_time()
 assert not {"torch", "numpy"} & sys.modules.keys(), "imported torch or numpy"
@@ -136,7 +136,8 @@ def test_keyboard_interrupt_ends_the_command_with_130(tmp_path):
     tenfold.TensorDict({"x": torch.zeros(1).expand(5, 1 << 30)}).memmap_like(path)
     command = [sys.executable, "-m", "tenfold", "convert", str(path), str(tmp_path / "copy")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    # Waits for a sibling of the target: it exists once the copy has started, on a busy machine too.
+    # The temporary file or folder next to the target exists once the copy has started, even on a
+    # busy machine.
     while not list(tmp_path.glob(".copy.tenfold-*")):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.005)

@@ -1,7 +1,7 @@
-"""The programs of examples/libtorch: they load what Python saved, and save what Python loads.
+"""The programs of examples/libtorch load files of Python, and save files that Python loads.
 
-They are built as by a user, with an installed tenfold. It is installed from a build of the C++
-library: build/release, or the folder that TENFOLD_BUILD names.
+The tests build them as a user would, against an installed tenfold. The C++ library is installed
+from build/release, or from the build folder that TENFOLD_BUILD names.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def test_a_folder_opened_for_writing_is_filled(tmp_path):
     assert tenfold.load(tmp_path / "files")["x"].tolist() == [0, 1, 2]
 
 
-def test_last_of_the_tied_target_names_wins(target):
+def test_last_of_the_target_names_that_share_storage_wins(target):
     tenfold.save({"b": torch.ones(1 << 20), "a": torch.zeros(1 << 20)}, target)
     memory = torch.full((1 << 20,), 5.0)
     assert sorted(tenfold.load_into({"a": memory, "b": memory}, target).loaded) == ["a", "b"]

@@ -11,7 +11,7 @@ from helpers import assert_same, rename_named_in
 OPTIMIZERS = {
     "adam": lambda params: torch.optim.Adam(params, lr=0.02, betas=(0.8, 0.9)),
     "adam-amsgrad": lambda params: torch.optim.Adam(params, amsgrad=True),
-    "adam-capturable": lambda params: torch.optim.Adam(params, foreach=True, maximize=True),
+    "adam-foreach-maximize": lambda params: torch.optim.Adam(params, foreach=True, maximize=True),
     "adamw": lambda params: torch.optim.AdamW(params, weight_decay=0.1),
     "adamw-fused": lambda params: torch.optim.AdamW(params, fused=True),
     "sgd": lambda params: torch.optim.SGD(params, lr=0.02),
@@ -107,7 +107,7 @@ def test_sparse_adam_equals_load_state_dict(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["", ".safetensors", ".safetensors.index.json", ".pt"])
 @pytest.mark.parametrize("source", ["node", "dict"])
-def test_groups_with_different_options_load_from_every_format(tmp_path, suffix, source):
+def test_groups_with_different_options_load_from_folders_and_files(tmp_path, suffix, source):
     net, optimizer = stepped(params=two_groups)
     path = tmp_path / f"saved{suffix}"
     checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict()}

@@ -50,7 +50,7 @@ def test_unknown_key_raises_key_error(saved):
         tenfold.load(saved, keys=["model.haed"])
 
 
-def test_an_empty_path_is_refused(saved):
+def test_empty_tuple_as_key_is_refused(saved):
     with pytest.raises(ValueError, match="found an empty tuple"):
         tenfold.load(saved, keys=[()])
 
@@ -102,7 +102,7 @@ def test_map_location_moves_unbatched_tensors(target):
     assert found["n", "text"].shape == (7,)
 
 
-def test_map_location_cpu_copies_nothing(saved):
+def test_map_location_cpu_loads_the_same_tree(saved):
     assert_same(tenfold.load(saved, map_location="cpu"), TREE)
 
 

@@ -112,7 +112,7 @@ def test_save_file_refuses_metadata_that_describes_no_tree_of_the_tensors(tmp_pa
 
 def test_metadata_of_an_opened_file_can_be_written_with_its_tensors(tmp_path):
     tenfold.save({"n": {"x": torch.arange(4)}, "t": (1, torch.ones(2))}, tmp_path / "a.safetensors")
-    with safe_open(tmp_path / "a.safetensors", "pt") as opened:  # with the checksums
+    with safe_open(tmp_path / "a.safetensors", "pt") as opened:  # its metadata includes checksums
         names = opened.keys()
         tensors = {name: opened.get_tensor(name) for name in names}
         metadata = opened.metadata()

@@ -1,4 +1,4 @@
-"""Mistakes in calls that are easy to make: errors state what is expected, found, and the remedy."""
+"""Errors of common mistakes in calls state what was expected, what was found, and the remedy."""
 
 from __future__ import annotations
 
@@ -544,15 +544,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_error_tells_what_to_do(name: str, made: Path) -> None:
+def test_error_names_what_is_expected_found_and_the_remedy(name: str, made: Path) -> None:
     call, kind, text = CASES[name]
     with pytest.raises(kind, match=text):
         call()
 
 
-def test_a_device_that_is_not_here_is_refused_before_anything_is_read(made: Path) -> None:
+def test_an_unavailable_device_is_refused(made: Path) -> None:
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("a CUDA device is available")
     with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda" and .*; omit it'):
         tenfold.load("ckpt", device="cuda")
 
@@ -564,14 +564,14 @@ def test_the_option_cast_is_not_advised_where_there_is_none(made: Path) -> None:
     assert "option cast" not in str(caught.value)
 
 
-def test_a_misspelt_name_of_the_module_has_what_suggestions_need() -> None:
+def test_attribute_error_of_a_misspelt_name_has_name_and_obj() -> None:
     with pytest.raises(AttributeError) as caught:
         tenfold.opne  # type: ignore[attr-defined]  # noqa: B018
     assert caught.value.name == "opne"
     assert caught.value.obj is tenfold
 
 
-def test_what_looks_like_a_mistake_and_is_none(made: Path) -> None:
+def test_unusual_argument_types_are_accepted(made: Path) -> None:
     assert sorted(tenfold.load(b"ckpt")) == sorted(tenfold.load(Path("ckpt"))) == ["b", "step", "w"]  # type: ignore[arg-type]
     assert [len(part) for part in rows().split([np.int64(8), np.int64(2)])] == [8, 2]
     assert [len(part) for part in rows().split(np.array([0.5, 0.5], np.float32))] == [5, 5]  # type: ignore[arg-type]

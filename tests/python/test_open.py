@@ -245,11 +245,11 @@ def test_rows_can_be_assigned(batch):
     assert batch["next", "obs"].sum() == 6
 
 
-# --- the text
+# --- repr and HTML
 
 
 def test_repr_matches_tensordict(target):
-    tensordict = pytest.importorskip("tensordict", minversion="0.15")  # whose repr this is
+    tensordict = pytest.importorskip("tensordict", minversion="0.15")  # older ones differ
     source = {
         "obs": torch.zeros(3, 2),
         "next": {"reward": torch.zeros(3, dtype=torch.int64), "deep": {"b": torch.zeros(3).bool()}},

@@ -1,6 +1,6 @@
-"""Every public call with odd values for each of its options: a result, or a clear error.
+"""Every public call with unusual values of each option returns a result or raises a clear error.
 
-Never a crash, a hang, gigabytes, an undocumented exception, or a result without its rows.
+It never crashes, hangs, takes gigabytes, raises an undocumented exception or loses rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 import tenfold
 
-NOT_A_VALUE = object()  # leaves the option out, which must work
+NOT_A_VALUE = object()  # the call omits the option and must succeed
 
 VALUES: list[Any] = [
     NOT_A_VALUE,
@@ -815,7 +815,7 @@ def faults_of(name: str, work: Path) -> Iterator[str]:
             if value is NOT_A_VALUE:
                 yield f"{place}: without the option: {type(error).__name__}: {text[:300]}"
         except BaseException as error:
-            # torch raises it for the truth value of a tensor.
+            # torch raises a RuntimeError for the truth value of a tensor of 0 or several elements.
             if "Boolean value of Tensor" in str(error):
                 continue
             at = traceback.extract_tb(error.__traceback__)[-1]
@@ -825,7 +825,7 @@ def faults_of(name: str, work: Path) -> Iterator[str]:
             )
         else:
             if found == 0 and option not in may_be_empty:
-                yield f"{place}: an empty result, without a word"
+                yield f"{place}: an empty result without an error"
 
 
 def report_faults(name: str, work: Path, answer: Any) -> None:
@@ -972,7 +972,7 @@ def test_every_public_call_has_a_case() -> None:
             function = getattr(found, "__func__", found)
             has_options = inspect.isfunction(function) and len(options_of(function)) > 1
             owner = "StateMapper" if issubclass(thing, tenfold.StateMapper) else name
-            if method == "restore":  # load calls it with the tree that it has read and checked
+            if method == "restore":  # StateMapper.load calls it; the others have a case
                 continue
             if method.startswith("_") or not has_options or f"{owner}.{method}" in CASES:
                 continue

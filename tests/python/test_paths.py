@@ -15,7 +15,7 @@ from tenfold._staging import MANIFEST, Staging
 torch = pytest.importorskip("torch")
 
 
-def test_names_links_and_paths_below_files(tmp_path: Path) -> None:
+def test_exists_is_true_for_files_and_dangling_links_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("nowhere")
     assert exists(tmp_path / "file")
@@ -26,7 +26,7 @@ def test_names_links_and_paths_below_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets os.lstat() fail with EIO for all paths."""
+    """Makes os.lstat() fail with EIO for all paths."""
 
     def fail(path: object, *_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
@@ -34,12 +34,12 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "lstat", fail)
 
 
-def test_an_error_is_raised(tmp_path: Path, failing: None) -> None:
+def test_exists_raises_an_error_of_lstat(tmp_path: Path, failing: None) -> None:
     with pytest.raises(OSError, match="Input/output error"):
         exists(tmp_path)
 
 
-def test_nothing_is_replaced_if_the_file_system_does_not_answer(
+def test_file_is_not_replaced_if_lstat_fails(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     path = tmp_path / "tensor"
@@ -50,7 +50,7 @@ def test_nothing_is_replaced_if_the_file_system_does_not_answer(
     assert path.read_text() == "precious"
 
 
-def test_an_unreadable_list_of_files_does_not_keep_old_files(
+def test_publish_raises_and_replaces_nothing_if_the_manifest_is_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "checkpoint"
@@ -59,7 +59,7 @@ def test_an_unreadable_list_of_files_does_not_keep_old_files(
         (staged.folder / name).write_text(name)
         if name == "new":
             (path / MANIFEST).unlink()
-            (path / MANIFEST).mkdir()  # reading it fails, for another reason than absence
+            (path / MANIFEST).mkdir()  # reading it fails, but it exists
             with pytest.raises(IsADirectoryError):
                 staged.publish()
         else:

@@ -247,7 +247,7 @@ def declared_things():
         )
 
 
-def test_the_module_that_a_class_or_function_names_has_it():
+def test_modules_that_set_module_names_have_the_class_or_function():
     for module, name in declared_things():
         assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
@@ -263,7 +263,7 @@ def test_errors_round_trip_through_pickle():
         assert again.args == error.args
 
 
-def test_reports_and_schemas_have_type_hints():
+def test_reports_and_named_tuples_have_type_hints():
     for place, thing in public_things():
         if place.startswith("tenfold.dataset."):
             continue

@@ -54,7 +54,7 @@ def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
     assert exit_status(forked(work)) == 0
 
 
-def test_tree_is_sent_to_data_loader_workers_by_path(saved):
+def test_tree_is_pickled_by_path_and_read_in_data_loader_workers(saved):
     class Rows(torch.utils.data.Dataset):
         def __init__(self, td):
             self.td = td

@@ -1,6 +1,6 @@
-"""Conversions of Python text, numbers, sequences and classes by the extension.
+"""The extension converts Python strings, numbers, sequences and classes.
 
-They are the same for an extension for one version of Python and one for the stable ABI
+The results are the same if it is built for one version of Python or for the stable ABI
 (TENFOLD_LIMITED_API).
 """
 
@@ -141,7 +141,7 @@ def test_error_messages_name_the_class(tmp_path, value, name):
         tenfold.ingest([{"x": value}], tmp_path / "ds")
 
 
-def test_masked_elements_in_arrays_are_null(tmp_path):
+def test_masked_elements_of_arrays_are_null_and_refused_in_lists(tmp_path):
     masked = np.ma.masked_array([1, 2], mask=[False, True])
     with pytest.raises(ValueError, match="found null in a list"):
         tenfold.ingest([{"x": masked}, {"x": [3, 4]}], tmp_path / "ds")

@@ -405,7 +405,7 @@ def test_loaded_tensors_outlive_the_file(target):
     assert torch.equal(found, torch.arange(100_000))
 
 
-def test_loaded_tensors_can_be_pickled_and_trained(target):
+def test_loaded_tensors_can_be_trained_and_deep_copied(target):
     import copy
 
     found = round_trip({"x": torch.ones(3)}, target)["x"]

@@ -1,4 +1,4 @@
-"""`scan` never calls a file safe of which the loaders of Python would execute something.
+"""`scan` reports no file as safe if loading it with Python can execute code.
 
 A child process loads generated files with torch.load, pickle.load and numpy.load. Its audit hook
 records and blocks globals that are not allowed, and calls such as those of `os`.
@@ -88,7 +88,7 @@ for name in sorted(os.listdir(sys.argv[1])):
 print(json.dumps(found))
 """
 
-# The globals of real checkpoints: used by the files that are only mutated.
+# Globals that real checkpoints use. The child process does not block them.
 ALLOWED = [
     "collections.OrderedDict",
     "torch._utils._rebuild_tensor_v2",

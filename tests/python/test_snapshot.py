@@ -242,7 +242,7 @@ def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
     assert (tmp_path / "s" / "z").read_text() == "mine"
 
 
-def test_a_foreign_folder_is_named_without_its_files_unless_it_has_none(tmp_path):
+def test_error_names_foreign_folders_without_their_files_and_omits_empty_ones(tmp_path):
     taken(tmp_path, a=torch.ones(3))
     (tmp_path / "s" / "batched" / "mine").write_text("mine")
     for name in ("data", "data/deep", "empty", "empty/deep"):

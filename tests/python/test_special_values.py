@@ -1,4 +1,4 @@
-"""Values of Python and torch that JSON lacks, in every format that stores JSON values."""
+"""Values of Python and torch that JSON lacks, in folders, safetensors files and torch files."""
 
 import collections
 

@@ -98,7 +98,7 @@ def test_crash_at_any_change_leaves_the_old_or_the_new_folder(
 
 
 @pytest.mark.parametrize("name", ["rename", "link", "fsync"])
-def test_failed_system_call_leaves_the_old_folder(tmp_path, monkeypatch, name) -> None:
+def test_failed_call_keeps_the_old_folder_or_copies_files(tmp_path, monkeypatch, name) -> None:
     publish(tmp_path / "checkpoint", "old")
     (tmp_path / "checkpoint/unlisted.txt").write_text("mine")
 

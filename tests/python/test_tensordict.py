@@ -55,7 +55,7 @@ def test_set_creates_missing_parent_nodes():
     ],
     ids=str,
 )
-def test_numbers_lists_and_arrays_become_tensors(value, entry):
+def test_numbers_lists_and_arrays_become_tensors_and_other_values_stay(value, entry):
     assert_same(TensorDict({"x": value})["x"], entry)
 
 
@@ -88,7 +88,7 @@ def test_tensordict_inside_a_dict_round_trips(target):
     assert found["empty"].batch_size == (5,)
 
 
-def test_a_tensordict_of_another_library_is_saved_without_importing_it(target):
+def test_a_tensordict_of_another_library_is_saved(target):
     tensordict = pytest.importorskip("tensordict")
     theirs = tensordict.TensorDict(
         {"a": torch.arange(2), "b": {"c": torch.zeros(2, 1)}, "s": "text"}, [2], names=["time"]
@@ -183,7 +183,7 @@ def test_changed_tensordict_pickles_with_its_data(target):
 def test_unpickling_after_the_file_was_replaced_raises(target):
     tenfold.save({"x": torch.zeros(3)}, target)
     sent = pickle.dumps(tenfold.open(target))
-    kept = tenfold.open(target)  # so that no inode number is reused
+    kept = tenfold.open(target)  # keeps the inode number of the old file in use
     tenfold.save({"x": torch.ones(3)}, target)
     with pytest.raises(OSError, match="it was replaced since it was opened; open it again"):
         pickle.loads(sent)

@@ -24,7 +24,7 @@ def test_short_torture_run_finds_no_violation():
         ["--only", "kills", "--subjects", ".npz;StateMapper", "--jobs", "2", "--seconds", "2"],
         ["--only", "flips,cuts,many-flips", "--subjects", ".safetensors", "--seconds", "2"],
         ["--only", "places", "--subjects", "m", "--seconds", "2"],
-        # Every system call fails in turn. A failed lookup must not count as a missing file.
+        # One system call fails in each trial. A failed lookup must not count as a missing file.
         ["--only", "reads", "--subjects", "save, .safetensors", "--count", "40", "--seconds", "20"],
     ):
         run = subprocess.run(
@@ -128,7 +128,7 @@ assert in_even_order(0, 0.3) == []
 """
 
 
-def test_calls_that_are_tested_in_too_little_time_are_spread_evenly():
+def test_calls_tested_before_the_time_limit_are_spread_evenly():
     run_harness(EVEN_ORDER)
 
 
