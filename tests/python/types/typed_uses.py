@@ -1,4 +1,4 @@
-"""Uses whose types a type checker knows: checked by ``mypy --strict``, not run."""
+"""Uses of the API with the types that ``mypy --strict`` must infer. This file is not run."""
 
 from collections.abc import Mapping
 from pathlib import Path

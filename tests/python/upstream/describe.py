@@ -51,7 +51,7 @@ def names_of(td) -> list | None:
 
 
 def describe(item) -> list:
-    """Describes what tensordict holds, in any version of it."""
+    """Describes an object of any version of tensordict."""
     if isinstance(item, NonTensorStack):
         return ["values", json.dumps(item.tolist())]
     if is_non_tensor(item):
@@ -74,7 +74,7 @@ def describe(item) -> list:
 def transform(description: list, change, path: str = ""):
     """Returns a copy with each part replaced by `change(path, part)`, innermost first.
 
-    Entries for which `change` returns None are omitted.
+    Entries of a TensorDict for which `change` returns None are omitted.
     """
 
     def below(key, part):
@@ -118,7 +118,7 @@ def without_empty_tensors(description: list) -> list:
 
 
 def order(description: list) -> list:
-    """Returns path and keys of every node, the keys in order."""
+    """Returns the path and the keys, in order, of every TensorDict, sorted by path."""
     found = []
     transform(
         description,

@@ -182,7 +182,7 @@ def test_memmap_like_makes_zeros_that_can_be_written(tmp_path):
     assert TensorDict.load_memmap(path)["a"].tolist() == list(range(6))
 
 
-def test_archive_true_needs_no_suffix(tmp_path):
+def test_archive_option_overrides_the_suffix(tmp_path):
     sample().memmap(tmp_path / "data", archive=True)
     assert tenfold.is_memmap_archive(tmp_path / "data")
     assert tensordict.is_memmap_archive(tmp_path / "data")
@@ -217,7 +217,7 @@ def test_loaded_archive_pickles_by_path(tmp_path):
     assert pickle.loads(data)["a"].shape == (100_000,)
 
 
-def test_an_archive_is_converted_to_other_formats_and_back(tmp_path):
+def test_a_folder_is_converted_to_an_archive_and_back(tmp_path):
     state = {"w": [torch.ones(3), (1, 2)], "tied": torch.zeros(2)}
     state["also"] = state["tied"]
     tenfold.save(state, tmp_path / "a")
@@ -264,7 +264,7 @@ def test_unpack_restores_the_packed_folder(name, save_of, tmp_path):
     assert tenfold.verify(after).ok
 
 
-def test_deflate_compresses_tensors_and_stores_incompressible_ones(tmp_path):
+def test_deflate_compresses_tensors_and_stores_metadata(tmp_path):
     torch.manual_seed(0)
     td = tenfold.TensorDict({"zeros": torch.zeros(50_000), "noise": torch.rand(50_000)})
     path = tmp_path / "t.tdz"
@@ -290,7 +290,7 @@ def test_deflated_save_keeps_aliases_and_values(tmp_path):
     assert loaded["a"].data_ptr() == loaded["n", "b"].data_ptr()
 
 
-def test_archive_cannot_be_packed_into_its_source_folder(memmap_of, tmp_path):
+def test_pack_refuses_its_own_folder_missing_metadata_and_links(memmap_of, tmp_path):
     folder = tmp_path / "f"
     sample().memmap(folder)
     with pytest.raises(ValueError, match="outside of the packed folder"):

@@ -27,7 +27,7 @@ VERSIONS = ("0.14", "0.11")
 def python_of(version: str) -> pathlib.Path:
     python = ENVIRONMENTS / f"tensordict-{version}" / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"{python} is not there; `make deps` makes it")
+        pytest.skip(f"{python} does not exist; `make deps` creates it")
     return python
 
 
@@ -68,7 +68,7 @@ def old(tmp_path_factory, save_of, memmap_of):
 # --- they write, we read ---
 
 
-# 0.11 does not encode keys in folder names: a node called "%notes.json" has the path of our notes.
+# 0.11 does not encode keys in folder names: a node called "%notes.json" has the path of that file.
 NODES_OVER_OUR_NAMES = "keys_that_the_layout_uses_for_nodes"
 WRITTEN = [(v, name) for v in VERSIONS for name in TREES if within_reach(v, name)]
 WRITTEN.remove(("0.11", NODES_OVER_OUR_NAMES))
@@ -110,13 +110,13 @@ def test_folders_of_old_versions_verify(version, old):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TREES)
-def test_old_tensordict_reads_our_folder_like_its_own(version, name, old):
-    """An old version reads a folder of tenfold as it reads the one of the new version."""
+def test_old_tensordict_reads_folders_of_tenfold_like_those_of_0_15(version, name, old):
+    """An old version reads a folder of tenfold as it reads that of tensordict 0.15."""
     assert old[version].ours[name] == old[version].theirs[name]
 
 
-# Entries that 0.11 does not find: it looks for files named by unencoded keys (and then finds files
-# of other keys), and does not support subclasses of TensorClass.
+# Trees with entries that 0.11 does not find: it looks for files named by unencoded keys (and finds
+# files of other keys), and does not support subclasses of TensorClass.
 NOT_IN_0_11 = {
     "keys_of_leaves",
     "keys_of_nodes",

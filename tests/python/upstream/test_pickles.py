@@ -120,7 +120,7 @@ def test_pickle_next_to_a_json_value_is_ignored_silently(tmp_path, trap):
 def test_unneeded_pickles_left_by_tensordict_threads_are_ignored(tmp_path):
     td = TensorDict({str(i): NonTensorData(i) for i in range(50)})
     td.memmap(tmp_path / "t", num_threads=4)
-    assert list((tmp_path / "t").glob("*/other.pickle")), "or this shows nothing"
+    assert list((tmp_path / "t").glob("*/other.pickle")), "without one, this test checks nothing"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loaded = tenfold.load(tmp_path / "t")

@@ -14,7 +14,7 @@ import tenfold
 
 
 def names():
-    """Returns the names that the examples import."""
+    """Returns the classes and the function that the examples import."""
     from tenfold import MemoryMappedTensor, TensorDict, TensorDictBase, tensorclass
     from tenfold.utils import print_directory_tree
 

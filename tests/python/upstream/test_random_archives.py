@@ -117,7 +117,7 @@ def test_any_archive_is_read_as_by_zipfile(tmp_path, listed, comment, through_pi
 def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comment, data):
     raw = bytearray(archive_of(listed, comment, data.draw(st.booleans())))
     where = st.integers(0, len(raw) - 1)
-    # Half of the changes are near the end: a changed byte there affects how readers parse records.
+    # At least half of the changes are near the end, where they affect how readers parse records.
     late = st.integers(max(0, len(raw) - 200), len(raw) - 1)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.one_of(late, where))] = data.draw(st.integers(0, 255))
@@ -149,7 +149,7 @@ def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comm
     checksums=st.booleans(),
 )
 def test_zipfile_reads_archives_of_tenfold(tmp_path, contents, checksums):
-    # CPython shares bytes objects of one byte, and an .npz file refuses shared memory.
+    # CPython shares bytes objects of one byte, and tenfold refuses aliases in an .npz file.
     arrays = {key: numpy.frombuffer(data, numpy.uint8).copy() for key, data in contents.items()}
     for path in (tmp_path / "x.npz", tmp_path / "x.tdz"):
         tenfold.save(arrays, path, durable=False, checksums=checksums)

@@ -27,7 +27,7 @@ tensors = st.builds(
     st.integers(0, 1000),
 )
 files = st.dictionaries(names, tensors, max_size=6)
-# No value is the name of a tensor, because such an entry is a tie, as save_model writes it.
+# No value is the name of a tensor: such an entry is an alias, as save_model writes it.
 metadata = st.dictionaries(
     texts, texts.map("no name of a tensor {}".format), min_size=1, max_size=3
 )

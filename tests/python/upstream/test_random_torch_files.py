@@ -54,7 +54,7 @@ values = st.one_of(
 
 @st.composite
 def views(draw, storages):
-    """Draws a view of a storage, of any shape, strides (0, too) and offset."""
+    """Draws a view of a storage, of any shape, strides (including 0) and offset."""
     whole = draw(st.sampled_from(storages))
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
     strides = [draw(st.integers(0, 6)) for _ in shape]
@@ -94,7 +94,7 @@ trees = trees_over(DTYPES)
 
 
 def assert_same(ours, theirs, where="root"):
-    """Asserts equal classes, order, dtypes, shapes, strides and bits."""
+    """Asserts equal dtypes, shapes, strides and bits of tensors; equal classes of other values."""
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, torch.Tensor), where
         assert (ours.layout, ours.dtype, ours.shape) == (theirs.layout, theirs.dtype, theirs.shape)
@@ -288,7 +288,7 @@ def test_changed_byte_is_detected_or_does_not_change_the_result(tmp_path, tree, 
     assert_same(ours, theirs)
 
 
-def test_strategies_generate_strides_offsets_and_aliases():
+def test_strategies_generate_strides_offsets_and_parameters():
     whole = make_tensor((ELEMENTS,), torch.float32)
     found = collections.Counter()
 

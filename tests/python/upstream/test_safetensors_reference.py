@@ -79,7 +79,7 @@ def test_reference_loads_files_of_tenfold(tmp_path):
 
 
 def test_data_order_equals_that_of_the_reference(tmp_path):
-    """The order is by itemsize, the largest first, then by name."""
+    """The order is by dtype, those of larger items first, then by name."""
     tensors = tensors_of_every_dtype()
     tenfold.save(tensors, tmp_path / "ours.safetensors")
     safetensors.torch.save_file(tensors, tmp_path / "theirs.safetensors")
@@ -171,7 +171,7 @@ def test_from_safetensors_reads_files_of_tenfold(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in TREES if REFUSED.get(name) is not KeyError])
-def test_every_tree_round_trips_as_safetensors(name, tmp_path):
+def test_trees_round_trip_as_safetensors_or_are_refused(name, tmp_path):
     if name.startswith("nested_tensors") or holds_a_nameless_dtype(describe(trees.build(name))):
         with pytest.raises(tenfold.UnsupportedError, match='"'):
             tenfold.save(trees.build(name), tmp_path / "t.safetensors")

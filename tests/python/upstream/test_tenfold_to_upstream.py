@@ -45,7 +45,7 @@ def test_tensordict_loads_saved_folders(name, mode, save_of):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_save_adds_only_names_that_no_key_can_have(name, save_of, memmap_of):
+def test_save_adds_only_checksums_and_notes(name, save_of, memmap_of):
     ours = files(save_of(name))
     added = {
         path
@@ -195,7 +195,7 @@ def test_shorter_stack_saved_over_a_longer_one_leaves_no_old_member(tmp_path):
 # --- values that tensordict does not save ---
 
 
-def test_unbatched_leaves_are_stored_outside_the_table_of_tensordict(tmp_path):
+def test_unbatched_leaves_are_stored_in_a_separate_folder(tmp_path):
     table = torch.arange(10, dtype=torch.uint8)
     td = TensorDict(
         {"row": trees.numbers(4), "table": tensordict.UnbatchedTensor(table)}, batch_size=[4]
@@ -227,7 +227,7 @@ def test_keys_with_the_same_file_name_are_both_kept(tmp_path):
 
 
 @pytest.mark.parametrize("value", [{b"bytes": "key"}, object()])
-def test_value_that_needs_a_pickle_is_refused_by_key_and_type(value, tmp_path):
+def test_value_that_needs_a_pickle_is_refused_by_key(value, tmp_path):
     td = TensorDict({"n": {"bad": tensordict.NonTensorData(value)}, "x": trees.numbers(2)})
     with pytest.raises((tenfold.UnsupportedError, ValueError), match=r'"n\.bad"'):
         tenfold.save(td, tmp_path / "t")

@@ -191,7 +191,7 @@ def test_averaged_models_and_scalers_load(tmp_path):
     assert type(schedulers[0].milestones) is collections.Counter
 
 
-def test_verify_on_load_reads_every_checksum(tmp_path):
+def test_load_with_verify_detects_a_flipped_bit(tmp_path):
     torch.save({"x": torch.arange(1000)}, tmp_path / "m.pt")
     data = bytearray((tmp_path / "m.pt").read_bytes())
     data[data.index(torch.arange(1000).numpy().tobytes()) + 4000] ^= 1

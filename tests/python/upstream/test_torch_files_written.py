@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimen
 
 
 def both_ways(path):
-    """Loads the file mapped and read, without executing code; asserts that both are equal."""
+    """Loads the file with and without mmap, with weights_only; asserts that both are equal."""
     mapped = torch.load(path, weights_only=True, mmap=True)
     assert_same(torch.load(path, weights_only=True), mapped)
     return mapped
@@ -163,7 +163,7 @@ def test_stale_notes_document_is_ignored_with_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin"])
-def test_every_format_converts_to_a_torch_file(tmp_path, suffix):
+def test_folders_and_other_files_convert_to_torch_files(tmp_path, suffix):
     tree = {"a": {"w": torch.rand(3, 4), "n": [1, (2,)]}, "b": torch.arange(5)}
     for source in ("folder", "m.safetensors", "m.pt"):
         tenfold.save(tree, tmp_path / source)

@@ -181,14 +181,14 @@ def plain(tensor):
 
 
 def without_subclasses(value):
-    """Converts lists of subclasses, such as those of tensordict, to plain lists."""
+    """Converts subclasses of list to plain lists, and describes tensors and nodes in them."""
     if isinstance(value, list):
         return [without_subclasses(item) for item in value]
     return describe(value) if isinstance(value, torch.Tensor) or kind_of(value) else value
 
 
 def tensors_of(item):
-    """Returns the tensors in an argument or a result, in order."""
+    """Returns the tensors in a value, in order; none for a tensorclass or a dict."""
     kind = kind_of(item)
     if kind == "UnbatchedTensor" or isinstance(item, torch.Tensor):
         return [item]
@@ -202,7 +202,7 @@ def tensors_of(item):
 
 
 def lines(description, key="", indent=0):
-    """A description as text, one line for each part."""
+    """Yields a description as strings, one for each part."""
     label = "  " * indent + (f"{key}: " if key else "")
     if isinstance(description, (list, tuple)):
         yield f"{label}{type(description).__name__} of {len(description)}"
@@ -226,7 +226,8 @@ def text(description):
 class Outcome:
     """The outcome of a call.
 
-    result: describes its result or exception; after: its argument after the call
+    result: describes its result or exception
+    after: describes its argument after the call; None if it raised
     is_first_argument: whether it returned its argument
     shares_memory: whether each tensor of the result has a storage of the argument; None: not tested
     """
@@ -264,7 +265,7 @@ def assert_same_outcome(build, call, *, memory=False, may_raise=()):
     build: takes the library (tensordict or tenfold) and returns the argument
     call: takes the argument and the library
     memory: whether to compare which tensors of the result share memory with the argument
-    may_raise: exceptions of NOT_A_CONTRACT that are expected here
+    may_raise: exceptions of NOT_A_CONTRACT that are allowed here
     """
     expected = outcome(upstream, build, call, memory=memory)
     if isinstance(expected.result, Raised):

@@ -1,4 +1,4 @@
-"""Puts compare.py and fixtures.py where the tests find them."""
+"""Adds this folder to sys.path, so that the tests can import compare.py and others."""
 
 import pathlib
 import sys

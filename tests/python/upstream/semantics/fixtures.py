@@ -204,7 +204,7 @@ def memmap_td(lib):
 
 # --- tables of cases -------------------------------------------------------------------------
 
-# Every way in which a TensorDict may store its tensors, and every kind of entry.
+# In memory, lazily stacked and memory-mapped.
 ALL = tuple(FIXTURES)
 # One fixture of each relevant kind, for tests with many calls.
 VARIED = (

@@ -54,7 +54,7 @@ def assert_same_story(build, story, tmp_path, *, files="bytes", may_raise=()):
 
     files: the comparison of files if the story does not raise. "bytes": equal bytes; "json": equal
         bytes, except for the order of members in meta.json; None: no comparison
-    may_raise: exceptions that are expected here
+    may_raise: if not empty, the only exceptions that tensordict may raise
     """
     outcomes, trees = [], []
     for name, library in (("tensordict", upstream), ("tenfold", tenfold)):

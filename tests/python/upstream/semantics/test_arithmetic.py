@@ -71,7 +71,7 @@ COMPARISONS = {
     "eq_a_td_with_another_key": lambda td, lib: td == td.clone(False).exclude("a"),
     "all_of_eq": lambda td, lib: (td == td.clone()).all(),
     "any_of_ne": lambda td, lib: (td != td.clone()).any(),
-    "all_of_ne": lambda td, lib: (td == 1).all(),
+    "all_of_eq_a_number": lambda td, lib: (td == 1).all(),
     "all_dim": lambda td, lib: (td == td).all(dim=0),
     "any_dim": lambda td, lib: (td != td).any(dim=0),
     "all_last_dim": lambda td, lib: (td == td).all(dim=-1),
@@ -83,7 +83,7 @@ COMPARISONS = {
 
 
 def sorted_leaves(td):
-    """For results whose keys tensordict orders by their hashes."""
+    """Returns keys and leaves sorted by key: tensordict orders keys of the result by hash."""
     return [(str(key), td.get(key)) for key in sorted(td.keys(True, True), key=str)]
 
 
@@ -228,7 +228,7 @@ def test_binary_operations_match_tensordict(build, call):
 OF_VALUES = [
     (kind, name)
     for kind in ("td_with_non_tensor", "nested_tensorclass")
-    for name in ("eq_a_number", "ne_a_number", "all_of_ne", "and", "or", "xor", "invert")
+    for name in ("eq_a_number", "ne_a_number", "all_of_eq_a_number", "and", "or", "xor", "invert")
 ]
 
 
@@ -288,7 +288,7 @@ def test_apply_functions_match_tensordict(build, call):
 
 
 @pytest.mark.parametrize("pairs", [("x", "y"), ("y", "x")], ids="-".join)
-def test_the_order_of_keys_does_not_matter(pairs):
+def test_operands_with_another_key_order_match_tensordict(pairs):
     def build(lib):
         return lib.TensorDict({"x": numbers(2), "y": numbers(2, start=2)}, [2])
 
@@ -316,7 +316,7 @@ def test_arithmetic_of_different_batch_sizes_matches_tensordict():
 
 
 def dense(*batch, names=None):
-    """Builds a TensorDict with one and two dimensions beyond the batch size, and a node below."""
+    """Returns a builder: leaves with 0, 1 and 2 dimensions beyond the batch size of the root."""
 
     def build(lib):
         inner = lib.TensorDict({"z": reals(*batch, 2, 3)}, [*batch, 2])
@@ -339,7 +339,7 @@ def stack(dim, count, *batch):
 
 
 def around(build, key="s"):
-    """Builds a TensorDict that contains the result of `build`."""
+    """Returns a builder of a TensorDict that contains the result of `build`."""
 
     def outer(lib):
         inner = build(lib)
@@ -471,8 +471,8 @@ def expands(shape, batch):
     )
 
 
-# tensordict's addcmul and addcdiv refuse numbers and 0-D tensors. A member of a stack without
-# further dimensions gets a 0-D tensor.
+# tensordict's addcmul and addcdiv refuse numbers and 0-D tensors. If the members of a stack have no
+# batch dimension, each of them gets a 0-D tensor.
 def is_a_number_there(name, call_name):
     takes_tensors = call_name.startswith(("addcmul", "addcdiv"))
     return lambda batch, shape: (

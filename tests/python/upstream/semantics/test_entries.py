@@ -1,4 +1,4 @@
-"""Keys, reading, writing, deleting and moving entries."""
+"""Reading, writing, deleting and moving entries; keys, constructors, casts and gradients."""
 
 import pytest
 import torch
@@ -312,7 +312,7 @@ MAKING = {
     ),
     "from_dict_of_values": lambda _, lib: lib.TensorDict.from_dict({"a": "x", "b": 1, "c": None}),
     "to_dict_and_back": lambda _, lib: lib.TensorDict.from_dict(rows(lib).to_dict()),
-    "to_dict_shallow": lambda _, lib: rows(lib, batch_size=[3]).to_dict(retain_none=False),
+    "to_dict_without_none": lambda _, lib: rows(lib, batch_size=[3]).to_dict(retain_none=False),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Functions of the packages (keys, batches of samples, comparison), and methods for tensors."""
+"""Functions for keys, collation and comparison; new_zeros, data_ptr and similar methods."""
 
 from __future__ import annotations
 

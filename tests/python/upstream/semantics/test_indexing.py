@@ -200,7 +200,7 @@ ROWS = {
 }
 
 
-# tensordict raises: the mask has more dimensions than the tensor without batch dimensions.
+# tensordict raises, because the mask has more dimensions than the unbatched tensor.
 NO_MASKS = [("td_with_unbatched", "masked_fill"), ("td_with_unbatched", "masked_fill_")]
 
 

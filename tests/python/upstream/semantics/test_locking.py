@@ -1,4 +1,4 @@
-"""What a locked TensorDict refuses, and what locking does to parents, children and views."""
+"""Calls that a locked TensorDict refuses; effects of locks on parents, children and views."""
 
 import pytest
 import torch
@@ -93,7 +93,7 @@ def test_locked_tensordict_matches_tensordict(call):
 
 
 @over(["memmap_td"], LOCKED)
-def test_mapped_tensordict_is_locked(build, call):
+def test_calls_on_a_mapped_tensordict_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -148,7 +148,7 @@ def test_locking_of_children_matches_tensordict(call):
     assert_same_outcome(locked, call)
 
 
-def test_a_child_of_two_locked_parents_stays_locked_until_both_are_unlocked():
+def test_child_lock_matches_tensordict_after_one_parent_is_deleted_and_the_other_unlocked():
     def build(lib):
         child = lib.TensorDict({"x": numbers(3)}, [3])
         return [lib.TensorDict({"n": child}, [3]).lock_() for _ in range(2)] + [child]

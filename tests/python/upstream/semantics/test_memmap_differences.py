@@ -80,7 +80,7 @@ def test_sharing_values_between_processes_is_accepted_and_ignored(tmp_path):
 # --- atomic --------------------------------------------------------------------------------------
 
 
-def test_folder_is_replaced_atomically(tmp_path):
+def test_memmap_replaces_all_files_of_the_folder(tmp_path):
     saved(tmp_path / "p")
     saved(tmp_path / "p", c=numbers(4))
     assert sorted(tree_of(tmp_path / "p")) == ["c.memmap", "meta.json"]

@@ -56,8 +56,8 @@ def test_make_memmap_matches_tensordict(tmp_path, make):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
-# Without files, tensordict differs for the excluded ones: it does not map empty tensors, copies
-# data although the call forbids it, and does not lock new nodes.
+# Without files, tensordict differs in the excluded cases: it does not map empty tensors, copies
+# data despite copy_data=False, and does not lock new nodes.
 WITHOUT_FILES = MAKING.keys() - {
     "make_memmap_zero_elements", "from_tensor_without_data", "make_memmap_in_a_new_node",
 }  # fmt: skip
@@ -148,7 +148,7 @@ def test_refresh_rereads_values_and_drops_removed_entries(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["in_memory", "anonymous", "loaded"])
-def test_refresh_without_a_folder_matches_tensordict(tmp_path, how):
+def test_refresh_without_a_saved_path_matches_tensordict(tmp_path, how):
     def story(td, lib, folder):
         if how == "anonymous":
             td.memmap_()

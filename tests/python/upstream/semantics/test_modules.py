@@ -67,7 +67,7 @@ CALLS = {
     "zeros_in_with_block": lambda m, lib: zeros_in_with_block(lib.TensorDict.from_module(m), m),
     "swapped": lambda m, lib: swapped(lib.TensorDict.from_module(m), m),
     "written_in_place": lambda m, lib: written_in_place(lib.TensorDict.from_module(m), m, lib),
-    "to_another_module": lambda m, lib: [
+    "to_module": lambda m, lib: [
         lib.TensorDict.from_module(m).data.clone().mul_(2).to_module(m),
         outputs(m),
     ][1],
@@ -111,7 +111,7 @@ def test_module_functions_match_tensordict(make, call):
 
 @pytest.mark.parametrize("num_threads", [0, 4])
 def test_module_weights_round_trip_through_a_folder(num_threads):
-    """The example of the tutorial: weights of a model are saved by threads, loaded and compared."""
+    """Saves the weights of a model, loads and compares them, as a tutorial of tensordict does."""
 
     def call(_, lib):
         weights = lib.TensorDict.from_module(model()).data

@@ -1,6 +1,7 @@
-"""Random programs: the same steps in both libraries, whose states must be equal after every step.
+"""Random programs: the same steps in both libraries, with equal states after every step.
 
-A program has up to MAX_LIVE TensorDicts. A step changes one of them or makes a new one from it. A
+A program has up to MAX_LIVE TensorDicts. A step changes one of them or makes a new one from it. If
+both libraries raise, their exceptions must match, and the program restarts if the states differ. A
 step that saves writes a folder with each library, and each library loads the folder of the *other*
 one. The programs are the same in every run. To run COUNT other ones:
 
@@ -95,7 +96,7 @@ def build(lib, td, s, other):
 
 @step
 def set_tensor(lib, td, s, other):
-    # A stack of tensordict sets the tensor in nodes of a larger batch, whose shape differs.
+    # tensordict sets it in every node of a stack, also in those with more batch dimensions.
     if s.node is None or not has_stacks(td) or not has_larger_nodes(td):
         td.set(s.path, tensor(td.batch_size, DTYPES[s.number % len(DTYPES)], s.number))
 
@@ -229,8 +230,8 @@ def unsqueeze(lib, td, s, other):
 
 @step
 def squeeze(lib, td, s, other):
-    # Without a dim, nodes lose their names, which tensordict restores when it loads them; stacks
-    # among them are an error in tensordict.
+    # squeeze() without a dim removes names of nodes, which tensordict restores when it loads them;
+    # it also raises in tensordict if one of the nodes is a stack.
     if td.batch_dims and (any(td.names) or any(map(has_stacks, nodes_of(td)))):
         return td.squeeze(s.number % td.batch_dims)
     return td.squeeze()
@@ -319,7 +320,7 @@ SAVE = "save_and_swap"
 
 
 def both(programs, s):
-    """Runs a step in both libraries and compares; returns True if the programs must restart."""
+    """Runs a step in both libraries and compares. Returns True if the programs must restart."""
     if s.name == SAVE:
         if save_and_swap(programs, s):
             return True

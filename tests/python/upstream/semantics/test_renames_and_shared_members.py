@@ -103,7 +103,7 @@ def test_flatten_keys_of_nested_stacks_with_different_keys_matches_tensordict():
     [((2, 3), 0, (1, 2, 3)), ((2, 1), 0, (2,)), ((4, 3), 1, (2, 2, 3)), ((8, 3), 0, (2, 2, 2, 3))],
     ids=str,
 )
-def test_reshaped_stacks_are_stacked_along_the_same_dimension(shape, stack_dim, new):
+def test_stack_dim_of_a_reshaped_stack_matches_tensordict(shape, stack_dim, new):
     inner = [n for dim, n in enumerate(shape) if dim != stack_dim]
 
     def of(library):

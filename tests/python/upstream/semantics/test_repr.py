@@ -1,4 +1,4 @@
-"""The text of a TensorDict (repr, str, format) is equal to that of tensordict."""
+"""repr, str and format of a TensorDict return the same string as in tensordict."""
 
 import pytest
 import torch

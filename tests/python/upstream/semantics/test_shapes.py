@@ -1,4 +1,4 @@
-"""Changes of the batch dimensions: reshaping, moving, splitting, joining rows, expanding."""
+"""Reshaping, moving, splitting, repeating, expanding and naming batch dimensions."""
 
 import pytest
 import torch
@@ -178,7 +178,7 @@ BATCH_SIZES = {
 
 
 def nodes(*batch):
-    """Builds nodes of a batch size whose tensors share more dimensions."""
+    """Returns a builder of nodes whose tensors share dimensions beyond the batch size."""
 
     def build(lib):
         inner = lib.TensorDict({"d": torch.zeros(3, 4, 6)}, batch)
@@ -243,7 +243,7 @@ NAMES = {
     "stack": lambda td, lib: setattr(td, "names", list("abcd")) or torch.stack([td, td], 1),
     "cat": lambda td, lib: setattr(td, "names", list("abcd")) or torch.cat([td, td], 1),
     "lazy_stack": lambda td, lib: setattr(td, "names", list("abcd")) or lib.lazy_stack([td, td], 1),
-    "to_tensordict": lambda td, lib: setattr(td, "names", list("abcd")) or td.to(torch.float64),
+    "to_dtype": lambda td, lib: setattr(td, "names", list("abcd")) or td.to(torch.float64),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""stack, cat, lazy_stack, and the methods that only LazyStackedTensorDict has."""
+"""stack, cat, lazy_stack, and calls on a LazyStackedTensorDict."""
 
 import pytest
 import torch

@@ -86,8 +86,8 @@ def test_values_round_trip_through_a_state_dict():
     assert loaded(td, tenfold, td.state_dict())["n", "text"] == "kept"
 
 
-def test_module_loads_state_from_a_tensordict():
-    """load_state_dict of a module accepts TensorDicts of both libraries."""
+def test_module_loads_the_dict_of_a_tensordict():
+    """load_state_dict of a module accepts to_dict() of a TensorDict of either library."""
 
     def call(_, lib):
         torch.default_generator.manual_seed(0)

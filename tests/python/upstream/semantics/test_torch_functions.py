@@ -50,7 +50,7 @@ CALLS = {
 }  # fmt: skip
 
 
-# tensordict raises: the mask has more dimensions than the tensor without batch dimensions.
+# tensordict raises, because the mask has more dimensions than the unbatched tensor.
 NO_MASKS = [("td_with_unbatched", "where")]
 
 

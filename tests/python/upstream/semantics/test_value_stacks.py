@@ -134,7 +134,7 @@ BUILDS = [
 @pytest.mark.parametrize("change", CHANGES)
 def test_shape_operations_on_value_stacks_match_tensordict(change, shape, order):
     if len(shape) == 1 and change in NEED_TWO:
-        pytest.skip("tensordict goes on to the dimensions of the tensor")
+        pytest.skip("in tensordict, the call affects dimensions beyond the batch size")
     if shape == (1, 3) and change == "squeeze" and order != (1,):
         pytest.skip("tensordict leaves one of two dimensions of length 1 to the value")
     change = CHANGES[change]
