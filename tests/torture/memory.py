@@ -60,8 +60,7 @@ class Limit:
         """Limits this process to `room` bytes more than it uses now."""
         if self._group is None:
             return
-        # Earlier memory of the process stays charged to its old cgroup. The limit applies only to new
-        # memory.
+        # Earlier memory of the process stays charged to its old cgroup.
         self._file(self._group, self.kind).write_text(str(room))
         (self._group / "cgroup.procs").write_text(str(os.getpid()))
 
