@@ -1,6 +1,6 @@
-"""XXH3, 64 bits, in Python and NumPy: for tests that must not rely on the library's own hash.
+"""XXH3-64 in Python and NumPy, for tests that must not rely on the hash of the library.
 
-After the xxHash specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+Implements the xxHash specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _long(data: bytes, seed: int) -> int:
 
 
 def xxh3(data: bytes, seed: int = 0) -> int:
-    """XXH3-64 of the bytes, as an unsigned integer."""
+    """Returns the XXH3-64 of the bytes as an unsigned integer."""
     data = bytes(data)
     if len(data) <= 16:
         return _up_to_16(data, seed)

@@ -1,5 +1,5 @@
-// Matrices to which rows are appended: consistent for readers, and crash tests with a SIGKILL at
-// every change, an error of every change, and power failures at every moment.
+// Tests of SparseMatrix::append_rows(): readers, invalid arguments, and crash tests with a crash, a
+// failed call or a power failure at every change.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -166,7 +166,7 @@ TEST(SparseGrowth, InvalidRowsAreRefused) {
               HasSubstr("rows cannot be added in layout csc: expected csr"));
 }
 
-TEST(SparseGrowth, RefusesColumnsThatTheIndicesCannotExpress) {
+TEST(SparseGrowth, RefusesColumnsBeyondTheRangeOfInt32Indices) {
   constexpr std::int64_t kNumColumns = std::int64_t{1} << 32;
   const TemporaryFolder folder;
   const std::vector<Tensor> none = {Tensor::zeros(DType::int32, {3}),
@@ -203,7 +203,7 @@ CrashCase append_case(bool attached_before) {
     rows_of(0, 2).save(path);
     SparseMatrix m(path, Mode::write_through);
     m.append_rows(rows_of(2, 5));
-    // flush() keeps the commit page, as after a crash of the writer; close() removes it.
+    // flush() keeps the commit page, as a crash of the writer does; close() removes it.
     attached_before ? m.flush() : m.close();
   };
   crash.make_new = [](const Path& path, bool durable) {

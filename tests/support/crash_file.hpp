@@ -8,7 +8,7 @@
 
 namespace tenfold::test {
 
-/// Number of simulated losses at each moment.
+/// Number of simulated power failures at each moment of a save.
 inline constexpr int kCrashTrials = 48;
 
 /// Returns the content of a file in the given version: by default about 3.3 sectors of 512 bytes,

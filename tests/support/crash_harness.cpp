@@ -109,7 +109,8 @@ void add_to(const std::string& name, std::size_t number) {
 
 constexpr int kKilled = 77;
 
-/// Kills the process; optionally half-way through the change if it is a write.
+/// Ends the process without any cleanup, as SIGKILL does. With `half_way`, first writes the first
+/// half of the bytes if the change is a write.
 [[noreturn]] void kill_here(const os::Change& change, bool half_way) {
   if (half_way && change.kind == os::Change::Kind::write) {
     const auto half = change.bytes.first(change.bytes.size() / 2);
@@ -119,7 +120,7 @@ constexpr int kKilled = 77;
   ::_exit(kKilled);
 }
 
-/// Returns true if the child was killed; false if its save finished.
+/// Returns true if the child was ended at change `at`; false if its save made fewer changes.
 bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool durable,
                              std::size_t at, bool half_way) {
   const pid_t child = ::fork();
@@ -157,8 +158,8 @@ class AfterABoot {
   std::chrono::seconds timeout_;
 };
 
-// Crashes and interleavings are about files, not about memory: with a sanitizer, which makes each
-// three times as slow, every seventh change is enough. Other builds take every change.
+// Crashes and interleavings test files, not memory: with AddressSanitizer, which makes each run
+// three times as slow, every seventh change is enough. Other builds test every change.
 std::size_t crash_step = TENFOLD_ASAN ? 7 : 1;
 
 ModelDisk::Survival survival_of_trial(int trial, std::mt19937_64& random) {
@@ -467,7 +468,7 @@ void expect_never_replaces_what_is_written_through(const CrashCase& crash) {
     expect_next_save_cleans_up(crash, scene.parent());
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(num_refused, 0U) << "no lock was in the way at any time";
+  EXPECT_GT(num_refused, 0U) << "every open succeeded, so the save never held a lock";
 }
 
 void expect_keeps_foreign_files(const CrashCase& crash) {
@@ -503,7 +504,8 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
 
 namespace {
 
-/// Files below `folder` that other users can read, except in private folders.
+/// Returns the files below `folder` whose mode has any permission for the group or others. Ignores
+/// the content of private folders.
 std::string readable_by_others(const fs::path& folder) {
   std::string names;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -516,7 +518,7 @@ std::string readable_by_others(const fs::path& folder) {
   return names;
 }
 
-/// Makes the path private: by its own mode if it is replaced as a whole, otherwise by the modes of
+/// Makes the path private: by its own mode if a save replaces all of it, otherwise by the modes of
 /// the files in the folder.
 void make_private(const CrashCase& crash, const fs::path& path) {
   if (!fs::is_directory(path) || !crash.litter_in) {

@@ -22,8 +22,8 @@ enum class Found : std::uint8_t {
 };
 
 /// A writer that guarantees that its path contains the complete old version or the complete new one
-/// after a crash or an error at any moment of a save. A row of the table in
-/// tests/formats/crash_test.cpp.
+/// after a crash or an error at any moment of a save. tests/formats/crash_test.cpp has a table of
+/// them.
 struct CrashCase {
   std::string name;       ///< in the name of the test: letters and digits
   std::string file_name;  ///< of the path to which the writer saves
@@ -42,29 +42,31 @@ struct CrashCase {
   bool keeps_foreign_files = false;
 };
 
-/// The functions below interrupt a save at every change, also with AddressSanitizer, with which
-/// they otherwise take every seventh one.
+/// After this call, the functions below interrupt a save at every change with AddressSanitizer as
+/// well. Otherwise, some of them take only every seventh change there.
 void crash_at_every_change();
 
-/// Kills the process before every change of the save, and half-way through every write. After each
-/// kill, the path contains the old version or the new one, and one more save leaves the new one and
-/// no leftovers.
+/// Ends the process without any cleanup, as SIGKILL does, before every change of the save and
+/// half-way through every write. After each of these, the path contains the old version or the new
+/// one, and one more save leaves the new one and no leftovers.
 void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, bool with_old);
 
 /// Lets every change fail once with `system_errno`. After each failure, the path contains the old
 /// version or the new one, and no descriptor is left open. If the save returns, the path contains
 /// the new version, because a failure after the commit point is not an error. If the save throws,
-/// there are no leftovers unless the path contains the new version.
+/// there are no leftovers, except a lease, unless the path contains the new version. After each
+/// failure, one more save leaves the new version and no leftovers.
 void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
                                              int system_errno);
 
-/// Lets every close of a written file fail once with EIO, as on a network file system, with the
+/// Lets every close of a written file fail once with EIO, as a network file system may, with the
 /// same guarantees.
 void expect_survives_failure_of_every_close(const CrashCase& crash, bool durable, bool with_old);
 
 /// Simulates a power failure at every moment of a durable save, `num_trials` times each with
 /// different losses (see ModelDisk). After each, the path contains the old version or the new one;
-/// if the save had returned, the new one.
+/// if the save had returned, the new one. In every eighth trial, one more save then leaves the new
+/// version and no leftovers.
 void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_trials,
                                 std::uint64_t seed);
 
@@ -74,7 +76,8 @@ void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_t
 /// may fail only with an Error.
 void expect_survives_second_writer(const CrashCase& crash, bool with_old, bool all_interleavings);
 
-/// Forks a child before every change, which stays alive. The save succeeds, and so does the next.
+/// Forks a child before every change, which stays alive. The save succeeds. If the format supports
+/// "r+", opening the path "r+" and one more save succeed as well.
 void expect_survives_fork_at_every_change(const CrashCase& crash, bool with_old);
 
 /// Opens the path "r+" before every change. The open is refused, or the path still names the opened

@@ -69,7 +69,7 @@ void use_a_new_name_each_time(const Path& path) {
 struct BrokenWriter {
   const char* name;
   void (*save)(const Path& path);
-  bool by_kill;       ///< a SIGKILL detects the error, otherwise a power failure does
+  bool by_kill;       ///< a crash detects the error, otherwise a power failure does
   const char* found;  ///< a part of the expected report
 };
 

@@ -8,7 +8,7 @@
 
 namespace tenfold::test {
 
-/// Returns all bytes of a file. Reads them by one call, because an iterator takes 30 ns per byte in
+/// Returns all bytes of a file. Reads them in one call, because an iterator takes 30 ns per byte in
 /// tests, which are compiled without optimisation, and some files have tens of megabytes.
 inline std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -4,7 +4,7 @@
 
 namespace tenfold::test {
 
-/// Replaces the lease at `path` by one of a process on another host, as that host does after the
+/// Replaces the lease at `path` with one of a process on another host, as that host does after the
 /// time-out.
 inline void take_over(const std::filesystem::path& path) {
   std::filesystem::remove(path);

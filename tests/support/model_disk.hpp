@@ -27,7 +27,7 @@ class ModelDisk {
   /// Applies a change; `index` is its position in the log.
   void apply(const LoggedChange& change, std::size_t index);
 
-  /// The fraction of non-durable changes that survives, from 0 (none) to 1 (all).
+  /// The probabilities with which each non-durable write and each non-durable entry survives.
   struct Survival {
     double writes = 0;
     double entries = 0;
@@ -42,7 +42,7 @@ class ModelDisk {
     std::size_t index = 0;
     os::Change::Kind kind = os::Change::Kind::write;  // or truncate, insert
     std::uint64_t offset_bytes = 0;
-    std::uint64_t size_bytes = 0;
+    std::uint64_t size_bytes = 0;  // of an inserted hole
     std::string bytes;
   };
   /// Entries that are added or, if they have no id, removed. They become durable together.

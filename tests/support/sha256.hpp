@@ -25,7 +25,7 @@ inline std::string sha256(std::span<const std::byte> data) {
       0xc67178f2};
   std::array<std::uint32_t, 8> hash = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  // The message, a set bit, zeros, and its length in bits: whole blocks of 64 bytes.
+  // Pads the message to whole blocks of 64 bytes: a set bit, zeros, and the length in bits.
   std::vector<std::byte> message(data.begin(), data.end());
   message.push_back(std::byte{0x80});
   while (message.size() % 64 != 56) message.push_back(std::byte{0});

@@ -7,10 +7,10 @@
 
 namespace tenfold::test {
 
-/// A new, empty folder, removed with its content at the end of the test.
+/// A new, empty folder, which the destructor removes with its content.
 class TemporaryFolder {
  public:
-  /// Below `root`, or below the system's folder for temporary files.
+  /// Creates the folder in `root`, or in the system's folder for temporary files.
   explicit TemporaryFolder(const std::filesystem::path& root = {}) {
     std::string pattern =
         ((root.empty() ? std::filesystem::temp_directory_path() : root) / "tenfold-test-XXXXXX")

@@ -6,7 +6,7 @@
 
 namespace tenfold::test {
 
-/// A copy of the elements of a tensor, which may be a temporary one.
+/// Returns a copy of the elements of a contiguous tensor, which may be a temporary object.
 template <class T>
 std::vector<T> values(const Tensor& tensor) {
   const auto span = tensor.span<T>();

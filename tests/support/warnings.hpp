@@ -8,7 +8,7 @@
 
 namespace tenfold::test {
 
-/// Collects warnings during its lifetime. One instance at a time.
+/// Collects warnings during its lifetime. Only one instance may exist at a time.
 class Warnings {
  public:
   Warnings() {

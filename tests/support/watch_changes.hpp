@@ -11,7 +11,7 @@
 namespace tenfold::test {
 
 /// Calls `before` before every change of the file system during its lifetime. `before` may throw or
-/// end the process. During that time the previous observer gets only the calls for flock and close.
+/// end the process. The previous observer gets only the calls for flock and close.
 class WatchChanges : public os::ChangeObserver {
  public:
   using Before = std::function<void(const os::Change&)>;
@@ -35,7 +35,7 @@ class WatchChanges : public os::ChangeObserver {
 };
 
 /// Calls `action` once, before change number `at` (from 0), on the thread that makes the change.
-/// Changes by `action` itself are not counted.
+/// Changes during `action`, by any thread, are not counted.
 class AtChange : public WatchChanges {
  public:
   AtChange(std::size_t at, Before action)

@@ -20,7 +20,7 @@ class TestCoverage(unittest.TestCase):
             with self.subTest(name):
                 self.assertTrue(path.exists())
 
-    def test_sources_that_read_files_are_parsers(self):
+    def test_parsers_are_the_sources_that_read_files(self):
         found = coverage.parsers()
         for name in (
             "src/codecs/yaml.cpp",

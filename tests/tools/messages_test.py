@@ -1,4 +1,4 @@
-"""Messages of the engine name concepts: C++, Python and the shell show the same ones."""
+"""Error messages of the engine have no Python syntax, as C++ and the shell show them as well."""
 
 import re
 import unittest

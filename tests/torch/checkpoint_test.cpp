@@ -90,7 +90,7 @@ TEST(TrainingState, TrainingSavedByPythonResumes) {
   }
 }
 
-TEST(TrainingState, AMismatchedEntryChangesNothing) {
+TEST(TrainingState, MissingAndMismatchedEntriesAreRefused) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   Training saved;
@@ -122,7 +122,7 @@ TEST(TrainingState, AMismatchedEntryChangesNothing) {
   EXPECT_THROW(other.add("epoch", epoch), Error);
 }
 
-TEST(TrainingState, NamesTheEntryThatIsNoModule) {
+TEST(TrainingState, NamesTheModuleWhoseSavedEntryIsNoDict) {
   torch::nn::Linear net(5, 4);
   TrainingState training;
   training.add("my.net", *net);

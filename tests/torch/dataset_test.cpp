@@ -96,7 +96,7 @@ TEST(TorchDataset, SupportsTorchsMap) {
   EXPECT_TRUE(at::equal(doubled.get_batch(rows), at::tensor({6, 2}, at::kLong)));
 }
 
-TEST(TorchBatches, AreInTheLoadersOrderInEveryEpoch) {
+TEST(TorchBatches, AreInTheLoadersOrderInTwoEpochs) {
   auto loader = torch::data::make_data_loader(torch_dataset(
       BatchLoader(Dataset(test::numbers(103)), {.batch_size = 10, .shuffle = true, .seed = 4})));
   for (const std::uint64_t epoch : {0U, 1U}) {
@@ -119,7 +119,7 @@ TEST(TorchBatches, ContinueFromASavedState) {
   EXPECT_EQ(seen, order_of(103, 4, 0));
 }
 
-TEST(TorchBatches, AreReturnedOnceWithAnyNumberOfWorkers) {
+TEST(TorchBatches, AreReturnedOnceWithThreeWorkers) {
   auto loader = torch::data::make_data_loader(
       torch_dataset(BatchLoader(Dataset(test::numbers(103)), {.batch_size = 10, .shuffle = true})),
       torch::data::DataLoaderOptions().workers(3));

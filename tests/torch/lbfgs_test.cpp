@@ -33,7 +33,8 @@ constexpr std::int64_t kNumNumbers = 10;  // in all tensors of parameters()
 
 LBFGSOptions options() { return LBFGSOptions(0.1).max_iter(3).max_eval(9).history_size(3); }
 
-/// Returns the state as Python saves it after two iterations if the learning rate is a tensor.
+/// Returns a state with the layout that Python saves after two iterations if the learning rate is a
+/// tensor.
 TensorDict lbfgs_state() {
   const auto list = [](Tensor tensor, std::size_t num_nulls = 0) {
     TensorDict made = test::node_of(NodeKind::list);
@@ -133,7 +134,7 @@ TEST(Lbfgs, AfterOneIterationThereIsAScaleAndNoHistory) {
   EXPECT_EQ(to_json(state.value("H_diag")), "1");
   EXPECT_EQ(to_json(state.value("old_dirs")), "[]");
   LBFGS loaded(parameters(), options());
-  step(loaded);  // creates a history, which the next load must clear
+  step(loaded);  // creates a history, which the load must clear
   EXPECT_TRUE(load_into(loaded, tree).ok());
   EXPECT_EQ(test::difference(state_dict(loaded), tree), "");
 }
@@ -150,7 +151,7 @@ TEST(Lbfgs, BeforeTheFirstIterationThereAreOnlyCounters) {
   step(loaded);
 }
 
-TEST(Lbfgs, LoadsStateSavedByPython) {
+TEST(Lbfgs, LoadsStateInPythonsLayout) {
   LBFGS optimizer(parameters());
   const LoadReport report = load_into(optimizer, lbfgs_state());
   EXPECT_TRUE(report.ok());
@@ -205,7 +206,7 @@ TEST(Lbfgs, RefusesStateOfOtherParametersThanTheFirst) {
   EXPECT_THAT(refusal(source), HasSubstr("not in the target (1): \"state.1\""));
 }
 
-TEST(Lbfgs, ParametersHaveTheOrderInWhichTheyWereSaved) {
+TEST(Lbfgs, RefusesParametersInAnotherOrder) {
   struct Layer : torch::nn::Module {
     Layer() { register_module("linear", linear); }
     torch::nn::Linear linear{3, 2};

@@ -32,7 +32,7 @@ using torch::optim::Adam;
 using torch::optim::AdamOptions;
 using torch::optim::SGD;
 
-/// A group as Python's Adam writes it, with one option set to `value`.
+/// Returns a group as Python's Adam writes it, with one option set to `value`.
 Value python_group(const std::string& option = "", const Value& value = {},
                    std::int64_t num_params = 2) {
   Value::List params;
@@ -97,7 +97,7 @@ struct Untouched {
   at::Tensor values;
 };
 
-TEST(LoadIntoOptimizer, ReportsStateThatOnlyPythonHasAndLoadsTheRest) {
+TEST(LoadIntoOptimizer, ReportsOptionsThatOnlyPythonHasAndLoadsTheRest) {
   Untouched target;
   const LoadReport report = load_into(target.adam, python_state());
   EXPECT_TRUE(report.ok());
@@ -115,7 +115,7 @@ TEST(LoadIntoOptimizer, ReportsStateThatOnlyPythonHasAndLoadsTheRest) {
   EXPECT_EQ(options.betas(), std::make_tuple(0.5, 0.75));
 }
 
-TEST(LoadIntoOptimizer, RefusesStateThatLibTorchDoesNotSupport) {
+TEST(LoadIntoOptimizer, RefusesOptionsThatLibTorchDoesNotSupport) {
   Untouched target;
   EXPECT_THAT(target.refusal(python_state(python_group("maximize", true))),
               EndsWith("\"param_groups.0.maximize\": expected false, the only value that LibTorch "

@@ -27,7 +27,7 @@ using testing::IsSupersetOf;
 using torch::optim::Adam;
 using torch::optim::OptimizerParamGroup;
 
-/// Two layers, whose parameters can be passed to an optimizer in reversed order.
+/// Two layers.
 struct Layers : torch::nn::Module {
   Layers()
       : first(register_module("first", torch::nn::Linear(3, 2))),

@@ -173,7 +173,7 @@ TEST(OptimizerState, HasPythonsLayout) {
   EXPECT_TRUE(tree["param_groups"]["0"].value("betas").is<Value::Tuple>());
 }
 
-TEST(OptimizerState, SupportsMoreStepsThanAFloat) {
+TEST(OptimizerState, StoresStepsBeyondTheIntegersOfAFloat) {
   const Params params = parameters();
   SGD sgd(params, 0.1);
   Adam optimizer(params, 0.1);
@@ -199,7 +199,7 @@ struct OwnOptimizer : torch::optim::Optimizer {
   at::Tensor step(LossClosure /*closure*/) override { return {}; }
 };
 
-TEST(OptimizerState, RefusesUnknownOptimizers) {
+TEST(OptimizerState, RefusesUnknownOptimizersAndThoseWithoutGroups) {
   OwnOptimizer optimizer(parameters());
   const auto error = thrown_by([&] { state_dict(optimizer); });
   EXPECT_EQ(error.code, ErrorCode::unsupported);

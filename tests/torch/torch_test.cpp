@@ -136,7 +136,7 @@ TEST(FromTorch, ReleasesTheTensorsGraph) {
   EXPECT_THAT(shared.span<float>(), ElementsAre(9, 9, 9, 9));
 }
 
-TEST(FromTorch, RefusesTensorsWithoutShapeStridesAndBytes) {
+TEST(FromTorch, RefusesUnsupportedTensors) {
   const at::Tensor complex = at::ones({2}, at::kComplexFloat);
   const at::Tensor floats = at::ones({2, 2});
   const at::Tensor released = at::ones({4});
@@ -406,7 +406,7 @@ TEST(LoadIntoModule, UsesTheLastOfSharedNames) {
   EXPECT_EQ(net->head->weight.abs().sum().item<float>(), 0);
 }
 
-TEST(LoadIntoModule, MakesABackwardOverOldValuesAnError) {
+TEST(LoadIntoModule, BackwardThroughOverwrittenValuesThrows) {
   torch::nn::Linear layer(3, 3);
   const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // needs the original weight
   load_into(*layer, copy_of(state_dict(*layer)));
@@ -434,7 +434,7 @@ TEST(LoadIntoModule, NamesATensorThatCannotBeWritten) {
             "found one on the meta device, which has no bytes");
 }
 
-/// A field of /proc/self/status in bytes.
+/// Returns a field of /proc/self/status, in bytes.
 std::uint64_t status(const std::string& field) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

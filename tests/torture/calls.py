@@ -4,8 +4,8 @@ If the time is too short for every call, the tested calls are spread evenly over
 those left out are counted.
 
 The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or it and all later ones
-(ENOSPC or EDQUOT for writes, EMFILE for opens); the n-th write or read transfers half of the
-requested bytes, or all of them do; the n-th allocation fails.
+(ENOSPC or EDQUOT for writes, changes and syncs, EMFILE for opens); the n-th write or read transfers
+half of the requested bytes, or all of them do; the n-th allocation fails.
 """
 
 from __future__ import annotations
@@ -123,13 +123,13 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
 def in_even_order(total: int, shift: float) -> list[int]:
     """Returns 1 to `total` in an order whose every prefix is evenly spread over them.
 
-    Other values of `shift`, from 0 to 1, give prefixes of other numbers.
+    The numbers in a prefix depend on `shift`, from 0 to 1.
     """
     return sorted(range(1, total + 1), key=lambda number: (number * _GOLDEN + shift) % 1)
 
 
 def _aborts_without_memory(mode: Mode, outcome: Outcome) -> bool:
-    """Whether the child ended as nanobind, Rust or glibc do if one of their allocations fails."""
+    """Returns whether the child ended as nanobind, Rust or glibc do after a failed allocation."""
     is_glibc = "cannot allocate memory for thread-local data" in outcome.last_words
     return mode.name == "no memory" and (outcome.value == "SIGABRT" or is_glibc)
 
@@ -184,7 +184,7 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
 
 
 def _number_of_calls(mode: Mode, outcome: Outcome, row: Row) -> int:
-    """Returns the calls of a run without a fault; 0, and reports a problem, if it failed."""
+    """Returns the number of calls of a run without a fault; 0, with a problem, if it failed."""
     if outcome.returned and not outcome.value[2]:
         return int(outcome.value[0])
     said = outcome.last_words

@@ -1,4 +1,4 @@
-"""The arguments and results of a case of the runner."""
+"""The options and results of a case, and the loop over its subjects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from writers import Writer, peers, tenfold_writers
 
 
 class Subject(Protocol):
-    """What a row is about."""
+    """The subject of a row, such as a writer."""
 
     @property
     def name(self) -> str: ...
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=Subject)
 
 @dataclass
 class Row:
-    """The counts of one subject: a row of a table."""
+    """A row of a table: the counts of one subject."""
 
     subject: str
     is_peer: bool = False
@@ -76,7 +76,7 @@ class Options:
         print(f"{self.case}, {time.monotonic() - self.begin:.0f} s: {text}", flush=True)
 
     def finished(self, row: Row) -> Row:
-        """Prints the counts and problems of a row that is complete, and returns it."""
+        """Prints the counts and problems of a complete row, and returns the row."""
         counts = ", ".join(f"{name} {count}" for name, count in row.counts.items() if count != 0)
         self.say(f"{row.subject}: {counts}")
         for problem in row.problems:
@@ -107,7 +107,7 @@ class Options:
 
 
 class Clock:
-    """Divides the seconds of a case among its subjects. Later ones get time that others left."""
+    """Divides the seconds of a case among its subjects. Later ones also get unused time."""
 
     def __init__(self, seconds: float, subjects: int) -> None:
         self._end = time.monotonic() + seconds
@@ -127,7 +127,7 @@ def rows_of(
     """Returns the row of `one(subject, end, options)` for each subject, in order.
 
     `options.jobs` processes run concurrently, each of which tests every n-th subject in the seconds
-    of the case. So one process computes while another waits for its disk or its clock. An error of
+    of the case. One process computes while another waits for its disk or its clock. An error of
     the harness is a problem of its row, and the other subjects are tested nevertheless.
     """
     jobs = min(options.jobs, len(subjects))

@@ -24,7 +24,7 @@ PATIENCE = 600.0
 def compact_memory() -> None:
     """Moves the memory of this process to huge pages: a fork with 350 MB takes a third of the time.
 
-    Has no effect before Linux 6.1, which lacks MADV_COLLAPSE.
+    Has no effect on versions of Linux before 6.1, which lack MADV_COLLAPSE.
     """
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -76,7 +76,7 @@ class Child:
             os._exit(0)
 
     def outcome(self, timeout: float = PATIENCE) -> Outcome:
-        """Waits until the child ends. After `timeout` seconds kills it: it counts as hung."""
+        """Waits until the child ends. Kills it after `timeout` seconds: it counts as hung."""
         data = b""
         deadline = time.monotonic() + timeout
         hung = False
@@ -105,7 +105,7 @@ class Child:
 
 
 def _read_until(fd: int, deadline: float) -> bytes | None:
-    """Reads from a pipe: b"" at its end, None if nothing comes until that time.monotonic()."""
+    """Reads from a pipe: b"" at its end, None if nothing arrives before `deadline`."""
     longest = 1e6  # of select()
     left = min(longest, max(0.0, deadline - time.monotonic()))
     ready, _, _ = select.select([fd], [], [], left)
@@ -113,10 +113,10 @@ def _read_until(fd: int, deadline: float) -> bytes | None:
 
 
 def in_child(call: Callable[[], Any], timeout: float = PATIENCE) -> Outcome:
-    """Calls `call` in a forked child, whose result must be picklable.
+    """Calls `call` in a forked child.
 
     Args:
-        call: a callable without arguments.
+        call: a callable without arguments, whose result can be pickled.
         timeout: seconds after which the child is killed.
 
     Returns:
@@ -174,7 +174,7 @@ class LoopingChild:
         self.error: str | None = None
 
     def _line(self) -> str:
-        """Returns the next line; what came last if the child ended; sets `error` if it hangs."""
+        """Returns the next line, or the rest if the child ended. Sets `error` if it hangs."""
         deadline = time.monotonic() + PATIENCE
         while b"\n" not in self._said:
             chunk = _read_until(self._read, deadline)
@@ -238,7 +238,7 @@ def run_program(
 
     Args:
         command: the program and its arguments.
-        timeout: seconds after which it is killed, with all processes that it started.
+        timeout: seconds after which it is killed, with all processes of its process group.
         environment: variables in addition to those of this process.
         folder: its working directory; default: that of this process.
     """

@@ -1,7 +1,8 @@
 /* Preloaded (LD_PRELOAD) into the program under test. Counts the calls of the C library while a
  * fault is armed. The n-th call kills the process, fails, or transfers only a part. faults.py
  * compiles and controls this library. Calls of all libraries (Python, libstdc++, Rust's standard
- * library) are counted, except those that the C library makes itself. */
+ * library) are counted, except those that the C library makes itself, and functions without a
+ * wrapper below, such as flock and ioctl. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -27,7 +28,7 @@ enum {
   WRITES = 4,    /* write, pwrite, writev, ..., copy_file_range */
   CHANGES = 8,   /* names, sizes and permissions: rename, mkdir, unlink, truncate, fallocate, ... */
   SYNCS = 16,    /* fsync, fdatasync, msync, syncfs */
-  CLOSES = 32,   /* close of a descriptor */
+  CLOSES = 32,   /* close; not fclose or closedir */
   MEMORY = 64,   /* malloc, calloc, realloc, memalign, ...; anonymous maps */
 };
 enum { NOTHING, KILL, FAIL, SHORT };
@@ -35,7 +36,7 @@ enum { NOTHING, KILL, FAIL, SHORT };
 static atomic_int armed, classes, action, error_number, persists;
 static atomic_long wanted, counted, fired;
 
-/* Prints where the process crashed to stderr: without memory, no debugger can be started. */
+/* Prints a backtrace of a crash to stderr: without memory, no debugger can be started. */
 static void say_where(int signal_number) {
   armed = 0;
   void* frames[24];

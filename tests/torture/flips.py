@@ -28,7 +28,7 @@ from writers import Writer, peers, tree_of
 import tenfold
 
 TINY = (5, 60, 20)
-#: 10 MiB and more.
+#: Sizes with which most samples have 10 MiB or more; see Sample.large.
 LARGE = (5, 1_000_000, 350_000)
 
 
@@ -408,10 +408,10 @@ def _in_one_child(
     expected: Any,
     end: float,
 ) -> tuple[int, bool]:
-    """Does the damages from `begin` on in one child.
+    """Tries the damages from index `begin` on in one child.
 
-    Returns the index of the first that was not done, and whether the child ended by itself, because
-    all are done or the time is over.
+    Returns the index of the first one without a result, and whether the child ended normally:
+    all were tried, or the time is over.
     """
     pid = os.fork()
     if pid == 0:
@@ -459,7 +459,7 @@ def _look(sample: Sample, path: Path, expected: Any) -> int:
     if not whole:
         verified = _MISSED if sure == _MISSED else _REPORTED
     else:
-        # If verify reports no problem, all numbers must be right, and load must succeed.
+        # If verify reports no problem, all numbers must be right, and a sure load succeeds.
         bad = _MISSED in (sure, plain) or sure == _REPORTED
         verified = _MISSED if bad else max(sure, plain)
     return 8 * plain + verified
@@ -488,7 +488,7 @@ def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
         row.problem(f"{what}: not reported by verify, or loaded wrong with verify=True")
 
 
-# --- many bits of large files: one process, verify only ---
+# --- many bits of large files: a process for _BATCH of them, loaded only if verify misses one ---
 
 COLUMNS_OF_MANY = (
     "damages",

@@ -1,8 +1,8 @@
-"""Runs the crash harness of the C++ tests: kills and failures at every change, power failures.
+"""Runs the crash tests of C++: crashes and failed calls at every change, power failures.
 
-Unlike faults.c, the harness is called by the engine before each change of the file system. It also
-kills the process half-way through writes. It replays power failures on a model of a disk, which
-drops, reorders and tears all that was not synced.
+Calls in the engine run their harness before each change of the file system, whereas faults.c wraps
+the C library. The harness also ends the process half-way through writes. It replays power failures
+on a model of a disk, which drops, reorders and tears all that was not synced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_TEST = 3600
 
 
 def run(options: Options) -> list[Row]:
-    """The C++ crash harness: a SIGKILL, a failed call or a power failure at every change."""
+    """The C++ crash tests: a crash, a failed call or a power failure at every change."""
     programs = [name for name in PROGRAMS if options.wants(name)]
     if options.short:  # the test suite runs the others itself
         programs = [name for name in programs if name == "dict_crash_test"]
@@ -40,7 +40,7 @@ def run(options: Options) -> list[Row]:
 
 
 def _run(program: str, end: float, options: Options) -> Row:
-    """Runs the tests of a program in a random order, each by itself, until the time is over."""
+    """Runs the tests of a program in random order, each in its own process, until `end`."""
     path = options.build / "tests" / program
     row = Row(program)
     if not path.exists():

@@ -50,7 +50,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             child = LoopingChild(lambda s=sizes, d=durable: writer.steps(path, s, d), start)
             opening, saving = seconds[sizes, durable]
             if writer.session is not None and random.random() < 0.25:
-                # While the store is opened, which repairs what the last kill has left.
+                # During the opening of the store, which repairs what the last kill has left.
                 time.sleep(random.uniform(0, opening))
             else:
                 child.ready()
@@ -67,7 +67,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             row.count(what)
             if what == "whole":
                 start = int(outcome.value)
-                # Data sets that grow without limit make every check slower.
+                # Each version makes the checks of a growing store slower.
                 if writer.session is None or start < writer.last_version:
                     continue
             else:
@@ -81,7 +81,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
 
 
 def _pace(writer: Writer, path: Path, sizes: Sizes, durable: bool) -> tuple[float, float]:
-    """Returns the seconds until the child is ready (a store is open), and those of one save."""
+    """Returns the seconds until the child is ready (a store is open), and the median of a save."""
     start = _start_again(writer, path)
     begin = time.monotonic()
     child = LoopingChild(lambda: writer.steps(path, sizes, durable), start)
@@ -110,7 +110,7 @@ def _start_again(writer: Writer, path: Path) -> int:
 
 
 def _check_leftovers(writer: Writer, path: Path, version: int, row: Row) -> None:
-    """Reports a problem unless one more save removes what the killed ones left."""
+    """Reports a problem unless one more save removes what killed saves left."""
     made = in_child(lambda: writer.save(path, version + 1, LARGE, True))
     if not made.returned:
         row.problem(f"the save after the last kill: {made.kind} {made.value}")

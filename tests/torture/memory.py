@@ -1,4 +1,4 @@
-"""Work on files of X MB with at most X/10 MB of memory, not counting pages of files.
+"""Operations on files of X MB take at most X/10 MB of memory, not counting pages of files.
 
 The kernel enforces the limit: the process joins a control group (v2, or the memory controller of
 v1). From then on it can allocate X/10 MB, and 16 MiB more for libraries and threads. A group counts
@@ -60,8 +60,7 @@ class Limit:
         """Limits this process to `room` bytes more than it uses now."""
         if self._group is None:
             return
-        # The process's earlier memory is charged to its old cgroup: the limit applies to new memory
-        # only.
+        # Earlier memory of the process stays charged to its old cgroup.
         self._file(self._group, self.kind).write_text(str(room))
         (self._group / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -81,7 +80,7 @@ def _limit() -> Iterator[Limit]:
 
 
 def run(options: Options) -> list[Row]:
-    """save, load, convert, verify, restore of X MB with X/10 of memory."""
+    """Saves, loads, converts, verifies and restores X MB with X/10 MB of memory."""
     megabytes = 64 if options.short else 512
     rows: list[Row] = []
     with _limit() as limit, options.folder() as folder:

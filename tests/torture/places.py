@@ -25,7 +25,7 @@ from writers import LARGE, SMALL, Sizes, Writer, tenfold_writers, tree_of, versi
 import tenfold
 
 NOBODY = 65534
-# Sizes of a version that does not fit on a disk of 512 KiB beside a small one.
+# Sizes of a version that does not fit on a disk of 512 KiB.
 TOO_LARGE = (5, 500_000, 60_000)
 _MOST_VERSIONS = 2000
 
@@ -54,7 +54,7 @@ def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
 
 def run_full(options: Options) -> list[Row]:
     """A save that does not fit on its disk fails, and the previous version remains whole."""
-    # Growing data sets are filled until a commit fails; a circular buffer does not grow.
+    # Growing stores are filled until a commit fails; a circular buffer does not grow.
     writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
@@ -82,7 +82,8 @@ def _fill_disk(writer: Writer, mounted: Path, end: float) -> Row:
     def save_until_full(version: int, sizes: Sizes) -> tuple[int, int]:
         """Returns the last saved version, and the errno of the next save.
 
-        The errno is 0 if the time was over before a save failed, and -1 for an error without one.
+        The errno is 0 if no save failed in time or before version _MOST_VERSIONS, and -1 for an
+        error without one.
         """
         try:
             step = writer.steps(path, sizes, True)
@@ -248,7 +249,7 @@ def clock_backwards(folder: Path, checks: Checks) -> None:
 
 
 def _file_time(folder: Path) -> float:
-    """Returns the time of the kernel, which sets times of files; faults.move_clock() is ignored."""
+    """Returns the time of the kernel, which faults.move_clock() does not change."""
     path = folder / "now"
     path.touch()
     os.utime(path)
@@ -260,7 +261,7 @@ def copied_with_cp(folder: Path, checks: Checks) -> None:
 
 
 def copied_with_rsync(folder: Path, checks: Checks) -> None:
-    """Without -H, which would keep hard links: shared files of steps become separate ones."""
+    """Copies without -H, which would keep hard links: files that steps share become separate."""
     if shutil.which("rsync") is None:
         checks.skip("no rsync")
         return
@@ -269,7 +270,7 @@ def copied_with_rsync(folder: Path, checks: Checks) -> None:
 
 
 def _copied(folder: Path, checks: Checks, *command: str) -> None:
-    """A copy of every kind of path, also of an open store, is whole and independent."""
+    """Checks that a copy of every kind of path, also of an open store, is whole and independent."""
 
     def copied(path: Path) -> Path:
         copies = folder / "copies"
@@ -302,14 +303,14 @@ def _copied(folder: Path, checks: Checks, *command: str) -> None:
 def _versions_of(
     writer: Writer, path: Path
 ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Returns a context whose value writes a version; a store stays open in between."""
+    """Returns a context whose value writes a version; a store stays open between versions."""
     if writer.session is not None:
         return writer.session(path, False)
     return contextlib.nullcontext(lambda version: writer.save(path, version, SMALL, False))
 
 
 def _move_while_open(writer: Writer, path: Path, moved: Path) -> set[int]:
-    """Moves a store between two commits, and returns the versions that it may have then."""
+    """Moves a store between two commits, and returns the versions that it may have afterwards."""
     versions = {1}
     with contextlib.suppress(OSError), _versions_of(writer, path) as commit:
         commit(1)
@@ -321,8 +322,8 @@ def _move_while_open(writer: Writer, path: Path, moved: Path) -> set[int]:
 
 
 def moved_while_open(folder: Path, checks: Checks) -> None:
-    """Paths are renamed while handles are open, which continue to use the same files."""
-    # The others open the path in every commit.
+    """Renames paths while handles are open. The handles continue to use the same files."""
+    # The other writers open the path in every commit.
     writers = [
         w for w in tenfold_writers() if w.session and w.name not in ("commit_parts", "compact")
     ]
@@ -356,7 +357,7 @@ def moved_while_open(folder: Path, checks: Checks) -> None:
 
 
 def stray_files(folder: Path, checks: Checks) -> None:
-    """10,000 unrelated files, next to the target and in it."""
+    """10,000 unrelated files, in the folder of the target and in the target."""
     run = folder / "run"
     manager = tenfold.CheckpointManager(run, max_to_keep=2)
     manager.save(1, {"x": torch.ones(3)})
@@ -468,7 +469,7 @@ def read_only(folder: Path, checks: Checks) -> None:
 
 
 def symbolic_links(folder: Path, checks: Checks) -> None:
-    """A path that is a link; a link inside a folder."""
+    """A path that is a link, a link inside a saved folder, and a link to itself."""
     for name in ("m.safetensors", "data", "m.pt"):
         real, link = folder / f"real-{name}", folder / f"link-{name}"
         tenfold.save(tree_of(1), real)
@@ -529,7 +530,7 @@ def long_names(folder: Path, checks: Checks) -> None:
 
 
 def odd_paths(folder: Path, checks: Checks) -> None:
-    """Paths with spaces, newlines, or bytes that are not UTF-8; paths that do not exist."""
+    """Paths with spaces, newlines, a NUL or bytes that are not UTF-8; paths that do not exist."""
     for name in ("with space", "new\nline", "süd\U0001f642", "-x", "%41", ".hidden", "a" * 100):
         path = folder / name
         tenfold.save(tree_of(1), path)

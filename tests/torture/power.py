@@ -24,7 +24,7 @@ from writers import LARGE, Writer
 
 COLUMNS = ("power failures", "whole", *BAD)
 _SHUTDOWN = 0x8004587D
-# Whether journal records in memory are written first, or lost like all other unwritten data.
+# Journal records in memory are written first, or are lost like all other unwritten data.
 _LOG_FLUSHED, _LOG_LOST = 1, 2
 _MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 _MIB = {"ext4": 96, "xfs": 320}
@@ -55,7 +55,7 @@ class Disk:
             os.close(fd)
 
     def unmount(self) -> None:
-        """Waits until killed processes have closed their files, which takes long under load.
+        """Unmounts the disk once killed processes have closed their files: slow under load.
 
         A lazy unmount would leave the file system alive while its image is mounted again.
         """
@@ -114,7 +114,7 @@ def run(options: Options) -> list[Row]:
         for writer in writers:
             row = Row(f"{writer.name}, {kind}", writer.is_peer, dict.fromkeys(COLUMNS, 0))
             try:
-                with _disk(kind) as disk:  # a new one, in case that the last one is damaged
+                with _disk(kind) as disk:  # a new one, in case the last one is damaged
                     _fail(writer, disk, wanted, clock.next_subject(), row, options)
             except (RuntimeError, OSError) as error:
                 row.problem(str(error))
@@ -178,5 +178,5 @@ def _steps(writer: Writer, path: Path, boot: int) -> Callable[[int], None]:
 
 def _found(writer: Writer, path: Path, boot: int) -> int | None:
     in_boot(boot)
-    warnings.simplefilter("ignore")  # they report data that is ignored: another boot wrote it
+    warnings.simplefilter("ignore")  # they report ignored data, which another boot wrote
     return (writer.found_after_power_failure or writer.found)(path)

@@ -20,7 +20,7 @@ _LONGEST = 4 * 3600
 
 
 def run(options: Options) -> list[Row]:
-    """Worlds of one to four ranks save and load each other's checkpoints; ranks are killed."""
+    """Worlds of one to four ranks load each other's checkpoints; ranks are killed (SIGKILL)."""
     subject = "distributed.save, all layouts"
     if not options.wants(subject):
         return []
@@ -45,7 +45,7 @@ def _check(name: str, kills: int, worlds: str, row: Row, options: Options) -> bo
         "OMP_NUM_THREADS": "1",
         "TENFOLD_WORLDS": worlds,
         "TENFOLD_KILLS": str(kills),
-        # Other kills each time.
+        # A different seed in each batch, for other moments of the kills.
         "TENFOLD_SEED": f"{options.seed} {row.counts['kills']}",
         **({} if options.short else {"TENFOLD_EVERY_FAULT": "1"}),
     }

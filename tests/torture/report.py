@@ -1,4 +1,4 @@
-"""Tables of the results, and their positions in docs/reliability.md."""
+"""Creates the tables of the results, and writes them into docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Returns two entries of a case as one: runs joined, counts summed for each subject.
+    """Merges two entries of a case: concatenates the runs, and adds the counts of each subject.
 
-    Counts that are not integers, and "bytes", are those of the new entry.
+    Counts that are not integers, and "bytes", are taken from the new entry.
     """
     rows = {row["subject"]: row for row in json.loads(json.dumps(old["rows"]))}
     for row in new["rows"]:

@@ -1,6 +1,6 @@
 """A training is killed or preempted at random moments, and resumes with the same losses.
 
-Runs the tests of tests/python/checkpoint with more signals, and counts what they compared.
+Runs two test files of tests/python/checkpoint with more signals, and adds up their counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TESTS = {
     "one process": "tests/python/checkpoint/test_resume.py",
     "two ranks": "tests/python/checkpoint/test_resume_ranks.py",
 }
-SECONDS_A_SIGNAL = 60  # at most: eight tests, each of which starts the training and stops it
+SECONDS_A_SIGNAL = 60  # an upper bound for eight tests, each of which stops a training once
 #: Seconds after which the tests of a file count as hung. Each test has a timeout of its own.
 _LONGEST = 8 * 3600
 

@@ -6,10 +6,11 @@
     python tests/torture/run.py --list
 
 Each case prints its progress, and begins no new trial after `--seconds`; it makes at least one of
-each subject. What it left out is counted. The counts of each case replace those in --results, or
-are added to them with `--add` (use another `--seed`). A run with `--subjects` is stored with
-`--add` only. `--tables` writes all stored counts into docs/reliability.md. Exits with 1 if a
-guarantee of tenfold was violated.
+each subject. Cases that try every fault count those that they left out. The counts of a case
+replace those in --results, or are added to them with `--add` (use another `--seed`). A run with
+`--subjects` is stored with `--add` only. `--tables` writes all stored counts into
+docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and with
+2 for an unknown case or subject.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help="cases, separated by commas")
+    parser.add_argument("--only", default="", help="cases, separated by commas; default: all")
     parser.add_argument(
         "--subjects",
         default="",
         help="only subjects whose name contains one of these; separated by semicolons",
     )
-    parser.add_argument("--add", action="store_true", help="adds to the counts that are there")
+    parser.add_argument("--add", action="store_true", help="adds to the stored counts")
     parser.add_argument(
         "--seconds", type=float, default=0, help="for each case; default: 1200, or 3 if short"
     )
     parser.add_argument("--count", type=int, default=0, help="trials for each subject")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="subjects at a time, where a case can")
+    parser.add_argument("--jobs", type=int, default=1, help="subjects at a time, in some cases")
     parser.add_argument("--no-peers", action="store_true", help="without other libraries")
     parser.add_argument("--short", action="store_true", help="seconds in all: a few trials of each")
     parser.add_argument("--list", action="store_true", help="prints the cases")

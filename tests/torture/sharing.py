@@ -15,7 +15,7 @@ COLUMNS = ("versions written", "reads", "refused", "wrong", "went back", "crashe
 
 
 def run_readers(options: Options) -> list[Row]:
-    """Eight processes read what another one replaces, appends to or prunes: all versions whole."""
+    """Eight processes read a path that another one replaces, extends or prunes."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "MappedDict.update")]
@@ -54,7 +54,7 @@ def _read_beside(writer: Writer, end: float, options: Options) -> Row:
 
 
 def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[int, list[str]]:
-    """Writes versions until then or until three errors; returns their number and the errors."""
+    """Writes versions until `until` or three errors; returns their number and the errors."""
     step = writer.steps(path, LARGE, False)
     version, errors = start, []
     while time.monotonic() < until and len(errors) < 3:
@@ -94,7 +94,7 @@ def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int
 
 
 def run_writers(options: Options) -> list[Row]:
-    """Two processes save to one path concurrently: a whole version of either; saves may be busy."""
+    """Two processes save to one path: it has a whole version; saves may fail with EBUSY."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]
@@ -112,7 +112,7 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
             path = folder / writer.file_name
             in_child(lambda path=path: writer.save(path, 1, LARGE, False))
             until = time.monotonic() + 0.5
-            # The first one may hold the path for the whole round, so they begin in turn.
+            # The first one may hold the path for the whole round, so they alternate as the first.
             order = (0, 1) if rounds % 2 else (1, 0)
             children = [
                 Child(lambda path=path, until=until, n=n: _save_until(writer, path, n, until))
@@ -153,7 +153,7 @@ def _save_until(
                 writer.save(path, version, LARGE, False)
             else:
                 with writer.session(path, False) as commit:
-                    # Extends the version before, which either process may have written.
+                    # Extends the previous version, which either process may have written.
                     commit((writer.found(path) or 0) + 1)
         except OSError as error:
             what = "refused as busy" if error.errno == errno.EBUSY else "other errors"

@@ -1,6 +1,6 @@
 """The writers of tenfold and of other libraries, with one interface.
 
-A writer saves version 1, 2, ... at its path; each replaces or extends the version before. All
+A writer saves version 1, 2, ... at its path; each replaces or extends the previous version. All
 stored numbers depend on the version, so that a mixture of two versions is recognised.
 """
 
@@ -66,14 +66,14 @@ class Writer:
     #: Checks all numbers at the path and returns their version. 0: there is none yet; None: the
     #: numbers are of no version. Raises the errors of the library.
     found: Callable[[Path], int | None]
-    #: For writers that stay open between commits: a context whose value writes the next version.
+    #: For stores that stay open between commits: a context whose value writes the next version.
     session: Callable[[Path, bool], contextlib.AbstractContextManager[Any]] | None = None
     is_peer: bool = False
-    #: For a compared library: the tree at the path.
+    #: For another library: loads the tree at the path.
     load: Callable[[Path], Any] | None = None
     #: Saves are durable when they return (tenfold: with durable=True).
     promises_durability: bool = False
-    #: As `found`, where less is promised after a power failure than after SIGKILL.
+    #: Replaces `found` if less is promised after a power failure than after SIGKILL.
     found_after_power_failure: Callable[[Path], int | None] | None = None
     #: The version after which the case `kills` starts again with an empty folder.
     last_version: int = 400
@@ -91,7 +91,7 @@ _open: list[Any] = []
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the name exists. os.path.lexists() and exists() return False for any error."""
+    """Returns whether the name exists. Unlike os.path.lexists(), raises errors of the lookup."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -153,7 +153,7 @@ def _save_shards(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
     )
 
 
-#: A folder of files to convert, in memory if possible; run.py replaces it by a temporary one.
+#: A folder of files to convert, in memory if possible; run.py sets it to a temporary one.
 SOURCES = Path("/dev/shm")
 
 
@@ -246,7 +246,7 @@ def _found_dict(path: Path) -> int | None:
 
 
 def _matrix(version: int, num_rows: int) -> torch.Tensor:
-    """Returns a diagonal matrix of torch: code of scipy crashes when memory runs out."""
+    """Returns a diagonal matrix of torch, because scipy crashes when memory runs out."""
     values = torch.arange(num_rows, dtype=torch.float64) + version * 2.0**32
     ends, columns = torch.arange(num_rows + 1), torch.arange(num_rows)
     size = (num_rows, num_rows)
@@ -322,7 +322,7 @@ def _right_ids(ds: Any, with_text: bool) -> list[int] | None:
 
 
 def _own_number(version: int) -> int:
-    """Returns the number of a version in this process, for stores that two processes extend."""
+    """Returns a number unique to the version and this process: two processes may extend a store."""
     return os.getpid() << 16 | version
 
 
@@ -346,7 +346,7 @@ def _appending(create: Callable[[Path, Any], Any], number_of: Callable[[int], in
 
 @contextlib.contextmanager
 def _compacting(path: Path, durable: bool):
-    """Version 2 compacts the parts of version 1; later versions are appended."""
+    """Appends each version; compacts the parts once there are two or more versions."""
     append = _step(_appending(tenfold.create_parts, _own_number))
 
     def commit(version: int) -> None:
@@ -383,7 +383,7 @@ def _committing(path: Path, durable: bool):
 
 
 def _found_numbers(path: Path) -> int | None:
-    """Returns how many versions a data set has whose rows have numbers of their processes."""
+    """Returns the number of versions in a data set whose rows are numbered by _own_number()."""
     if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
@@ -628,7 +628,7 @@ def tenfold_writers() -> list[Writer]:
     ]
 
 
-# --- other libraries: called as in their documentation, to replace what they saved before ---
+# --- other libraries: called as in their documentation, over their previous version ---
 
 
 def _peer(name: str, file_name: str, save: Any, load: Callable[[Path], Any]) -> Writer:
@@ -666,7 +666,7 @@ def _numpy_load(path: Path) -> Tree:
 
 
 def import_everything() -> None:
-    """Imports all modules, so that forked children do not import any."""
+    """Imports tenfold and the other libraries, so that forked children import nothing."""
     import importlib
     import pkgutil
 
@@ -677,7 +677,7 @@ def import_everything() -> None:
             importlib.import_module(module.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _matrix(1, 2)  # torch warns of its sparse tensors once in a process
+        _matrix(1, 2)  # torch warns about its sparse tensors once per process
     importlib.import_module("torch.distributed.checkpoint")
     peers()
 
@@ -750,7 +750,7 @@ def _dcp_load(path: Path) -> Tree:
 
 
 def _torch_checkpointing() -> Writer:
-    """Saves each version to a folder and keeps the last two: the library never replaces one."""
+    """Saves each version to a new folder, as the library replaces none, and keeps the last two."""
     from torch_checkpointing import CheckpointManager
     from torch_checkpointing.config import SyncCheckpointSaverConfig
     from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig

@@ -38,7 +38,7 @@ TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
 # torch.
 PEERS = ("tensordict", "safetensors")
 
-# The part of the test suite that runs with torch: each format, values, errors, processes, and the
+# The part of the test suite that runs with torch: formats, values, errors, processes, and the
 # first page of the documentation.
 TESTS = (
     "test_distribution.py",
@@ -90,7 +90,7 @@ class Environment:
     """A virtual environment with the wheel and some packages in it."""
 
     def __init__(self, folder: Path, wheel: Path, packages: list[str]) -> None:
-        """Makes the environment and installs into it, without building anything from source."""
+        """Creates the environment and installs into it, without building anything from source."""
         venv.create(folder, with_pip=False)
         self.folder = folder
         self.python = folder / "bin" / "python"
@@ -162,7 +162,7 @@ def extension_path(environment: Environment) -> str:
 
 
 def check_linkage(extension: str, glibc: str) -> None:
-    """The extension needs the C library of that version or older, and no C++ runtime."""
+    """Checks that the extension needs at most that version of glibc, and no C++ runtime."""
     dump = subprocess.run(
         ["objdump", "-p", "-T", extension], capture_output=True, text=True, check=True
     ).stdout
@@ -179,10 +179,10 @@ def check_linkage(extension: str, glibc: str) -> None:
 
 
 def main() -> None:
-    """Makes the environments and uses the wheel in each."""
+    """Creates the environments and uses the wheel in each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--glibc", help="the oldest that the wheel must load with")
+    parser.add_argument("--glibc", help="the oldest version of glibc that the wheel must support")
     parser.add_argument("--floors", action="store_true")
     parser.add_argument("--without-torch", action="store_true")
     options = parser.parse_args()
@@ -199,7 +199,7 @@ def main() -> None:
         bare = Environment(folder / "bare", wheel, [])
         extension = extension_path(bare)
         if "abi3" in wheel.name:
-            assert extension.endswith(".abi3.so"), f"{extension} is of one version of Python"
+            assert extension.endswith(".abi3.so"), f"{extension} is not abi3"
         if options.glibc:
             check_linkage(extension, options.glibc)
         use_the_command(bare)

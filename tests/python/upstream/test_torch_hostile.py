@@ -1,4 +1,4 @@
-"""Crafted files of torch.save whose pickles contradict themselves raise clear errors."""
+"""Crafted files of torch.save with inconsistent pickles raise errors that name the file."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Any, str]] = {
         tensor(Stored("storage", Named("os.system"), "0", "cpu", 16)),
         "os.system",
     ),
-    "key that is no text": (
+    "storage key that is an int": (
         tensor(Stored("storage", Named("torch.FloatStorage"), 0, "cpu", 16)),
         "storage key: expected a string",
     ),
@@ -202,7 +202,7 @@ CASES: dict[str, tuple[Any, str]] = {
         quantized(INTS8, (Named("torch.odd"), 0.5, 0)),
         "expected one that is quantized per tensor or per channel, found another scheme",
     ),
-    "scale of text": (
+    "scale that is a string": (
         quantized(INTS8, (QPER_TENSOR, "1", 0)),
         "quantized tensor: expected a float as scale and an int as zero point",
     ),
@@ -226,7 +226,7 @@ CASES: dict[str, tuple[Any, str]] = {
         sparse("torch.sparse_csr", tensor(LONGS), tensor(LONGS), tensor(FLOATS), (2, 2), True),
         "sparse tensor: expected a layout of torch and its parts",
     ),
-    "is_coalesced of text": (
+    "is_coalesced that is a string": (
         sparse("torch.sparse_coo", tensor(LONGS), tensor(FLOATS), (2,), "yes"),
         "sparse tensor: is_coalesced: expected a bool or None",
     ),
@@ -239,7 +239,7 @@ CASES: dict[str, tuple[Any, str]] = {
         "jagged tensor: expected a dict of its parts",
     ),
     "jagged without values": (jagged(offsets=tensor(LONGS)), "jagged tensor: values: expected"),
-    "jagged values of text": (
+    "jagged values that are a string": (
         jagged(values="x", offsets=tensor(LONGS)),
         "jagged tensor: values: expected a tensor, found another value",
     ),
@@ -270,7 +270,7 @@ CASES: dict[str, tuple[Any, str]] = {
         array(dtype=Call(Named("numpy.dtype"), "f4", False, True)),
         "dtype: expected a state with a byte order",
     ),
-    "array of text": (
+    "array whose bytes are a string": (
         array(state=(1, (2,), numpy.dtype("f4"), False, "8 bytes!")),
         "array: expected its bytes",
     ),
@@ -292,7 +292,7 @@ def write(path: Path, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_contradicts_itself_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_inconsistent_pickle_is_refused_with_the_path(tmp_path: Path, name: str) -> None:
     value, words = CASES[name]
     path = tmp_path / "m.pt"
     if name.startswith("nested") and name != "nested of numbers":
@@ -306,7 +306,7 @@ def test_what_contradicts_itself_is_refused_by_name(tmp_path: Path, name: str) -
     assert str(found.value).startswith(f"{path}: ")
 
 
-def test_the_hand_made_file_is_read_where_nothing_contradicts(tmp_path: Path) -> None:
+def test_handmade_file_with_a_consistent_pickle_is_read(tmp_path: Path) -> None:
     write(tmp_path / "m.pt", {"t": tensor(LONGS), "a": array(), "b": tensor(BOOLS, (0,))})
     found = tenfold.load(tmp_path / "m.pt")["x"]
     assert found["t"].tolist() == [0x0706050403020100, 0x0F0E0D0C0B0A0908]

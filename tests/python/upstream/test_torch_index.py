@@ -1,4 +1,4 @@
-"""`pytorch_model.bin.index.json` as transformers writes it."""
+"""Reads sharded checkpoints with `pytorch_model.bin.index.json`, as transformers writes them."""
 
 import json
 
@@ -11,7 +11,10 @@ from helpers import assert_same
 
 @pytest.fixture
 def index(tmp_path):
-    """A module in two shards, each an OrderedDict with torch's metadata, like a state_dict."""
+    """Returns the path of an index of two shards, and the saved module.
+
+    Each shard is an OrderedDict with torch's metadata, like a state_dict.
+    """
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     state = module.state_dict()
     names = list(state)

@@ -1,4 +1,4 @@
-"""Values in files of torch.save that a tree cannot hold, and unusual keys."""
+"""Unsupported values and unusual dict keys in files of torch.save."""
 
 import collections
 import pathlib
@@ -55,7 +55,7 @@ CYCLE: list = []
 CYCLE.append({"again": CYCLE})
 
 
-#: Objects that a tree cannot hold, and a part of the error message.
+#: Values that a tree does not support, each with a part of the error message.
 UNREADABLE = {
     "array of objects": (numpy.array(["a", None], object), 'found "O8"'),
     "array of text": (numpy.array(["a", "b"]), 'found "U1"'),

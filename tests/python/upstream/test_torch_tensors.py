@@ -1,4 +1,4 @@
-"""Tensors in files of torch.save: parameters, sparse and jagged ones, those of the meta device."""
+"""Files of torch.save with NumPy arrays, parameters, and sparse, jagged and meta tensors."""
 
 import collections
 import warnings
@@ -56,7 +56,7 @@ def test_inconsistent_protocol_5_arrays_are_refused(tmp_path, arguments, words):
         tenfold.load(tmp_path / "m.pt")
 
 
-def test_sparse_and_nested_tensors_are_read_as_by_torch(tmp_path):
+def test_sparse_tensors_are_read_as_by_torch_and_converted(tmp_path):
     dense = torch.tensor([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 5.0]])
     coo = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (3, 4), check_invariants=True)
     with warnings.catch_warnings():

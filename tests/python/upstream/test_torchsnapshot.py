@@ -1,4 +1,4 @@
-"""tenfold and torchsnapshot read each other's snapshots; examples of tensordict's saving page."""
+"""tenfold and torchsnapshot read each other's snapshots; runs examples of tensordict's docs."""
 
 import glob
 import pathlib
@@ -127,7 +127,7 @@ def test_snapshots_of_torchsnapshot_are_restored(torchsnapshot, tmp_path):
 
 
 def test_torchsnapshot_reads_our_chunks_and_files(torchsnapshot, tmp_path):
-    """Small limits of chunks and files, which only the internal interface of the engine allows."""
+    """Sets small chunk and file sizes, which only the internal interface of the engine accepts."""
     source = {"state": {"big": torch.arange(40.0).reshape(10, 4), "w": torch.ones(3)}}
     from tenfold import _core
 
@@ -139,7 +139,7 @@ def test_torchsnapshot_reads_our_chunks_and_files(torchsnapshot, tmp_path):
     assert same(dict(found), source["state"])
 
 
-# --- published examples: the same code with torchsnapshot, and with tenfold under its name ---
+# --- published examples, run with `torchsnapshot` bound to tenfold ---
 
 IN_MEMORY = """
 tensordict_source = TensorDict({"a": torch.randn(3), "b": {"c": torch.randn(3)}}, [])
@@ -234,8 +234,8 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
         exec(compile(text, example, "exec"), scope)
 
 
-def test_restore_into_a_mapped_file_uses_bounded_memory(tmp_path):
-    """Restores 256 MiB into a mapped file with less than 32 MiB of anonymous memory."""
+def test_restore_into_a_mapped_file_leaves_little_memory_in_use(tmp_path):
+    """Two restores of 256 MiB leave less than 32 MiB of additional anonymous memory in use."""
     program = f"""
         import resource, torch, tenfold
         path = {str(tmp_path)!r}

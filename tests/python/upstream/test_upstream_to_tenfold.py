@@ -85,7 +85,7 @@ def test_open_reads_raw_file_names(name, tmp_path):
 
 def test_safe_keys_are_found_by_raw_file_names(tmp_path):
     safe = [key for key in trees.TABLE_KEYS if "/" not in key and "\\" not in key]
-    # "C:x" is on another drive on some systems; the unencoded name of "%" is the encoded name of
+    # "C:x" is on another drive on some systems. The unencoded name of "%" is the encoded name of
     # "".
     safe = [key for key in safe if key not in ("C:x", "%")]
     td = TensorDict({key: trees.numbers(i + 1) for i, key in enumerate(safe)})
@@ -115,7 +115,7 @@ def test_a_longer_file_left_by_an_older_save_is_accepted(tmp_path):
     )
 
 
-def test_a_view_of_another_tensordict_is_refused_by_name(tmp_path):
+def test_sub_tensordict_is_refused_by_name(tmp_path):
     view = trees.build("flat")._get_sub_tensordict(1)
     view.memmap(tmp_path / "t")
     with pytest.raises(tenfold.UnsupportedError, match="_SubTensorDict"):
@@ -151,7 +151,7 @@ def test_truncated_file_raises_and_is_not_changed(tmp_path):
 @pytest.mark.parametrize(
     "name", ["json_scalars", "json_containers", "stack_of_strings", "json_meta_data"]
 )
-def test_values_written_by_threads_open_without_a_warning(name, tmp_path):
+def test_values_written_by_threads_load_without_a_warning(name, tmp_path):
     trees.build(name).memmap(tmp_path / "t", num_threads=4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

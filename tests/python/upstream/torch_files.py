@@ -6,7 +6,10 @@ import tenfold
 
 
 def assert_same(ours, theirs, where="root"):
-    """Asserts equal types, nesting, key order, dtypes, shapes and bytes."""
+    """Asserts equal types, nesting, key order, dtypes, shapes and bytes.
+
+    Sparse and nested tensors are compared only by layout and printed form.
+    """
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, torch.Tensor), where
         assert ours.layout == theirs.layout, where

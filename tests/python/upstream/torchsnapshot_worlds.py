@@ -103,7 +103,7 @@ def both_ways(taking: Any, restoring: Any, path: Path) -> None:
             restoring.Snapshot(str(path) + "-async").restore({"state": again})
             assert torch.equal(again["shared"], numbered(torch.float32, 9))
         else:
-            # The third rank has nothing of its own to restore.
+            # The snapshot has no entries of a third rank, so `state` cannot be restored.
             app_state = {"model": model, "optim": optimizer}
             restoring.Snapshot(str(path)).restore(app_state)
             entry = restoring.Snapshot(str(path)).read_object("0/state/table", kept["table"])
@@ -182,7 +182,7 @@ def check_torchsnapshot_without_dtensors_restores_the_other_entries() -> None:
         found = torchsnapshot.StateDict(**kept)
         torchsnapshot.Snapshot(str(path)).restore({"state": found})
         assert same_shards(kept["table"], sharded(TABLE, 0, size))
-        # A DTensor that all ranks have whole is an ordinary replicated tensor in the file.
+        # A fully replicated DTensor is stored as an ordinary replicated tensor.
         assert torch.equal(kept["copy"], TABLE)
         assert kept["own"].tolist() == [rank] * 2
 

@@ -1,4 +1,4 @@
-"""Trees with every kind of node and entry of tensordict, by name.
+"""Trees with every kind of node and entry of tensordict, each with a name.
 
 The tests call these functions with several versions of tensordict; those with old versions run in
 separate processes. All functions must run with version 0.11 unless `needs` names a later one. A

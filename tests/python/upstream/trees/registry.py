@@ -1,4 +1,4 @@
-"""The table of trees, and tensors to make them of."""
+"""The table of trees, and functions that create their tensors."""
 
 import dataclasses
 import math
