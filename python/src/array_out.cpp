@@ -165,8 +165,8 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
                            text(name.text()));
 }
 
-/// False if `made`, a copy of a tensor with those strides, has its elements in other places, so
-/// that aliases of the tensor must be copied, too.
+/// True if `made`, a copy of a tensor with those strides, has the same strides. Otherwise its
+/// elements are in other places, and aliases of the tensor must be copied, too.
 bool has_strides(const nb::object& made, const Shape& strides) {
   return nb::hasattr(made, "stride") && made.attr("stride")().equal(tuple_of(strides));
 }

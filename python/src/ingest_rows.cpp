@@ -61,7 +61,7 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 class RowFiles {
  public:
   /// `first_rows`: for each of `files` of which rows were read, in order, the number of rows in the
-  /// files before it. The caller may append to it while rows are read.
+  /// files before it. The caller may change it while rows are read.
   RowFiles(nb::list files, nb::list first_rows)
       : files_(std::move(files)),
         first_rows_(std::move(first_rows)),
@@ -115,8 +115,8 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // Only `raise` allows to check nulls in lists at the end: to omit bad rows, they must be known
-    // before they are written.
+    // Nulls in lists can be checked at the end only with `raise`: rows to omit must be known before
+    // they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
     // A dictionary returns values as they were stored, so they are not converted to strings.
     const bool is_dictionary = !dictionary.is_none();

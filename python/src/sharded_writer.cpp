@@ -26,7 +26,7 @@ using namespace nb::literals;
 
 namespace {
 
-/// A torch tensor on the CPU.
+/// Returns a dense torch tensor, copied if it is on another device.
 Tensor shard_tensor(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_any_torch(object);
   if (!tensor) {

@@ -72,9 +72,9 @@ class TreeBuilder {
   bool force_node_ = false;
 };
 
-/// tensor_of_torch(), or a tensor that TreeBuilder makes of another torch tensor: with a torch
-/// without the exchange API over the same memory, otherwise a copy if necessary. Empty for other
-/// objects. Throws Error(unsupported) for a torch tensor that is not dense.
+/// The elements of a torch tensor of any class and device: shared, or copied if they are not in
+/// main memory or the tensor is a lazy conjugate or negative. Empty for other objects. Throws if
+/// the tensor is not dense.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
 NodeInfo node_info_from(nb::handle info);

@@ -75,9 +75,10 @@ class Staging:
         self._lock = self._create()
 
     def _create(self) -> int:
-        """Creates the folder, and returns the descriptor that holds its lock.
+        """Creates and locks the folder. Returns the descriptor that holds the lock.
 
-        Another process may take it for a leftover before it is locked, and remove it.
+        Another process may take the folder for a leftover before it is locked, and remove it. It is
+        then created again.
         """
         while True:
             self._outer.mkdir()
@@ -248,7 +249,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                 break
             except OSError as error:
                 put_back(path)
-                # A reader has put the old folder back before.
+                # In these cases, a reader has put the old folder back already: try again.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
@@ -266,7 +267,7 @@ def _exchange(folder: Path, path: Path) -> bool:
     if renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return True
     error = ctypes.get_errno()
-    # EPERM: seccomp profiles of some containers refuse calls that they do not know.
+    # EPERM: the seccomp profiles of some containers refuse system calls that they do not list.
     if error in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
         return False
     raise OSError(error, os.strerror(error), str(path))
@@ -374,7 +375,7 @@ def _sync(folder: Path) -> None:
 
 
 def _sync_file(path: str) -> None:
-    # A link, a FIFO or an unreadable file was kept from the old folder.
+    # Links, FIFOs and unreadable files were kept from the old folder, not written here.
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return
     try:

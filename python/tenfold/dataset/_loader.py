@@ -446,8 +446,8 @@ class BatchProgress:
     """The position of `DeviceBatches` in an epoch.
 
     Attributes:
-        state: The result of `state_of` when the most recent batch that was returned, or whose error
-            was raised, was taken.
+        state: The result of `state_of` for the most recent batch that was returned or raised an
+            error. The batch that is copied ahead does not count.
         is_at_end: True once the end of the epoch was reported.
     """
 

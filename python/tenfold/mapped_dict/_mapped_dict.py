@@ -116,8 +116,8 @@ class MappedDict(_Native):
             ValueError: For keys of two types (the message names both), a duplicate key, and values
                 that cannot be stored together: None, values of different forms, scalars of
                 different types (int and float may be mixed), tensors whose shapes differ beyond the
-                first dimension, and dtypes that `ingest` does not promote to a common one. For
-                values that `ingest` converts to strings.
+                first dimension, dtypes that `ingest` does not promote to a common one, and those
+                that `ingest` would convert to strings, such as lists of ints and strs.
             KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
             OSError: If a folder at `path` has other files, or a system call failed.

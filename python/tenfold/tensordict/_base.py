@@ -1094,7 +1094,7 @@ class TensorDictBase(TensorLike):
         return apply.applied(self, plan, batch_size, device, names, propagate_lock, out)
 
     def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Self:
-        """Replaces tensors by the results of a function: `apply` with ``inplace=True``.
+        """Writes the results of a function into the tensors: `apply` with ``inplace=True``.
 
         Args:
             fn: Called with each tensor, and the tensors under the same key of `others`.

@@ -386,7 +386,7 @@ class TreeMethods:
             **options: As for `TensorDict.update`, and more fields.
 
         Raises:
-            ValueError: If a key is not a field.
+            ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
             RuntimeError: If a shape or batch size does not fit; or if this object is locked, and
                 `inplace` is false, a key is new or a value is None.
             TypeError: If `input_dict_or_td` is of another type, or an `autocast` class cannot cast
