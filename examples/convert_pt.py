@@ -22,7 +22,7 @@ def convert(source: Path, target: Path) -> str | None:
         if dangerous:
             return f"unpickling it would call {', '.join(dangerous)}"
         tenfold.convert(source, target)  # in bounded memory; `target` is created atomically
-    except tenfold.Error as error:  # no torch file, or objects of other classes: names the key
+    except tenfold.Error as error:  # not a torch file, or an object of an unsupported class
         return str(error)
     difference = tenfold.diff(source, target)
     assert difference.same, difference
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     options = parser.parse_args()
-    sources: dict[Path, Path] = {}  # of the files written
+    sources: dict[Path, Path] = {}  # the source of each target that was written
     files = sorted(p for p in options.source.rglob("*") if p.suffix in (".pt", ".pth", ".bin"))
     for file in files:
         target = options.target / file.relative_to(options.source).with_suffix(".safetensors")

@@ -1,4 +1,4 @@
-"""Ingests the tar shards of WebDataset, so that any row can be read and all rows be shuffled.
+"""Ingests the tar shards of WebDataset, so that rows can be read in any order and shuffled.
 
     python from_webdataset.py folder
 

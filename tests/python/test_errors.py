@@ -226,7 +226,7 @@ def test_problems_of_a_report_have_the_fields(tmp_path):
     )
 
 
-def test_path_that_is_not_utf8_is_surrogate_escaped(tmp_path):
+def test_errors_and_warnings_accept_paths_that_are_not_utf8(tmp_path):
     name = os.fsdecode(b"\xff.safetensors")
     error = raised(FileNotFoundError, tenfold.open, tmp_path / name)
     assert error.path == str(tmp_path / name)

@@ -67,7 +67,7 @@ def test_lookups_read_only_the_pages_of_their_keys(large, batch):
     )
     assert done.returncode == 0, done.stderr
     pages = float(done.stdout)
-    if pages < 200:  # fewer than the values are in
+    if pages < 200:  # fewer than the pages of the values alone
         pytest.skip("the files stayed in the page cache")
     # Slot, end offset, string and value, each in a separate page, and a few more for probing.
     assert pages <= 256 * 4 + 64
