@@ -345,7 +345,7 @@ def group_of_one(work: Path) -> Iterator[None]:
 
 
 def checkpoint_beside(work: Path, repetitions: int) -> Result:
-    """Times training steps of one thread while a save in the background is written."""
+    """Times training steps of one thread while a background save is written."""
     tree = state()
     step = training_step()
     manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True)

@@ -17,7 +17,7 @@ struct ProgressState {
 };
 
 /// Formats the bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer
-/// details. If the total is 0, which means that it is unknown, there is no bar.
+/// details. If the total is unknown (0) and some bytes are done, there is no bar.
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
 /// Monitors a long command: cancels it after Ctrl-C, and draws a bar on standard error, if that is

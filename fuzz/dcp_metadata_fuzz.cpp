@@ -1,6 +1,6 @@
 // Arbitrary bytes as the `.metadata` of a folder of torch.distributed.checkpoint, alone and merged
-// with itself. They are refused with an Error, or give a tree. The folder has no data files, so an
-// access to a tensor or an object of the tree may only throw one of the same errors.
+// with itself. They are refused with an Error (corrupt or unsupported), or give a tree. The folder
+// has no data files: an access to a tensor or an object of the tree may throw these errors only.
 
 #include <cstddef>
 #include <cstdint>

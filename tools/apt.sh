@@ -18,7 +18,7 @@ assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null 
 }
 
 [ $# -gt 0 ] || { echo "usage: tools/apt.sh <list>..." >&2; exit 2; }
-names=$(cat "$@")  # by itself: `for` would ignore its failure
+names=$(cat "$@")  # a separate command, because `for` would ignore its failure
 missing=()
 for package in $names; do
   present "$package" || missing+=("$package")

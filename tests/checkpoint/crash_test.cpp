@@ -111,7 +111,7 @@ TEST(CheckpointCrash, AFailureOfEveryChangeOfASharingSaveLeavesACompleteStep) {
   expect_survives_failure_of_every_change(sharing_case(), true, true, EIO);
 }
 
-TEST(CheckpointCrash, APowerLossAtEveryMomentOfASharingSaveLeavesACompleteStep) {
+TEST(CheckpointCrash, APowerFailureAtEveryMomentOfASharingSaveLeavesACompleteStep) {
   expect_survives_power_loss(sharing_case(), true, 4, 20262);
 }
 

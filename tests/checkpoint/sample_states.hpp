@@ -12,7 +12,7 @@
 
 namespace tenfold::test {
 
-/// The state of a training at a step: every number depends on the step.
+/// The state of a training at a step: each tensor begins with the step, and the epoch is the step.
 inline TensorDict state_at(std::int64_t step) {
   NodeInfo dict;
   dict.kind = NodeKind::dict;

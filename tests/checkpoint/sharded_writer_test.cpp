@@ -963,7 +963,7 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   for (const auto& entry : fs::directory_iterator(folder / "m")) {
     names.push_back(entry.path().filename().string());
   }
-  // Each rank has two boxes of one tensor, so it writes two files.
+  // Each rank has at most two boxes of a tensor, so it writes two files.
   EXPECT_THAT(names,
               UnorderedElementsAre("metadata.json", "shard-00001-model-00001-of-00002.safetensors",
                                    "shard-00001-model-00002-of-00002.safetensors",

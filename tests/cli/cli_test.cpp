@@ -403,7 +403,7 @@ TEST_F(Cli, FitsTablesIntoANarrowTerminalWithoutCuttingNumbers) {
   EXPECT_THAT(shown_on_terminal(80, {"stat", path}), Not(HasSubstr("deep." + long_name)));
 }
 
-TEST(ProgressLine, FitsEveryWidth) {
+TEST(ProgressLine, FitsEveryWidthAndShowsNoBarForAnUnknownTotal) {
   const cli::ProgressState state = {"checksums", 999'900'000'000, 9'999'900'000'000, 3601};
   for (std::size_t columns = 1; columns <= 120; ++columns) {
     const std::string line = cli::progress_line(state, columns);

@@ -1,5 +1,5 @@
-# Configures SOURCE_DIR in folders below WORK_DIR, each time with a requirement missing, and checks
-# the error of CMake.
+# Configures SOURCE_DIR in folders below WORK_DIR in ways that must fail, and checks the errors of
+# CMake.
 file(REMOVE_RECURSE ${WORK_DIR})
 
 # expect_error(<name> <text> <argument>...): configuring with the arguments must fail with the text.

@@ -37,7 +37,7 @@ struct Kept {
   const char* name;
   const char* file;
   std::function<void(const Path&, std::int64_t version)> save;
-  /// The version, or -1 if it is not a complete version.
+  /// The version; 1 for a call that does not read it; -1 if it is not a complete version.
   std::function<std::int64_t(const Path&)> read;
 };
 

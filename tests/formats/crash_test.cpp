@@ -522,8 +522,9 @@ Found which_rows(const fs::path& path) {
   return count == 3 ? Found::new_version : Found::neither;
 }
 
-/// Append is atomic with respect to crashes, but not to power failures: a node may have the new
-/// rows before the root has, and the next append overwrites them.
+/// Tests an append to the folder that `make_old` makes. After a crash or an error at any change,
+/// the folder has the old or the new rows, and no wrong checksums. Power failures are not tested: a
+/// node may have the new rows before the root has, and the next append overwrites them.
 void expect_append_survives(const std::function<void(const Path&)>& make_old) {
   const CrashCase append = {"Append", "data", make_old,
                             [](const Path& path, bool) {

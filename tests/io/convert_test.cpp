@@ -233,7 +233,7 @@ TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {
                         "source's \"model."));
 }
 
-/// Returns the error of a conversion that renames the tensor "a" or "n.x" of a tree to `to`.
+/// Returns the error of renaming the tensor `from`, which is "a" or "n.x", to `to`.
 auto thrown_by_renaming(const std::string& from, const std::string& to) {
   TensorDict node;
   node.set("x", counting({2}));

@@ -84,7 +84,7 @@ TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   EXPECT_TRUE(fs::exists(path_ / "mine"));
 }
 
-TEST_F(Memmap, RefusesToWriteInPlaceIfTheRowsAreCountedInACommitFile) {
+TEST_F(Memmap, RefusesToWriteInPlaceIfTheCommitFileIsDamaged) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";
   TensorDict other;

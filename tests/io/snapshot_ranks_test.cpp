@@ -175,7 +175,7 @@ TEST(SnapshotRanks, ThePathMayEndWithASlash) {
   EXPECT_EQ(manifest_of(folder / "s").world_size, 2);
 }
 
-TEST(SnapshotRanks, ARankWithoutEntriesOfItsOwnSeesReplicatedOnes) {
+TEST(SnapshotRanks, ARankWithoutEntriesOfItsOwnReadsReplicatedOnes) {
   const TemporaryFolder folder;
   for (const NodeKind kind : {NodeKind::dict, NodeKind::list}) {
     TensorDict root = node_of(kind);
@@ -599,7 +599,7 @@ TEST(SnapshotRanks, MetadataOfAllRanksIsKept) {
   EXPECT_THAT(warnings.all(), IsEmpty());
 }
 
-TEST(SnapshotRanks, MetadataThatDiffersIsThatOfTheFirstRankWithAWarning) {
+TEST(SnapshotRanks, LaterMetadataThatDiffersAndSchemasAreIgnoredWithAWarning) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   for (OfRank& rank : ranks) rank.state.set("x", counting({2}));

@@ -277,7 +277,7 @@ TEST(SparseBuilder, RunsOnDiskAreMergedIntoTheSameMatrix) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(SparseBuilder, RefusesEntriesOfOtherShapesAndAfterTheEnd) {
+TEST(SparseBuilder, RefusesEntriesOfOtherShapesAndAfterFinish) {
   SparseBuilder builder(2, 2, DType::float32);
   const Tensor square = Tensor::from<std::int64_t>({0, 0, 1, 1}, {2, 2});
   const Tensor zeros = Tensor::zeros(DType::float32, {2, 2});

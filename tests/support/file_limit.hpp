@@ -5,7 +5,7 @@
 
 namespace tenfold::test {
 
-/// Limits this process to `num_files` more open files during its lifetime.
+/// While this object exists, this process can open at most `num_files` more files.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t num_files) {

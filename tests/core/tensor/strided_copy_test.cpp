@@ -145,7 +145,7 @@ TEST(StridedCopy, ACopyForAFileIsBoundedByTheStorage) {
   }
   const Tensor small(DType::int64, {1000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(small, "x.pt").is_contiguous());
-  // Of the program itself, not of a file: 24 MB.
+  // A tensor of the program, not of a file, may be larger: 24 MB.
   const Tensor own(DType::int64, {3'000'000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(own, {"", "data set"}).is_contiguous());
 }

@@ -227,7 +227,7 @@ TEST(ArrowStream, ABadRowOfSeveralFilesIsNamedByItsFileAndRow) {
   Batch batch;
   ArrowNode holes("+s");
   holes.buffer(std::vector<std::uint8_t>{0b101}).rows(3, 0, 1).child(batch.x).child(batch.s);
-  // Row 1 of each of three batches. The second file begins with the second batch.
+  // Row 1 of each of the three batches is bad. The second file begins with the second batch.
   ArrowIngestOptions options;
   options.find_row = [](std::int64_t row) {
     return row < 3 ? SourceRow{"a", row} : SourceRow{"b", row - 3};

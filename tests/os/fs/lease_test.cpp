@@ -288,7 +288,8 @@ TEST_P(EveryLease, ATakeoverOfAnEmptyFileKeepsANewerOne) {
   const fs::path path = folder_ / "x";
   std::ofstream{path};  // a process crashed before it wrote its lease
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
-  // Before this process may remove it, another one replaces it by a lease that it has yet to write.
+  // Before this process may remove it, another one replaces it by the file of its own lease, which
+  // is still empty.
   const test::WatchChanges replace([&](const Change& change) {
     if (change.name != "x~" || change.kind == Change::Kind::remove_file) return;
     fs::remove(path);
@@ -306,7 +307,7 @@ test::WatchChanges::Before refuse_to_remove(const std::string& name) {
   };
 }
 
-TEST_P(EveryLease, ATakeoverThatIsNotAllowedLeavesNothing) {
+TEST_P(EveryLease, ATakeoverThatIsNotAllowedLeavesNoOtherEntry) {
   leave_dead(directory_);
   const test::WatchChanges refuse(refuse_to_remove("x"));
   EXPECT_FALSE(Lease::try_acquire(directory_, "x"));

@@ -312,7 +312,7 @@ TEST(MemmapArchiveHostile, ReportsMissingTooShortAndTooLargeEntries) {
   }
 }
 
-TEST(MemmapArchiveHostile, SurvivesChangedBytesAndRefusesEveryPrefix) {
+TEST(MemmapArchiveHostile, SurvivesChangedBytesAndRefusesTruncatedArchives) {
   const test::Warnings warnings;
   const TemporaryFolder folder;
   for (const std::string name : {"ok-nested.tdz", "ok-values-deflate.tdz"}) {
