@@ -201,6 +201,38 @@ def test_damage_that_ends_the_reader_is_tried_once_when_the_time_is_over(tmp_pat
     run_harness(FATAL_DAMAGE, folder=str(tmp_path))
 
 
+CRASH_TESTS = """
+from pathlib import Path
+
+import harness
+from case import Options
+
+folder = Path({folder!r})
+(folder / "tests").mkdir()
+program = folder / "tests" / "dict_crash_test"
+program.write_text('''#!/bin/sh
+case "$1" in
+--gtest_list_tests) printf 'Crash.\\\\n  Passes\\\\n  Fails\\\\n'; exit 0 ;;
+--gtest_filter=Crash.Passes)
+  test='{{"kills": "3", "failed_calls": "40", "power_failures": "2"}}' status=0 ;;
+*) test='{{"kills": "1", "failures": [{{"failure": "lost", "type": ""}}]}}' status=1 ;;
+esac
+echo '{{"testsuites": [{{"testsuite": ['"$test"']}}]}}' > "${{2#--gtest_output=json:}}"
+exit $status
+''')
+program.chmod(0o755)
+options = Options("harness", True, 60, 0, folder, Path(), folder)
+(row,) = harness.run(options)
+counts = [row.counts[name] for name in (*harness.COUNTS, "tests", "failed tests")]
+assert counts == [4, 40, 2, 2, 1], counts
+assert row.problems == ["Crash.Fails: lost"], row
+"""
+
+
+def test_reports_of_crash_tests_are_added_up(tmp_path):
+    run_harness(CRASH_TESTS, folder=str(tmp_path))
+
+
 def test_torture_tables_match_the_results():
     done = subprocess.run(
         [sys.executable, TORTURE / "run.py", "--check-tables"], capture_output=True, text=True

@@ -233,7 +233,7 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
       EXPECT_TRUE(refused || !thrown);
     }
     EXPECT_EQ(count_descriptors(), descriptors_before);
-    if (refused) add_to("failures", 1);
+    if (refused) add_to("failed_calls", 1);
     const Found found = crash.which(path);
     EXPECT_TRUE(is_whole(found, with_old));
     if (!thrown) {

@@ -25,7 +25,7 @@ PROGRAMS = {
     "checkpoint_crash_test": "*",
     "checkpoint_sharded_writer_test": "*Crash*",
 }
-COUNTS = ("kills", "failures", "power failures")
+COUNTS = ("kills", "failed calls", "power failures")
 #: Seconds after which a test counts as hung; the longest one takes minutes under load.
 _LONGEST_TEST = 3600
 
