@@ -32,7 +32,7 @@ while read -r package version library; do
   rm -f "${package}_"*
   apt source --only-source --download-only --tar-only "$package"
   case $(echo "${package}_"*.orig.tar.?z*) in
-    "${package}_$version"[+.-]*) ;;
+    "${package}_$version.orig."* | "${package}_$version+"* | "${package}_"*"+really$version.orig."*) ;;
     *) echo "bundled_sources.sh: Debian's $package is not of version $version" >&2; exit 1 ;;
   esac
   rm -rf "${folder:?}/$library"

@@ -162,7 +162,10 @@ def extension_path(environment: Environment) -> str:
 
 
 def check_linkage(extension: str, glibc: str) -> None:
-    """Checks that the extension needs at most that version of glibc, and no C++ runtime."""
+    """Checks that the extension needs at most that version of glibc, and no C++ runtime.
+
+    It must use memcpy and memset of glibc, not the slower ones that zig links.
+    """
     dump = subprocess.run(
         ["objdump", "-p", "-T", extension], capture_output=True, text=True, check=True
     ).stdout
@@ -176,6 +179,8 @@ def check_linkage(extension: str, glibc: str) -> None:
     allowed = r"lib(c|m|dl|pthread|rt)\.so\.\d|ld-linux.*\.so\.\d"
     for name in re.findall(r"NEEDED +(\S+)", dump):
         assert re.fullmatch(allowed, name), f"{extension} needs {name}"
+    for name in ("memcpy", "memmove", "memset"):
+        assert re.search(rf"\*UND\*.*GLIBC_\S+ +{name}$", dump, re.M), f"{name} is not glibc's"
 
 
 def main() -> None:
