@@ -182,7 +182,7 @@ def put_back(path: Path) -> None:
     """Restores the old version after a crash between the first two renames of `_rename_over`."""
     if not exists(path):
         with contextlib.suppress(FileNotFoundError):
-            _replaced(path).rename(path)
+            os.rename(_replaced(path), path)
 
 
 def put_back_all(directory: Path, pattern: str) -> None:
@@ -204,7 +204,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
         return
     aside = _hidden_sibling(path, new_token())
-    path.rename(aside)
+    os.rename(path, aside)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -246,14 +246,14 @@ def _replaced(path: Path) -> Path:
 
 def _rename_over(folder: Path, path: Path) -> None:
     if not exists(path):
-        folder.rename(path)
+        os.rename(folder, path)
     elif not _exchange(folder, path):
         replaced = _replaced(path)
         while True:
             shutil.rmtree(replaced, ignore_errors=True)
-            path.rename(replaced)
+            os.rename(path, replaced)
             try:
-                folder.rename(path)
+                os.rename(folder, path)
                 break
             except OSError as error:
                 put_back(path)
@@ -261,7 +261,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
-            replaced.rename(folder)
+            os.rename(replaced, folder)
     _sync_folder(path.parent)
 
 

@@ -366,14 +366,14 @@ def test_symlinks_are_followed_and_files_are_refused_as_targets(tmp_path) -> Non
 def test_failed_removal_warns_and_others_are_removed(tmp_path, monkeypatch) -> None:
     for name in ("1", "2"):
         publish(tmp_path / name, "old")
-    real = Path.rename
+    real = os.rename
 
-    def rename(self, target):
-        if self.name == "1":
+    def rename(source, target) -> None:
+        if Path(source).name == "1":
             raise PermissionError(13, "Permission denied")
-        return real(self, target)
+        real(source, target)
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(os, "rename", rename)
     with pytest.warns(UserWarning, match="1: the checkpoint was not removed"):
         remove_all([tmp_path / "1", tmp_path / "2"])
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
