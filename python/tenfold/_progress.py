@@ -94,11 +94,12 @@ class _Bar:
 
 
 def _columns() -> int | None:
-    """Current width of the terminal less one column; None if standard error is not a terminal."""
+    """Current width of the terminal less one column; None if it is unknown or no terminal."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns - 1
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError, AttributeError):
         return None
+    return columns - 1 if columns else None  # 0: a pseudo-terminal without a size
 
 
 def _fitting(what: str, part: float, figures: str, columns: int | None) -> str:

@@ -28,10 +28,12 @@ from tenfold._paths import exists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
+#: What a manifest that is invalid JSON or has values of other types raises.
+_INVALID = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
 # folder.
@@ -104,7 +106,8 @@ class Staging:
         """Checks the staged folder and renames it to `path`.
 
         The old folder is removed. Files that its manifest does not list are kept in the new one,
-        unless it has files of the same names.
+        unless it has files of the same names. Those that this process can neither link nor copy
+        are moved after the rename; a crash between the two loses them.
 
         Args:
             own_names: Matches names of files that another program saves for what is saved here; old
@@ -116,9 +119,14 @@ class Staging:
                 last fsync failed.
         """
         _write_manifest(self.folder)
-        _keep_unlisted(self.path, self.folder, own_names)
+        to_move = _keep_unlisted(self.path, self.folder, own_names)
         _sync(self.folder)
         _rename_over(self.folder, self.path)
+        for name in to_move:  # from the old folder, which now has the temporary name
+            try:
+                os.rename(self.folder / name, self.path / name)
+            except OSError as error:  # noqa: PERF203 - continue with the other files
+                warnings.warn(f"{self.path / name}: the file was not kept: {error}", stacklevel=3)
         self.close()
 
     def close(self) -> None:
@@ -174,7 +182,7 @@ def put_back(path: Path) -> None:
     """Restores the old version after a crash between the first two renames of `_rename_over`."""
     if not exists(path):
         with contextlib.suppress(FileNotFoundError):
-            _replaced(path).rename(path)
+            os.rename(_replaced(path), path)
 
 
 def put_back_all(directory: Path, pattern: str) -> None:
@@ -196,7 +204,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
         return
     aside = _hidden_sibling(path, new_token())
-    path.rename(aside)
+    os.rename(path, aside)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -238,14 +246,14 @@ def _replaced(path: Path) -> Path:
 
 def _rename_over(folder: Path, path: Path) -> None:
     if not exists(path):
-        folder.rename(path)
+        os.rename(folder, path)
     elif not _exchange(folder, path):
         replaced = _replaced(path)
         while True:
             shutil.rmtree(replaced, ignore_errors=True)
-            path.rename(replaced)
+            os.rename(path, replaced)
             try:
-                folder.rename(path)
+                os.rename(folder, path)
                 break
             except OSError as error:
                 put_back(path)
@@ -253,7 +261,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
-            replaced.rename(folder)
+            os.rename(replaced, folder)
     _sync_folder(path.parent)
 
 
@@ -282,13 +290,17 @@ def _files(folder: Path, *, folder_links: bool = False) -> list[str]:
     With `folder_links`, includes symbolic links to folders, as it includes other links.
     """
     found = []
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_raise):
         paths = [os.path.join(parent, name) for name in names]
         if folder_links:
             below = [os.path.join(parent, name) for name in folders]
             paths += filter(os.path.islink, below)
         found += [os.path.relpath(path, folder) for path in paths]
     return sorted(name for name in found if name != MANIFEST)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _described(path: Path) -> dict[str, Any]:
@@ -303,7 +315,12 @@ def _described(path: Path) -> dict[str, Any]:
 def _describe_all(folder: Path, names: list[str]) -> dict[str, dict[str, Any] | None]:
     def describe(name: str) -> dict[str, Any] | None:
         path = folder / name
-        return _described(path) if path.is_file() else None
+        try:
+            return _described(path) if path.is_file() else None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # the name in a damaged manifest
+                return None
+            raise
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return dict(zip(names, pool.map(describe, names), strict=True))
@@ -322,22 +339,42 @@ def _write_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
-def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> None:
-    """Links or copies files that the old manifest does not list into the new folder."""
+def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
+    """Links or copies files that the old manifest does not list into the new folder.
+
+    Returns:
+        Files that this process can neither link nor copy. They can only be moved, which is not
+        atomic together with the replacement of the folder.
+    """
+    to_move: list[str] = []
     if not old.is_dir():
-        return
+        return to_move
     try:
         listed = set(json.loads((old / MANIFEST).read_bytes())["files"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, *_INVALID):
         listed = set()  # the manifest is missing, damaged or of another program
     for name in _files(old, folder_links=True):
         is_own = name in listed or (own_names is not None and own_names.fullmatch(name))
         if not is_own and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(old / name, new / name, follow_symlinks=False)
-            except OSError:
-                shutil.copy2(old / name, new / name, follow_symlinks=False)
+            if not _link_or_copy(old / name, new / name):
+                to_move.append(name)
+    return to_move
+
+
+def _link_or_copy(source: Path, target: Path) -> bool:
+    """Returns false if the file can be neither linked nor read, or is a FIFO or socket."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        mode = os.lstat(source).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            return False
+        try:
+            shutil.copy2(source, target, follow_symlinks=False)
+        except PermissionError:
+            return False
+    return True
 
 
 def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
@@ -346,7 +383,7 @@ def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
         manifest = json.loads(document)
         version, files = manifest["version"], manifest["files"]
         expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _INVALID as error:
         return [(MANIFEST, "the document that the save wrote", repr(error))]
     if version != _VERSION:
         raise UnsupportedError(

@@ -23,7 +23,6 @@ except ImportError as error:
     ) from error
 
 from tenfold._errors import UnsupportedError
-from tenfold._interop.arrays import import_torch, numpy_module
 from tenfold._io.files import load, save
 from tenfold._io.load_into import load_into
 from tenfold._options import boolean
@@ -38,7 +37,7 @@ from tenfold._staging import (
     remove_all,
     staging_folder,
 )
-from tenfold.checkpoint._rng import RngState
+from tenfold.checkpoint._rng import RngState, set_numpy, set_torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -486,10 +485,8 @@ def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | Non
         RngState().load_state_dict(states)
         return
     # The states have the form in which Accelerate saves them.
-    torch = import_torch()
     random.setstate(states["random_state"])
-    name, words, *rest = states["numpy_random_seed"]
-    numpy_module().random.set_state((name, numpy_module().asarray(words), *rest))
-    torch.set_rng_state(states["torch_manual_seed"])
-    if "torch_cuda_manual_seed" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(states["torch_cuda_manual_seed"])
+    names = ("name", "words", "position", "has_gauss", "gauss")
+    set_numpy(dict(zip(names, states["numpy_random_seed"], strict=True)))
+    devices = states.get("torch_cuda_manual_seed", [])
+    set_torch({"torch": states["torch_manual_seed"], "cuda": devices})

@@ -9,8 +9,9 @@ import tenfold
 
 
 def test_tenfold_errors_are_value_errors():
-    assert issubclass(tenfold.CorruptFileError, (tenfold.Error, ValueError))
-    assert issubclass(tenfold.UnsupportedError, (tenfold.Error, ValueError))
+    for error in (tenfold.CorruptFileError, tenfold.UnsupportedError):
+        assert issubclass(error, tenfold.Error)
+        assert issubclass(error, ValueError)
 
 
 @pytest.mark.parametrize("call", [tenfold.open, tenfold.load, tenfold.probe, tenfold.verify])

@@ -155,6 +155,48 @@ def test_a_target_without_dense_memory_is_refused(target, make):
         tenfold.load_into({"x": make()}, target)
 
 
+def test_a_dtensor_is_refused_before_anything_changes(target, run_python):
+    pytest.importorskip("torch.distributed.tensor")
+    tenfold.save(torch.nn.Linear(3, 2), target)
+    program = """
+import sys
+import tenfold, torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+module = torch.nn.Linear(3, 2)
+module.weight = torch.nn.Parameter(distribute_tensor(torch.zeros(2, 3), mesh, [Shard(0)]))
+before = module.bias.detach().clone()
+for state in (module, dict(module.state_dict())):
+    for strict in (True, False):
+        try:
+            tenfold.load_into(state, sys.argv[1], strict=strict)
+        except tenfold.UnsupportedError as error:
+            print(error)
+assert torch.equal(module.bias, before)
+distributed.destroy_process_group()
+"""
+    output = run_python(program, target)
+    assert output.count('tensor "weight"') == output.count("found a DTensor") == 4
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"a.b": torch.zeros(1), "a": {"b": torch.zeros(1)}},
+        {1: torch.zeros(1), "1": torch.zeros(1)},
+        TensorDict({"a.b": torch.zeros(1), "a": {"b": torch.zeros(1)}}),
+    ],
+)
+def test_two_tensors_of_one_name_are_refused(target, tensors):
+    tenfold.save({"x": torch.ones(1)}, target)
+    with pytest.raises(ValueError, match="target: two tensors are called"):
+        tenfold.load_into(tensors, target, strict=False)
+
+
 def test_a_tensordict_is_filled(target):
     tenfold.save({"a": {"x": torch.arange(3)}}, target)
     td = TensorDict({"a": {"x": torch.zeros(3, dtype=torch.int64)}})

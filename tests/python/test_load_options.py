@@ -106,6 +106,12 @@ def test_map_location_cpu_loads_the_same_tree(saved):
     assert_same(tenfold.load(saved, map_location="cpu"), TREE)
 
 
+def test_map_location_cpu_copies_nothing(tmp_path):
+    path = tenfold.save({"x": torch.zeros(3)}, tmp_path / "saved")
+    tenfold.load(path, mode="r+", map_location="cpu")["x"].fill_(1)
+    assert tenfold.load(path)["x"].tolist() == [1, 1, 1]
+
+
 def test_map_location_keeps_shared_storage(target):
     weight = torch.ones(3)
     tenfold.save({"a": weight, "b": weight}, target)

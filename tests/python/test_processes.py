@@ -8,6 +8,17 @@ import tenfold
 from forks import exit_status, forked
 
 
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, td):
+        self.td = td
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return self.td["a", "x"][i]
+
+
 def total(td):
     return float(td["a", "x"].sum())
 
@@ -39,8 +50,16 @@ def test_spawned_workers_write_to_the_mapped_file(tmp_path):
     assert td["x"].tolist() == [0, 1, 2, 3]
 
 
-def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
+@pytest.fixture
+def one_torch_thread():
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
     # Enough leaves and bytes that the parent has running threads before the fork.
     tenfold.save({str(i): torch.ones(100_000) for i in range(40)}, tmp_path / "warm")
     opened = tenfold.open(saved)
@@ -55,17 +74,9 @@ def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
 
 
 def test_tree_is_pickled_by_path_and_read_in_data_loader_workers(saved):
-    class Rows(torch.utils.data.Dataset):
-        def __init__(self, td):
-            self.td = td
-
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, i):
-            return self.td["a", "x"][i]
-
     rows = Rows(tenfold.open(saved))
     assert len(pickle.dumps(rows.td)) < 1000
-    loader = torch.utils.data.DataLoader(rows, batch_size=2, num_workers=1)
+    loader = torch.utils.data.DataLoader(
+        rows, batch_size=2, num_workers=1, multiprocessing_context="spawn"
+    )
     assert [batch.tolist() for batch in loader] == [[1.0, 1.0], [1.0, 1.0]]

@@ -59,12 +59,18 @@ def test_progress_must_be_a_callable_or_bool(target):
         tenfold.save({"x": torch.zeros(1)}, target, progress=3)
 
 
-def test_progress_false_shows_nothing(big, target, capfd):
+def test_progress_false_shows_nothing_and_true_a_bar(big, target, capsys, monkeypatch):
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     tenfold.save(big, target, progress=False)
-    assert capfd.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "")
+    tenfold.save(big, target, progress=True)
+    assert "[####" in capsys.readouterr().err
 
 
 def test_progress_true_without_standard_error_shows_nothing(big, target, monkeypatch):
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", None)
     tenfold.save(big, target, progress=True)
     assert target.exists()
@@ -112,6 +118,12 @@ def test_save_releases_the_gil(big, target):
     done.set()
     thread.join()
     assert len([t for t in ticks if start < t < end]) > 3
+
+
+def test_a_terminal_without_a_size_shows_the_whole_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(fileno=lambda: 2))
+    monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((0, 0)))
+    assert _progress._columns() is None
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])

@@ -308,7 +308,8 @@ def test_sparse_tensors_round_trip(tmp_path, layout):
     for found in (state["v"], read, tenfold.load(tmp_path / "saved")["v"]):
         assert found.layout is sparse.layout
         assert torch.equal(found.to_dense(), dense)
-    state["v"].values() if layout != "sparse_coo" else state["v"]._values().fill_(7)
+    (state["v"]._values() if layout == "sparse_coo" else state["v"].values()).fill_(7)
+    assert not torch.equal(state["v"].to_dense(), dense)
     assert torch.equal(snapshot.read_object("0/state/v").to_dense(), dense)
 
 

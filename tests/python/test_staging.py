@@ -189,8 +189,16 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_created_again(
     assert contents(tmp_path / "checkpoint") == "new"
 
 
-def test_unlisted_links_and_special_files_are_kept(tmp_path) -> None:
+def test_unlisted_links_and_special_files_are_kept(tmp_path, monkeypatch) -> None:
     path = tmp_path / "checkpoint"
+    real = os.open
+
+    def open_(name, *args, **options) -> int:
+        if Path(name).name == "secret":  # root may read files of mode 0
+            raise PermissionError(13, "Permission denied", name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(os, "open", open_)
     publish(path, "old")
     (path / "dangling").symlink_to("gone")
     (path / "folder").symlink_to("sub")
@@ -204,6 +212,74 @@ def test_unlisted_links_and_special_files_are_kept(tmp_path) -> None:
         assert os.readlink(path / "folder") == "sub"
         assert (path / "fifo").is_fifo()
         assert (path / "secret").stat().st_size == 4
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_files_that_can_be_neither_linked_nor_copied_are_moved(
+    tmp_path, monkeypatch, can_exchange
+) -> None:
+    def refuse(*args, **options) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    path = tmp_path / "checkpoint"
+    publish(path, "old")
+    (path / "sub/secret").write_text("mine")
+    os.mkfifo(path / "fifo")
+    if not can_exchange:
+        monkeypatch.setattr(_staging, "_exchange", lambda folder, path: False)
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shutil, "copy2", refuse)
+    for text in ("new", "next"):
+        publish(path, text)
+        assert contents(path) == text
+        assert (path / "sub/secret").read_text() == "mine"
+        assert (path / "fifo").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_file_that_cannot_be_moved_is_a_warning(tmp_path, monkeypatch) -> None:
+    def refuse(*args, **options) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    publish(tmp_path / "checkpoint", "old")
+    (tmp_path / "checkpoint/secret").write_text("mine")
+    real = os.rename
+
+    def rename(source, target) -> None:
+        if Path(target).name == "secret":
+            refuse()
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shutil, "copy2", refuse)
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.warns(UserWarning, match=r"checkpoint/secret: the file was not kept"):
+        publish(tmp_path / "checkpoint", "new")
+    assert contents(tmp_path / "checkpoint") == "new"
+
+
+def test_an_unlistable_folder_of_the_old_version_fails_the_save(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "checkpoint"
+    publish(path, "old")
+    (path / "private").mkdir()
+    (path / "private/file").write_text("mine")
+    staging = Staging(path)
+    fill(staging.folder, "new")
+    real = os.scandir
+
+    def scandir(folder):
+        if Path(folder).name == "private":
+            raise OSError(5, "Input/output error", os.fspath(folder))
+        return real(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        with pytest.raises(OSError, match=r"Input/output error.*private"):
+            staging.publish()
+    staging.close()
+    assert contents(path) == "old"
+    assert (path / "private/file").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_every_bit_flip_of_a_file_is_detected(tmp_path) -> None:
@@ -237,6 +313,7 @@ HOSTILE = [
     b'{"version": 1, "files": 3}',
     b'{"version": 1, "files": {"a.txt": 3}}',
     b'{"version": 1, "files": {"a.txt": {"bytes": "x", "crc32": "0"}}}',
+    b'{"version": 1, "files": {"a.txt": {"bytes": 1e999, "crc32": "0"}}}',
     b'{"version": 1, "files": {"../outside": {"bytes": 1, "crc32": "0"}}}',
     b'{"version": 1, "files": {"/etc/passwd": {"bytes": 1, "crc32": "0"}}}',
     b"\xff\xfe",
@@ -248,6 +325,16 @@ def test_invalid_manifest_raises_corrupt_file_error(tmp_path, document) -> None:
     publish(tmp_path / "checkpoint", "old")
     (tmp_path / "checkpoint" / MANIFEST).write_bytes(document)
     with pytest.raises(tenfold.CorruptFileError, match=MANIFEST):
+        check(tmp_path / "checkpoint")
+    publish(tmp_path / "checkpoint", "new")
+    assert contents(tmp_path / "checkpoint") == "new"
+
+
+def test_a_listed_name_that_is_too_long_is_a_missing_file(tmp_path) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    document = {"version": 1, "files": {"a" * 300: {"bytes": 1, "crc32": "0"}}}
+    (tmp_path / "checkpoint" / MANIFEST).write_text(json.dumps(document))
+    with pytest.raises(tenfold.CorruptFileError, match="a: expected 1 bytes, found no file"):
         check(tmp_path / "checkpoint")
 
 
@@ -279,14 +366,14 @@ def test_symlinks_are_followed_and_files_are_refused_as_targets(tmp_path) -> Non
 def test_failed_removal_warns_and_others_are_removed(tmp_path, monkeypatch) -> None:
     for name in ("1", "2"):
         publish(tmp_path / name, "old")
-    real = Path.rename
+    real = os.rename
 
-    def rename(self, target):
-        if self.name == "1":
+    def rename(source, target) -> None:
+        if Path(source).name == "1":
             raise PermissionError(13, "Permission denied")
-        return real(self, target)
+        real(source, target)
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(os, "rename", rename)
     with pytest.warns(UserWarning, match="1: the checkpoint was not removed"):
         remove_all([tmp_path / "1", tmp_path / "2"])
     assert [path.name for path in tmp_path.iterdir()] == ["1"]

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="no .venvs/notorch: 
 
 
 @pytest.fixture
-def without_torch(run_python):
+def without_torch(run_python, tmp_path_factory):
     def run(program, *arguments):
         prelude = (
-            "import os, sys, tempfile, pathlib, pytest\n"
+            "import os, sys, pathlib, pytest\n"
             "import numpy as np, tenfold\n"
             "assert 'torch' not in sys.modules\n"
-            "where = pathlib.Path(tempfile.mkdtemp())\n"
+            f"where = pathlib.Path({str(tmp_path_factory.mktemp('where'))!r})\n"
         )
         environment = {}
         if "PYTHONPATH" in os.environ:

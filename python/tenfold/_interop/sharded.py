@@ -40,6 +40,15 @@ def has_classes() -> bool:
     return any(name in sys.modules for name in (_DTENSOR, _SHARDED_TENSOR))
 
 
+def is_dtensor(value: Any) -> bool:
+    """True for a DTensor; does not import the module of the class."""
+    for name in (_DTENSOR, "torch.distributed._tensor"):  # the second: torch 2.4
+        found = getattr(sys.modules.get(name), "DTensor", None)
+        if found is not None:
+            return isinstance(value, found)
+    return False
+
+
 def shards_of(value: Any) -> Shards | None:
     """The shards of a DTensor or ShardedTensor; None for any other object.
 

@@ -7,6 +7,7 @@ import os
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.sharded import is_dtensor
 from tenfold._io.files import exact_names, key_paths, renamer
 from tenfold._options import boolean
 from tenfold._public import set_module
@@ -68,14 +69,14 @@ def load_into(
 
     Raises:
         ValueError: If `strict` and there are differences; the message lists up to 20 of each kind.
-            Nothing has changed. Also if `target` has another type, or a read-only or expanded
-            tensor; and for an optimizer, if `source` is no state of one, or `keys` or `rename` does
-            not apply to it.
+            Nothing has changed. Also if `target` has another type, a read-only or expanded tensor,
+            or two tensors of one dotted name; and for an optimizer, if `source` is no state of one,
+            or `keys` or `rename` does not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, on the meta device, not initialised yet, or (if `strict`) created anew by
-            each `state_dict()`; or a numpy array of foreign byte order or negative strides. Also
-            if a ``state_dict()`` other than that of a module has other values than tensors.
+            quantized, a DTensor, on the meta device, not initialised yet, or (if `strict`) created
+            anew by each `state_dict()`; or a numpy array of foreign byte order or negative strides.
+            Also if a ``state_dict()`` other than that of a module has other values than tensors.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
@@ -157,10 +158,10 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
     if arrays.is_array(target):
         return {"value": target}
     if isinstance(target, TensorDict):
-        return {
-            ".".join(key) if isinstance(key, tuple) else key: value
+        return _by_name(
+            (".".join(key) if isinstance(key, tuple) else key, value)
             for key, value in target.items(True, True)
-        }
+        )
     if arrays.is_module(target):
         return _module_tensors(target, strict)
     kind = f"the class {target.__name__}" if isinstance(target, type) else type(target).__name__
@@ -178,7 +179,16 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
             "found " + kind
         )
-    return dict(arrays.tensors_in(target))
+    return _by_name(arrays.tensors_in(target))
+
+
+def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
+    for name, tensor in named:
+        if name in tensors:
+            raise ValueError(f'target: two tensors are called "{name}": expected a name for each')
+        tensors[name] = tensor
+    return tensors
 
 
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
@@ -186,12 +196,17 @@ def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
     torch = arrays.imported_torch()
     memory = set()
     for tensor in (*module.parameters(), *module.buffers()):
-        if not _is_lazy(torch, tensor) and tensor.layout is torch.strided:
+        if (
+            not is_dtensor(tensor)
+            and not _is_lazy(torch, tensor)
+            and tensor.layout is torch.strided
+        ):
             memory.add(tensor.untyped_storage()._cdata)
     tensors: dict[str, Any] = {}
     for name, value in module.state_dict().items():
         own = isinstance(value, torch.Tensor) and (
-            _is_lazy(torch, value)
+            is_dtensor(value)
+            or _is_lazy(torch, value)
             or value.layout is not torch.strided
             or value.untyped_storage()._cdata in memory
         )
@@ -235,6 +250,8 @@ def _is_direct(name: str, tensor: Any) -> bool:
         if tensor.dtype.isnative and all(stride >= 0 for stride in tensor.strides):
             return True
         raise _cannot_write(name, "a numpy array of foreign byte order or negative strides")
+    if is_dtensor(tensor):
+        raise _cannot_write(name, "a DTensor; tenfold.distributed.load fills the part of each rank")
     if _is_lazy(torch, tensor):
         raise _cannot_write(
             name, "an uninitialised one; run the module once on an example to initialise it"

@@ -6,6 +6,7 @@ import warnings
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._interop.arrays import need_torch
 from tenfold._io.files import exact_names, renamer
 from tenfold._io.load_into import load_into, source_node
@@ -97,7 +98,7 @@ def _require_names(names: list[str], groups: Any, where: str) -> None:
     known = {name for group in groups for name in group.get("param_names", group["params"])}
     for name in names:
         if name not in known:
-            raise KeyError(f'{where}: rename: no parameter is called "{name}"')
+            raise KeyNotFoundError(f'{where}: rename: no parameter is called "{name}"')
 
 
 def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
@@ -370,14 +371,19 @@ class ParameterState:
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
         """The tensor of the target, or a new one, with the dtype and device that torch chooses.
 
-        None if the shapes differ, or the dtypes differ and a cast is impossible (complex to real)
+        None if the shapes differ, or the dtypes differ and a cast is impossible (see `_can_cast`)
         or not allowed. Tensors without dimensions are cast in any case.
         """
         name = ".".join((self._name, *path))
+        if saved.is_nested or saved.layout is not self._torch.strided:
+            raise UnsupportedError(
+                f"source: {name}: it cannot be loaded in place: expected a dense tensor, found a "
+                "sparse or nested one; optimizer.load_state_dict(tenfold.load(path))"
+            )
         dtype, device = self._dtype_and_device(saved, key)
         shape = self._shape(saved, current, key)
         casts = dtype != saved.dtype and saved.ndim > 0 and not self._cast
-        impossible = saved.is_complex() and not dtype.is_complex
+        impossible = not self._can_cast(saved.dtype, dtype)
         if shape != saved.shape or casts or impossible:
             self.mismatched.append(
                 Mismatch(name, _text(dtype, shape), _text(saved.dtype, saved.shape))
@@ -391,6 +397,13 @@ class ParameterState:
             made = self._new(saved, dtype, device)
         self.destinations[".".join((self._source_name, *path))] = made
         return made
+
+    def _can_cast(self, source: Any, target: Any) -> bool:
+        """What the engine's `can_cast` returns: not from complex to real, nor for packed pairs."""
+        packed = getattr(self._torch, "float4_e2m1fn_x2", None)
+        if source == target or packed in (source, target):
+            return bool(source == target)
+        return bool(target.is_complex or not source.is_complex)
 
     def _new(self, saved: Any, dtype: Any, device: Any) -> Any:
         # Restore sharing: one tensor in the source becomes one tensor in the target.

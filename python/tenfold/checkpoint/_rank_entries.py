@@ -10,10 +10,11 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import is_module
+from tenfold._interop.sharded import is_dtensor
 from tenfold._io.snapshot import RNGState
 from tenfold._options import text
 from tenfold._ranks import require_equal
-from tenfold.checkpoint._sharded import ShardedEntries, is_dtensor
+from tenfold.checkpoint._sharded import ShardedEntries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

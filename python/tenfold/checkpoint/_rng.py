@@ -81,9 +81,9 @@ class RngState(RNGState):
         else:
             _warn("python", "the step has none, because a C++ program saved it")
         if "numpy" in state_dict:
-            _set_numpy(state_dict["numpy"])
+            set_numpy(state_dict["numpy"])
         if "torch" in state_dict:
-            _set_torch(state_dict)
+            set_torch(state_dict)
 
 
 def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
@@ -146,7 +146,8 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _set_numpy(saved: dict[str, Any]) -> None:
+def set_numpy(saved: dict[str, Any]) -> None:
+    """Sets the state ``"numpy"`` of an `RngState`."""
     try:
         numpy = numpy_module()
     except ImportError:
@@ -168,7 +169,8 @@ def _set_numpy(saved: dict[str, Any]) -> None:
     )
 
 
-def _set_torch(saved: dict[str, Any]) -> None:
+def set_torch(saved: dict[str, Any]) -> None:
+    """Sets the states ``"torch"`` and, where these devices exist, ``"cuda"`` of an `RngState`."""
     torch = arrays.import_torch()
     if torch is None:
         _warn("torch", "it is not installed")

@@ -9,6 +9,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import is_optimizer, tensors_in
+from tenfold._interop.sharded import is_dtensor
 from tenfold._io.snapshot import RNGState
 from tenfold.checkpoint._app_state import is_stateful
 
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
     # Number of the tensor in the entry, offsets, sizes.
     Box = tuple[int, list[int], list[int]]
-
-
-def is_dtensor(value: Any) -> bool:
-    """True for a DTensor; does not import the module of the class."""
-    for name in ("torch.distributed.tensor", "torch.distributed._tensor"):  # the second: torch 2.4
-        found = getattr(sys.modules.get(name), "DTensor", None)
-        if found is not None:
-            return isinstance(value, found)
-    return False
 
 
 def has_dtensors(state: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
+from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold.tensordict._entries import (
@@ -712,7 +713,9 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
             break
     else:
         if key not in module.__dict__:
-            raise KeyError(f'to_module: no parameter or buffer "{key}" in {type(module).__name__}')
+            raise KeyNotFoundError(
+                f'to_module: no parameter or buffer "{key}" in {type(module).__name__}'
+            )
         there = module.__dict__[key]
         registry = None
     if inplace and isinstance(there, torch.Tensor):

@@ -20,6 +20,7 @@ from accelerate.utils import ProjectConfiguration  # noqa: E402
 import tenfold  # noqa: E402
 from tenfold import _staging  # noqa: E402
 from tenfold.accelerate import load_state, save_state  # noqa: E402
+from tenfold.checkpoint import _rng  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +145,31 @@ def test_random_numbers_of_accelerate_are_restored(tmp_path) -> None:
     again = Training(seed=9)
     load_state(again.accelerator, tmp_path / "state")
     assert draw() == expected
+
+
+def test_random_states_of_accelerate_that_cannot_be_restored_are_warnings(
+    tmp_path, monkeypatch
+) -> None:
+    training = Training()
+    training.accelerator.save_state(tmp_path / "state")
+    path = tmp_path / "state/random_states_0.pkl"
+    states = torch.load(path, weights_only=False)
+    states["torch_cuda_manual_seed"] = [torch.get_rng_state()]
+    torch.save(states, path)
+    expected = torch.rand(1)
+
+    def missing() -> None:
+        raise ImportError("No module named 'numpy'")
+
+    again = Training(seed=9)
+    monkeypatch.setattr(_rng, "numpy_module", missing)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with (
+        pytest.warns(UserWarning, match="numpy: random numbers are not restored"),
+        pytest.warns(UserWarning, match="cuda from device 0: random numbers are not restored"),
+    ):
+        load_state(again.accelerator, tmp_path / "state")
+    assert torch.equal(torch.rand(1), expected)
 
 
 @pytest.mark.parametrize("stem", ["model", "optimizer", "random_states_0", "custom_checkpoint_0"])

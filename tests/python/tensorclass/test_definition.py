@@ -93,7 +93,8 @@ def test_options_that_exclude_each_other_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("number", "error", "found"), [("abc", ValueError, "str"), ([1], TypeError, "list")]
+    ("number", "error", "found"),
+    [("abc", ValueError, "str"), (float("inf"), ValueError, "float"), ([1], TypeError, "list")],
 )
 def test_errors_of_casts_name_the_field(number, error, found):
     with pytest.raises(error, match=rf'Casting: field "number": .*to int, found {found} \('):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tenfold import _core
+from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict._entries import node_of
@@ -105,7 +106,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
             continue
         node = node_of(node._entry(name))
         if node is None:
-            raise KeyError(f'key "{name}": expected a node, found a tensor or value')
+            raise KeyNotFoundError(f'key "{name}": expected a node, found a tensor or value')
     if not missing and node._has(path[-1]):
         raise RuntimeError(
             f'key "{path[-1]}": The key {path[-1]} already exists within the target tensordict: '

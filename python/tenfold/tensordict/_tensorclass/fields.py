@@ -295,7 +295,7 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
         if "numpy" in sys.modules and target is sys.modules["numpy"].ndarray:
             return sys.modules["numpy"].asarray(value), True
         made = target(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(
             f'{cls.__name__}: field "{name}": expected a value that can be cast to '
