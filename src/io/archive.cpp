@@ -9,7 +9,7 @@
 #include "codecs/zip/zip.hpp"
 #include "formats/folder/archive/archive.hpp"
 #include "formats/folder/archive/pack.hpp"
-#include "formats/folder/archive/refresh.hpp"
+#include "formats/folder/archive/refresh_crc32s.hpp"
 #include "formats/folder/archive/writer.hpp"
 #include "formats/folder/plan.hpp"
 #include "formats/format.hpp"

@@ -9,7 +9,7 @@
 
 #include "base/fail.hpp"
 #include "core/notes/notes.hpp"
-#include "formats/folder/archive/refresh.hpp"
+#include "formats/folder/archive/refresh_crc32s.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/zip_inflate.hpp"

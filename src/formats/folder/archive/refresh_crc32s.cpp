@@ -1,4 +1,4 @@
-#include "formats/folder/archive/refresh.hpp"
+#include "formats/folder/archive/refresh_crc32s.hpp"
 
 #include <array>
 #include <cstdint>
