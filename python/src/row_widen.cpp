@@ -84,7 +84,13 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   check_array(before, type, value);
   const auto joined = table_.joined(column, type);
   if (!joined) refuse(column, type, value);
-  if (!apply) return;
+  if (!apply) {
+    // Throws for values that JSON lacks before any column changes.
+    if (joined->form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
+      json_of(value);
+    }
+    return;
+  }
   if (column == nullptr) entry->column = column = &table_.add_column(path);
   table_.promote(*column, *joined);
 }

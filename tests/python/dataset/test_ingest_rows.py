@@ -306,6 +306,26 @@ def test_a_bad_value_that_is_cut_in_the_message_is_one_bad_row(tmp_path, on_erro
         assert json.loads(line)["row"] == 1
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"x": 10**5000},
+        {"new": 1, "x": 10**5000},
+        {"x": [1, 10**5000]},
+        {"new": "\ud800"},
+        {"new": [{"a": object()}]},
+    ],
+    ids=["digits", "digits after a new key", "digits in a list", "surrogate", "no JSON"],
+)
+def test_a_row_that_cannot_be_stored_changes_no_column(tmp_path, bad):
+    for name, rows in (("first", [bad, {"x": 1}]), ("second", [{"x": 1}, bad, {"x": 2}])):
+        with pytest.warns(UserWarning, match="1 row"):
+            ds = tenfold.ingest(rows, tmp_path / name, on_error="skip")
+        assert ds.columns == ["x"]
+        assert ds["x"].tolist() == [1, 2][: len(ds)]
+        assert ds.report.num_bad_rows == 1
+
+
 def test_bad_rows_are_collected_next_to_the_columns(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
