@@ -354,7 +354,10 @@ std::string json_of(nb::handle object) {
   try {
     return utf8(ingest_values().attr("json_text")(object));
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError) &&
+        !error.matches(PyExc_RecursionError)) {
+      throw;
+    }
     throw BadRow{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
                          utf8(nb::str(error.value()))};
   }

@@ -103,7 +103,8 @@ void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle 
   }
   if (type.has_null) throw BadRow{"", "expected a list without null" + found};
   const bool is_json = type.form == RowForm::json;
-  throw BadRow{"", "expected a number of 64 bits, a string, or lists of one shape of either" +
+  throw BadRow{"", "expected a number of 64 bits, a string, a list of either, or nested lists of "
+                       "numbers of equal lengths" +
                        found + (is_json ? "; json.dumps() makes a string" : "")};
 }
 

@@ -326,6 +326,20 @@ def test_a_row_that_cannot_be_stored_changes_no_column(tmp_path, bad):
         assert ds.report.num_bad_rows == 1
 
 
+def test_bad_rows_that_cannot_be_formatted_are_collected(tmp_path):
+    class Unprintable:
+        def __repr__(self):
+            raise RuntimeError
+
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    ds = ingest(tmp_path, [{"x": 1}, {"x": Unprintable()}, {"x": deep}], on_error="collect")
+    assert ds["x"].tolist() == [1]
+    lines = (tmp_path / "ds" / "bad_rows.jsonl").read_text().splitlines()
+    assert [json.loads(line)["text"].startswith("<dict object at") for line in lines] == [True] * 2
+
+
 def test_bad_rows_are_collected_next_to_the_columns(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
