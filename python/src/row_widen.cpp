@@ -103,9 +103,10 @@ void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle 
   }
   if (type.has_null) throw BadRow{"", "expected a list without null" + found};
   const bool is_json = type.form == RowForm::json;
-  throw BadRow{"", "expected a number of 64 bits, a string, a list of either, or nested lists of "
-                       "numbers of equal lengths" +
-                       found + (is_json ? "; json.dumps() makes a string" : "")};
+  throw BadRow{"",
+               "expected a number of 64 bits, a string, a list of either, or nested lists of "
+               "numbers of equal lengths" +
+                   found + (is_json ? "; json.dumps() makes a string" : "")};
 }
 
 /// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.
