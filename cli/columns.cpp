@@ -120,11 +120,13 @@ Statistics statistics_of_valid(const Dataset& data, const Column& column) {
 /// The elements of a column's rows. While a data set grows, its files may contain more.
 Leaf elements_of_rows(const Dataset& data, const Column& column) {
   const auto leaf = std::get<Leaf>(data.tree().get(column.leaf));
-  if (!column.has_ends() || data.size() == 0) return leaf;
+  if (!column.has_ends()) return leaf;
   std::int64_t end = 0;
-  std::get<Leaf>(data.tree().get(column.end_leaf))
-      .read(static_cast<std::uint64_t>(data.size() - 1) * sizeof end,
-            std::as_writable_bytes(std::span(&end, 1)));
+  if (data.size() > 0) {
+    std::get<Leaf>(data.tree().get(column.end_leaf))
+        .read(static_cast<std::uint64_t>(data.size() - 1) * sizeof end,
+              std::as_writable_bytes(std::span(&end, 1)));
+  }
   const bool has_more = !leaf.shape().empty() && end >= 0 && end < leaf.shape().front();
   return has_more ? Leaf(leaf.tensor().narrow(0, end)) : leaf;
 }

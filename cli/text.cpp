@@ -22,11 +22,15 @@ std::size_t columns(const CodePoint& point) noexcept {
   return wide ? 2 : 1;
 }
 
-/// True for characters that reverse or hide text, which could make a key look like another key.
+/// True for characters that reverse or hide text or show nothing, which could make a key look like
+/// another key: bidirectional controls, and Unicode's Default_Ignorable_Code_Point.
 bool is_invisible(std::uint32_t c) noexcept {
-  return c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) ||
+  return c == 0xad || c == 0x34f || c == 0x61c || c == 0x115f || c == 0x1160 || c == 0x17b4 ||
+         c == 0x17b5 || (c >= 0x180b && c <= 0x180f) || (c >= 0x200b && c <= 0x200f) ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0x3164 ||
-         c == 0xfeff || (c >= 0xe0000 && c <= 0xe007f);
+         (c >= 0xfe00 && c <= 0xfe0f) || c == 0xfeff || c == 0xffa0 ||
+         (c >= 0xfff0 && c <= 0xfffb) || (c >= 0x1bca0 && c <= 0x1bca3) ||
+         (c >= 0x1d173 && c <= 0x1d17a) || (c >= 0xe0000 && c <= 0xe0fff);
 }
 
 /// Length in bytes of the longest prefix of `text` that fits `width` columns.

@@ -33,7 +33,8 @@ enum class Mode : std::uint8_t {
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
-  /// Reports progress. `what`: the current work.
+  /// Reports progress. `total_bytes` may be an estimate; 0: not known yet. `what`: the current
+  /// work.
   virtual void report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                       std::string_view what) = 0;
   /// Returns true to cancel the call: it cleans up and throws Error(io) with errno ECANCELED.

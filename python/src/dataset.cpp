@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "array_in.hpp"
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
@@ -267,7 +268,9 @@ std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size
   std::vector<std::int64_t> values;
   if (PyList_Check(positions.ptr()) || PyTuple_Check(positions.ptr())) {
     values = ints_of(positions);
-  } else if (const auto tensor = tensor_of_any_torch(positions)) {
+  } else if (is_torch_tensor(positions)) {
+    const auto tensor = tensor_of_any_torch(positions);
+    if (!tensor) raise(PyExc_TypeError, "indices: expected a dense tensor, found another layout");
     if (tensor->dtype() != DType::int64 || tensor->ndim() != 1) {
       raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " +
                                  to_string(tensor->dtype()) + " with ndim " +

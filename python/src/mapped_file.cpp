@@ -178,14 +178,17 @@ void bind_mapped_file(nb::module_& module) {
           "__init__",
           [](MappedFile* self, PathArgument path, const std::string& mode, std::uintptr_t base,
              AnyObject handler) {
-            new (self) MappedFile();
-            self->mode = mode_from(mode);
-            self->base = base;
-            if (!handler.is_none()) self->handler = std::move(handler);
-            if (path.is_none()) return;
-            self->path = path_from(path).string();
-            const auto found = without_gil([&] { return info_of(self->path); });
-            if (found) self->inode = found->inode;
+            MappedFile made;
+            made.mode = mode_from(mode);
+            made.base = base;
+            if (!handler.is_none()) made.handler = std::move(handler);
+            if (!path.is_none()) {
+              made.path = path_from(path).string();
+              const auto found = without_gil([&] { return info_of(made.path); });
+              if (found) made.inode = found->inode;
+            }
+            // Last: nanobind does not destroy the object if __init__ raises.
+            new (self) MappedFile(std::move(made));
           },
           "path"_a.none(), "mode"_a, "base"_a, "handler"_a.none(),
           "`path` is absolute; None: a file without a name, which `handler` keeps open.")

@@ -15,19 +15,6 @@
 #include "row_record.hpp"
 
 namespace tenfold::python {
-namespace {
-
-/// The digits of an int. Throws BadRow if they are more than Python converts.
-std::string digits_of(nb::handle integer) {
-  try {
-    return utf8(nb::str(integer));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", long_integer(std::nullopt)};
-  }
-}
-
-}  // namespace
 
 RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
                      bool takes_decimals)

@@ -231,6 +231,15 @@ Integer integer_of(PyObject* number) {
   return made;
 }
 
+std::string digits_of(nb::handle integer) {
+  try {
+    return utf8(nb::str(integer));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError)) throw;
+    throw BadRow{"", long_integer(std::nullopt)};
+  }
+}
+
 std::optional<Time> time_from(nb::handle object) {
   if (!is_time(object.ptr())) return std::nullopt;
   Time time;
@@ -345,7 +354,10 @@ std::string json_of(nb::handle object) {
   try {
     return utf8(ingest_values().attr("json_text")(object));
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError) &&
+        !error.matches(PyExc_RecursionError)) {
+      throw;
+    }
     throw BadRow{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
                          utf8(nb::str(error.value()))};
   }
@@ -361,9 +373,13 @@ RowType row_type_of(nb::handle value) {
     const Integer number = integer_of(raw);
     if (number.size == Integer::Size::int64) return RowType::integer(number.value);
     if (number.size == Integer::Size::uint64) return RowType::integer(number.large);
+    digits_of(known);
     return RowType::huge_integer();
   }
-  if (PyUnicode_Check(raw)) return RowType::text(ColumnKind::string);
+  if (PyUnicode_Check(raw)) {
+    const Utf8 checked(raw);
+    return RowType::text(ColumnKind::string);
+  }
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
   if (is_sequence(raw)) return type_of_list(raw, 0).type;
   if (const auto time = time_from(known)) {

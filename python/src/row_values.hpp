@@ -47,6 +47,8 @@ struct Integer {
   std::uint64_t large = 0;
 };
 Integer integer_of(PyObject* number);
+/// The digits of an int. Throws BadRow if they are more than Python converts.
+std::string digits_of(nb::handle integer);
 
 /// A time stamp or duration.
 struct Time {

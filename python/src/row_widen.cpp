@@ -84,7 +84,13 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   check_array(before, type, value);
   const auto joined = table_.joined(column, type);
   if (!joined) refuse(column, type, value);
-  if (!apply) return;
+  if (!apply) {
+    // Throws for values that JSON lacks before any column changes.
+    if (joined->form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
+      json_of(value);
+    }
+    return;
+  }
   if (column == nullptr) entry->column = column = &table_.add_column(path);
   table_.promote(*column, *joined);
 }
@@ -97,8 +103,10 @@ void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle 
   }
   if (type.has_null) throw BadRow{"", "expected a list without null" + found};
   const bool is_json = type.form == RowForm::json;
-  throw BadRow{"", "expected a number of 64 bits, a string, or lists of one shape of either" +
-                       found + (is_json ? "; json.dumps() makes a string" : "")};
+  throw BadRow{"",
+               "expected a number of 64 bits, a string, a list of either, or nested lists of "
+               "numbers of equal lengths" +
+                   found + (is_json ? "; json.dumps() makes a string" : "")};
 }
 
 /// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.

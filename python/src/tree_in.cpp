@@ -192,7 +192,10 @@ std::optional<Tensor> tensor_of_any_torch(nb::handle object) {
   if (!is_torch_tensor(object)) return std::nullopt;
   nb::list holder;
   holder.append(object);
-  return TreeBuilder("").root(holder, false).at("0");
+  const TensorDict::Item item = TreeBuilder("").root(holder, false).get("0");
+  const auto* leaf = std::get_if<Leaf>(&item);
+  if (leaf == nullptr || leaf->is_nested()) return std::nullopt;
+  return leaf->tensor();
 }
 
 void TreeBuilder::add(Children& children, std::string key, nb::handle object) {

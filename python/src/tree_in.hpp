@@ -72,9 +72,10 @@ class TreeBuilder {
   bool force_node_ = false;
 };
 
-/// The elements of a torch tensor of any class and device: shared, or copied if they are not in
-/// main memory or the tensor is a lazy conjugate or negative. Empty for other objects. Throws if
-/// the tensor is not dense.
+/// The elements of a dense torch tensor of any class and device: shared, or copied if they are not
+/// in main memory or the tensor is a lazy conjugate or negative. Empty for sparse, jagged and
+/// nested tensors and other objects. Throws if a tensor has no bytes, is quantized or of a dtype
+/// that trees lack.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
 NodeInfo node_info_from(nb::handle info);

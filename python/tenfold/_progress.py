@@ -22,7 +22,8 @@ class Shown:
 
     Args:
         progress: None (a bar if standard error is a terminal), False (nothing), True (a bar), or
-            ``callable(done_bytes, total_bytes, what)``. Work of less than a second shows no bar.
+            ``callable(done_bytes, total_bytes, what)``; `total_bytes` is 0 while the total is not
+            known. Work of less than a second shows no bar.
     """
 
     def __init__(self, progress: Callback | bool | None) -> None:
@@ -73,14 +74,19 @@ class _Bar:
             self._tqdm.total = total_bytes
             self._tqdm.update(done_bytes - self._tqdm.n)
             return
-        part = done_bytes / total_bytes if total_bytes else 1.0
-        left = (time.monotonic() - self._part_start) * (1 - part) / part if part else 0.0
-        minutes, seconds = divmod(int(left), 60)
-        figures = (
-            f"{part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB "
-            f"{minutes}:{seconds:02} left"
-        )
-        line = _fitting(what, part, figures, _columns())
+        passed = time.monotonic() - self._part_start
+        if total_bytes:
+            part = done_bytes / total_bytes
+            left = passed * (1 - part) / part if part else 0.0
+            minutes, seconds = divmod(int(left), 60)
+            figures = (
+                f"{part:4.0%} {done_bytes / 1e9:.2f}/{total_bytes / 1e9:.2f} GB "
+                f"{minutes}:{seconds:02} left"
+            )
+            line = _fitting(what, part, figures, _columns())
+        else:  # not known
+            speed = done_bytes / max(passed, 1e-3)
+            line = f"{what} {done_bytes / 1e9:.2f} GB {speed / 1e9:.2f} GB/s"[: _columns()]
         # Leave the cursor at the start of the line. If the window becomes narrower, the line
         # wraps, but all of it is after the cursor, and the next update overwrites or erases it.
         sys.stderr.write(f"\r{line}\x1b[J\r")

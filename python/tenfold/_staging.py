@@ -228,7 +228,9 @@ def remove_leftovers(directory: Path) -> None:
             lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(entry.path, ignore_errors=True)
+                # Another process may have removed the folder, and its writer have created it again.
+                if os.path.samestat(os.fstat(lock), os.lstat(entry.path)):
+                    shutil.rmtree(entry.path, ignore_errors=True)
             finally:
                 os.close(lock)
 

@@ -90,6 +90,12 @@ void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& pat
     path.push_back(key);
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       if (!leaf->is_unbatched()) {
+        if (path.size() > kMaxRecords + 1) {
+          throw base::invalid_argument(subject)
+              .part("entry ", base::quote(dotted(path)))
+              .expected("at most ", kMaxRecords, " nested records")
+              .found(path.size() - 1);
+        }
         Column column;
         column.path = path;
         column.dtype = leaf->dtype();

@@ -737,6 +737,8 @@ TEST_F(Cli, EscapesTerminalControlCharactersInKeys) {
 TEST(Printable, EscapesCharactersThatReverseOrHideText) {
   EXPECT_EQ(cli::printable("a\u061cb\u202ec\ufeffd\u2063\u3164\U000e0041é中"),
             "a\\u061cb\\u202ec\\ufeffd\\u2063\\u3164\\U000e0041é中");
+  EXPECT_EQ(cli::printable("a\u00adb\ufe0fc\uffa0d\U000e0100"),
+            "a\\u00adb\\ufe0fc\\uffa0d\\U000e0100");
 }
 
 TEST(CutMiddle, FitsEveryWidth) {

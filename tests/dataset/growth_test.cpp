@@ -544,6 +544,24 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(ds.size(), 1);
 }
 
+TEST(Growth, RefusesOtherWritesToAFolderWithACommitFile) {
+  const test::TemporaryFolder folder;
+  for (const std::int64_t capacity : {0, 6}) {
+    const Path path = folder / std::to_string(capacity);
+    Dataset ds = numbers_at(path, {.capacity = capacity});
+    ds.append(test::numbers(1));
+    if (capacity != 0) ds.close();  // a circular buffer keeps its commit file
+    const auto expect_refused = [](const auto& write) {
+      expect_error(ErrorCode::unsupported, "found a \"%commit\"", write);
+    };
+    expect_refused([&] { write_memmap(test::numbers(1), path, {.in_place = true}); });
+    expect_refused([&] { add_memmap_leaf(path, {.key = "z", .shape = {1}}); });
+    expect_refused([&] { add_memmap_node(path, "z", {1}); });
+    expect_refused([&] { append_memmap(path, test::numbers(1)); });
+    EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0));
+  }
+}
+
 TEST(Growth, WritesNothingIfAnotherProcessTookOverTheLeaseOfItsLock) {
   for (const std::int64_t capacity : {0, 6}) {
     const test::FailLocks fail(ENOLCK);

@@ -100,6 +100,15 @@ TEST(Schema, RefusesColumnsThatCouldNotBeRead) {
   column.path.emplace_back("r");
   EXPECT_THAT(message_of([&] { Schema({column}); }, ErrorCode::invalid_argument),
               HasSubstr("expected at most 64 nested records, found 65"));
+  TensorDict tree = test::numbers(4);
+  for (int i = 0; i < 65; ++i) {
+    EXPECT_EQ(Schema::of(tree).columns().size(), 3U);
+    TensorDict outer(tree.info());
+    outer.set("r", tree);
+    tree = outer;
+  }
+  EXPECT_THAT(message_of([&] { Schema::of(tree); }, ErrorCode::invalid_argument),
+              HasSubstr("expected at most 64 nested records, found 65"));
 }
 
 TEST(Schema, ADottedNameIsTheColumnOfThatKeyIfThereIsOne) {

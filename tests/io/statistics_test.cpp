@@ -114,13 +114,17 @@ TEST(Statistics, ReportCompletion) {
   class Last final : public Monitor {
    public:
     void report(std::uint64_t done, std::uint64_t total, std::string_view) override {
+      ++reports;
       done_bytes = done;
       total_bytes = total;
     }
     bool stop() override { return false; }
     std::uint64_t done_bytes = 0;
     std::uint64_t total_bytes = 0;
+    int reports = 0;
   } last;
+  statistics(leaf_of<float>({}), 1, &last);
+  EXPECT_EQ(last.reports, 1);  // the report of completion: there was no task
   statistics(leaf_of<float>({1, 2, 3}), 1, &last);
   EXPECT_EQ(last.done_bytes, 12U);
   EXPECT_EQ(last.total_bytes, 12U);

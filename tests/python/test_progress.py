@@ -101,6 +101,31 @@ def test_progress_bar_appears_after_the_delay(capsys, monkeypatch):
     assert "save [#######---" in capsys.readouterr().err
 
 
+def test_progress_bar_without_a_total_shows_size_and_speed(capsys, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    with _progress.Shown(True) as update:
+        update(0, 0, "ingest")
+        now += 2
+        update(1_000_000_000, 0, "ingest")
+    assert "ingest 1.00 GB 0.50 GB/s\x1b" in capsys.readouterr().err
+
+
+def test_progress_without_a_total_never_decreases(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    batch = pa.RecordBatch.from_pydict({"x": list(range(1000))})
+    reader = pa.RecordBatchReader.from_batches(batch.schema, [batch] * 3)
+    seen = []
+
+    def progress(done, total, what):
+        seen.append((done, total))
+
+    tenfold.ingest(reader, tmp_path / "d", progress=progress)
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert seen == sorted(seen)
+
+
 def test_save_releases_the_gil(big, target):
     ticks = []
     done = threading.Event()

@@ -189,6 +189,24 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_created_again(
     assert contents(tmp_path / "checkpoint") == "new"
 
 
+def test_a_folder_that_is_created_again_is_no_leftover(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "_checkpoint.staged-00000000"
+    folder.mkdir()
+    real = fcntl.flock
+
+    def flock(descriptor, operation) -> None:
+        shutil.rmtree(folder)
+        (folder / "checkpoint").mkdir(parents=True)
+        real(descriptor, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        _staging.remove_leftovers(tmp_path)
+    assert (folder / "checkpoint").is_dir()
+    _staging.remove_leftovers(tmp_path)
+    assert not folder.exists()
+
+
 def test_unlisted_links_and_special_files_are_kept(tmp_path, monkeypatch) -> None:
     path = tmp_path / "checkpoint"
     real = os.open

@@ -197,6 +197,13 @@ class Placer {
     }
     const auto* value = std::get_if<NonTensor>(&item);
     if (value != nullptr) check_depth(path, depth, depth_of(value->value));
+    if (value != nullptr && value->is_stack && !value->value.is<Value::List>()) {
+      throw base::invalid_argument()
+          .part("key ", base::quote(path))
+          .part("stack of JSON values")
+          .expected("a list")
+          .found(value->value.type_name());
+    }
     if (value != nullptr && !value->is_stack) {
       level.values.emplace_back(key, value->value);
       return 0;
@@ -408,8 +415,8 @@ class DocumentWriter {
   }
 
   /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
-  /// or stacks of values. Lists that are not regular enough for `dim` are written along dimension
-  /// 0.
+  /// or stacks of values. Lists that are not regular enough for `dim`, or that have no elements
+  /// along it, are written along dimension 0.
   void value_stack(const Value& stack, std::int64_t dim, const Shape& batch, const NodeInfo& node) {
     auto regular = unstack_values(stack, static_cast<std::size_t>(dim));
     if (!regular) {

@@ -117,6 +117,8 @@ std::optional<std::vector<Value>> unstack_values(const Value& value, std::size_t
       std::get<List>(elements[j].data()).items.push_back(std::move((*inner)[j]));
     }
   }
+  // Without elements, the number of lists would be lost.
+  if (elements.empty() && !list->items.empty()) return std::nullopt;
   return elements;
 }
 

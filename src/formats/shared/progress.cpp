@@ -33,7 +33,7 @@ void Progress::poll() {
 
 void Progress::finish() {
   if (monitor_ == nullptr) return;
-  const std::uint64_t total = reported_total(done_bytes());
+  const std::uint64_t total = std::max(total_bytes_, done_bytes());
   monitor_->report(total, total, what_);
 }
 

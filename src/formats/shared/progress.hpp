@@ -21,7 +21,7 @@ class Progress {
   }
   /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if cancelled.
   void poll();
-  /// Reports completion.
+  /// Reports completion: the bytes that are done or, if it is greater, the total, as both numbers.
   void finish();
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 

@@ -93,6 +93,23 @@ TEST(ConsolidatedWrite, StacksOfValuesAreNodes) {
                         R"(, "0": )" + row + R"(, "1": )" + row + "}"));
 }
 
+TEST(ConsolidatedWrite, StacksOfValuesWithoutElementsKeepTheirShape) {
+  const Value empty(Value::List{});
+  const Value rows(Value::List{{empty, empty}});
+  TensorDict tree(batch({2, 0}));
+  for (const std::int64_t dim : {0, 1, 2}) {
+    const TemporaryFolder folder;
+    tree.set("rows", TensorDict::Item(NonTensor{rows, true, dim}));
+    tree.set("none", TensorDict::Item(NonTensor{empty, true, dim}));
+    tree.set("deep", TensorDict::Item(NonTensor{Value(Value::List{{rows, rows}}), true, dim}));
+    consolidated::kFormat.write(tree, folder / "file", request());
+    const TensorDict found = consolidated::kFormat.open(folder / "file", {});
+    EXPECT_EQ(to_json(found.value("rows")), "[[], []]");
+    EXPECT_EQ(to_json(found.value("none")), "[]");
+    EXPECT_EQ(to_json(found.value("deep")), "[[[], []], [[], []]]");
+  }
+}
+
 TEST(ConsolidatedWrite, DtypesOfSixteenBytesAreAligned) {
   TensorDict tree;
   tree.set("a", tensor_of<std::uint8_t>({1}, {1}));
@@ -260,6 +277,10 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is not UTF-8");
   expect(unsupported, with("x", Leaf(bytes), batch({3})), "the shape does not fit");
   expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)), "an entry of a stack");
+  for (const Value& value : {Value(Value::Tuple{{Value(1)}}), Value(1)}) {
+    expect(invalid_argument, with("x", NonTensor{value, true, 0}),
+           "key \"x\": stack of JSON values: expected a list, found ");
+  }
   expect(invalid_argument, endless, "nested too deep");
   Value deep(1);
   for (int i = 0; i < 600; ++i) deep = Value(Value::List{{deep}});

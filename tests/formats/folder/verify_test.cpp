@@ -135,7 +135,7 @@ TEST_F(MemmapVerify, ThrowsOnlyIfThereIsNoFolder) {
             ErrorCode::file_not_found);
 }
 
-TEST_F(MemmapVerify, CanBeCancelled) {
+TEST_F(MemmapVerify, ReportsProgressAndCanBeCancelled) {
   struct Stopper final : Monitor {
     void report(std::uint64_t, std::uint64_t, std::string_view) override { ++reports; }
     bool stop() override { return true; }
@@ -146,6 +146,7 @@ TEST_F(MemmapVerify, CanBeCancelled) {
   const auto thrown = test::thrown_by([&] { folder::kFormat.verify(path(), request); });
   EXPECT_EQ(thrown.code, ErrorCode::io);
   EXPECT_EQ(thrown.system_errno, ECANCELED);
+  EXPECT_GT(stopper.reports, 0);
 }
 
 TEST(MemmapChecksums, AreOneLinePerBlockAndALastLine) {

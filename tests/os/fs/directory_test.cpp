@@ -1,5 +1,6 @@
 #include "os/fs/directory.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -144,7 +146,17 @@ TEST(Directory, RemoveTreeRemovesFoldersWithoutPermissions) {
   std::filesystem::create_directories(folder / "a/b");
   for (const char* path : {"a/b", "a"}) ASSERT_EQ(::chmod((folder / path).c_str(), 0), 0);
   Directory directory = Directory::open(folder.path());
-  directory.remove_tree("a");
+  std::vector<unsigned> modes;  // root needs no permissions: check that they were added
+  {
+    const test::WatchChanges watch([&modes](const Change& change) {
+      struct stat status{};
+      if (::fstatat(change.descriptor, change.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+        modes.push_back(status.st_mode & 07777);
+      }
+    });
+    directory.remove_tree("a");
+  }
+  EXPECT_THAT(modes, ::testing::ElementsAre(0700U, 0700U));
   EXPECT_TRUE(directory.list().empty());
 }
 

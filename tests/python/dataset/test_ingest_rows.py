@@ -315,6 +315,40 @@ def test_a_bad_value_that_is_cut_in_the_message_is_one_bad_row(tmp_path, on_erro
         assert bad["error"].startswith(found)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"x": 10**5000},
+        {"new": 1, "x": 10**5000},
+        {"x": [1, 10**5000]},
+        {"new": "\ud800"},
+        {"new": [{"a": object()}]},
+    ],
+    ids=["digits", "digits after a new key", "digits in a list", "surrogate", "no JSON"],
+)
+def test_a_row_that_cannot_be_stored_changes_no_column(tmp_path, bad):
+    for name, rows in (("first", [bad, {"x": 1}]), ("second", [{"x": 1}, bad, {"x": 2}])):
+        with pytest.warns(UserWarning, match="1 row"):
+            ds = tenfold.ingest(rows, tmp_path / name, on_error="skip")
+        assert ds.columns == ["x"]
+        assert ds["x"].tolist() == [1, 2][: len(ds)]
+        assert ds.report.num_bad_rows == 1
+
+
+def test_bad_rows_that_cannot_be_formatted_are_collected(tmp_path):
+    class Unprintable:
+        def __repr__(self):
+            raise RuntimeError
+
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    ds = ingest(tmp_path, [{"x": 1}, {"x": Unprintable()}, {"x": deep}], on_error="collect")
+    assert ds["x"].tolist() == [1]
+    lines = (tmp_path / "ds" / "bad_rows.jsonl").read_text().splitlines()
+    assert [json.loads(line)["text"].startswith("<dict object at") for line in lines] == [True] * 2
+
+
 def test_bad_rows_are_collected_next_to_the_columns(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -3,13 +3,14 @@
 import copy
 import os
 import pickle
+import sys
 
 import pytest
 import torch
 
 import tenfold
 from helpers import DTYPES, bytes_of, make_tensor
-from tenfold import MemmapTensor, MemoryMappedTensor
+from tenfold import MemmapTensor, MemoryMappedTensor, _core
 
 
 @pytest.fixture
@@ -248,3 +249,12 @@ def test_parameter_mapped_from_a_file_is_trained_in_place(path):
     assert MemoryMappedTensor.from_filename(path, torch.float32, (3,)).tolist() == [0, 0, 0]
     tenfold.save({"w": parameter}, path.with_name("saved"))
     assert tenfold.load(path.with_name("saved"))["w"].tolist() == [0, 0, 0]
+
+
+def test_a_mapped_file_of_invalid_arguments_releases_its_handler() -> None:
+    handler = object()
+    before = sys.getrefcount(handler)
+    for path, mode in (("a\0b", "r+"), ("a", "bad")):
+        with pytest.raises(ValueError, match=r"null byte|unknown mode"):
+            _core.MappedFile(path, mode, 0, handler)
+    assert sys.getrefcount(handler) == before

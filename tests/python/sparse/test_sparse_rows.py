@@ -130,6 +130,8 @@ def test_invalid_indices_raise_index_error(pair):
         m[[0], [0]]
     with pytest.raises(TypeError):
         m[1.0]
+    with pytest.raises(TypeError, match="indices: expected a dense tensor"):
+        m.rows(torch.tensor([0, 1]).to_sparse())
     with pytest.raises(ValueError, match='"padded", found "wide"'):
         m.rows([0], "wide")
 

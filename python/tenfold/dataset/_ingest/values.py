@@ -229,6 +229,6 @@ def row_text(row: object, max_characters: int) -> str:
     """Formats a skipped row for ``bad_rows.jsonl``."""
     try:
         text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
-    except (TypeError, ValueError):  # a key that JSON lacks, an int with too many digits
+    except Exception:  # a key that JSON lacks, lists nested too deep, or an error of __repr__
         text = object.__repr__(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."

@@ -89,13 +89,14 @@ class Appender {
   /// `path`: the keys, joined by "."; `notes_path`: the same as a note path.
   void visit(const Path& folder, const TensorDict& rows, const std::string& path,
              const std::string& notes_path);
+  /// Throws if the disk has no space for the new rows.
+  void require_free_space() const;
   void run();
 
  private:
   void visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
                   const Leaf& rows, const base::Where& where);
   void write_rows();
-  void require_free_space(std::uint64_t new_bytes) const;
   void truncate_uncommitted() const noexcept;
   bool is_linked_to_another(const os::FileInfo& file, const Leaf& rows, const base::Where& where);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const base::Where& where) const;
@@ -302,7 +303,9 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   }
 }
 
-void Appender::require_free_space(std::uint64_t new_bytes) const {
+void Appender::require_free_space() const {
+  std::uint64_t new_bytes = 0;
+  for (const AppendedLeaf& leaf : leaves_) new_bytes += leaf.rows.nbytes();
   if (new_bytes <= os::kUncheckedBytes) return;
   for (const AppendedLeaf& leaf : leaves_) {
     if (!os::exists(leaf.file)) continue;
@@ -315,10 +318,7 @@ void Appender::require_free_space(std::uint64_t new_bytes) const {
 }
 
 void Appender::write_rows() {
-  std::uint64_t total_bytes = 0;
-  for (const AppendedLeaf& leaf : leaves_) total_bytes += leaf.rows.nbytes();
-  require_free_space(total_bytes);
-  Progress progress(nullptr, total_bytes, "append");
+  Progress progress(nullptr, 0, "append");
   for (std::size_t i = 0; i < leaves_.size(); i += kOpenFiles) {
     const auto some = std::span(leaves_).subspan(i, std::min(kOpenFiles, leaves_.size() - i));
     std::deque<os::File> files;
@@ -396,6 +396,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
   const Shape& batch = rows.info().batch_size;
   Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));
   appender.visit(path, rows, "", "");
+  appender.require_free_space();
   // Remove the checksums first: after a crash, they would not match the changed files.
   os::Directory root = directory.duplicate();
   if (root.entry_info(std::string(kChecksumsName))) {
