@@ -66,14 +66,17 @@ class Value:
     """What is neither tensor nor tree. Unlike with ==, True, 1 and 1.0 differ, also within it."""
 
     value: object
+    shape: list | None = None  # the batch size of NonTensorData and NonTensorStack
 
     def __eq__(self, other):
-        return isinstance(other, Value) and is_same(self.value, other.value)
+        if not isinstance(other, Value) or self.shape != other.shape:
+            return False
+        return is_same(self.value, other.value)
 
     __hash__ = None
 
     def __str__(self):
-        return f"value {self.value!r}"
+        return f"value {self.value!r}" + (f" {self.shape}" if self.shape else "")
 
 
 def is_same(a, b):
@@ -124,9 +127,9 @@ def describe(item):
             return ["nested tensor", [Leaf(plain(part)) for part in item.unbind(0)]]
         return Leaf(plain(item))
     if kind == "NonTensorData":
-        return Value(without_subclasses(item.data))
+        return Value(without_subclasses(item.data), list(item.batch_size))
     if kind == "NonTensorStack":
-        return Value(without_subclasses(item.tolist()))
+        return Value(without_subclasses(item.tolist()), list(item.batch_size))
     if kind is not None:
         return describe_node(item, kind)
     if isinstance(item, torch.Size):
