@@ -328,9 +328,7 @@ def _non_tensor_entry(key: str, value: Any, node: Any) -> Any:
     batch_size = tuple(node._batch_size)
     if node._device is not None and str(value.device) != str(node._device):
         value = value._on(node.device)
-    if type(value) is NonTensorData:
-        if value._batch_size == batch_size:
-            return value
+    if type(value) is NonTensorData and value._batch_size[: len(batch_size)] != batch_size:
         return NonTensorData(value.data, batch_size, value.device)
     _check(key, value._batch_size, batch_size)
     return value

@@ -66,12 +66,13 @@ class TensorLike(Primitives):
     ) -> Self:
         """Sets the longest batch size that all tensors share, here and in nodes below.
 
-        Lazy stacks below keep their batch size.
+        A value with a batch size counts as a tensor of that shape. Lazy stacks below keep their
+        batch size.
 
         Args:
             batch_dims: The maximum number of dimensions; None: no maximum.
-            keep_compliant_size: With `batch_dims`, nodes directly below that have at least as many
-                dimensions keep their batch size.
+            keep_compliant_size: With `batch_dims`, nodes and values directly below that have at
+                least as many dimensions keep their batch size.
 
         Returns:
             This TensorDict.

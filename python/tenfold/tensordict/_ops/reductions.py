@@ -13,7 +13,7 @@ from tenfold.tensordict._entries import (
     unwrapped,
     written,
 )
-from tenfold.tensordict._values import UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def _each_value(td: Like, change: Callable[[Any], Any], new: Any, names: Any) ->
         elif class_kind(type(entry)) == LEAF:
             items[key] = change(entry)
         elif hasattr(entry, "_resized"):
-            items[key] = entry._resized(new)
+            beyond = entry._batch_size[ndim:] if type(entry) is NonTensorData else ()
+            items[key] = entry._resized((*new, *beyond))
         else:
             items[key] = entry
     made = td._with_entries(items)

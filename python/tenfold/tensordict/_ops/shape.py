@@ -305,7 +305,7 @@ def auto_batch_size_(
     td: Like, batch_dims: int | None = None, keep_compliant_size: bool = False
 ) -> Like:
     sizes = []
-    for entry in td._entries().values():
+    for key, entry in list(td._entries().items()):
         node = node_of(entry)
         if node is not None:
             is_compliant = batch_dims is not None and len(node._batch_size) >= batch_dims
@@ -315,8 +315,11 @@ def auto_batch_size_(
                 sizes.append(tuple(node._batch_size))
         elif class_kind(type(entry)) == LEAF:
             sizes.append(tuple(entry.shape))
-        elif getattr(entry, "_values", None) is not None:
+        elif getattr(entry, "_batch_size", ()):  # a value without batch dimensions fits any size
             sizes.append(entry._batch_size)
+            is_resized = batch_dims and not keep_compliant_size and not isinstance(td, stacked())
+            if is_resized and type(entry) is NonTensorData:
+                td._put_locked(key, entry._resized(entry._batch_size[:batch_dims]))
     if sizes:
         common: list[int] = []
         for lengths in zip(*sizes, strict=False):

@@ -3,10 +3,10 @@
 Both results are described by values that do not depend on the library:
 
     Leaf                     a tensor: dtype, shape, requires_grad, device, values
-    Value                    what is not a tensor: NonTensorData, NonTensorStack, str, None, ...
+    Value                    what is not a tensor: NonTensorData, NonTensorStack, int, bool, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
     Raised                   an exception
-    list, tuple, str, ...    themselves, lists and tuples of the above
+    list, tuple, str, None   themselves, lists and tuples of the above
     dict                     a list of its class and its items
 
 The descriptions use only public members, none that starts with an underscore.
@@ -61,12 +61,33 @@ def real(flat):
     return [abs(item) if isinstance(item, complex) else item for item in flat.tolist()]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Value:
+    """What is neither tensor nor tree. Unlike with ==, True, 1 and 1.0 differ, also within it."""
+
     value: object
+    shape: list | None = None  # the batch size of NonTensorData and NonTensorStack
+
+    def __eq__(self, other):
+        if not isinstance(other, Value) or self.shape != other.shape:
+            return False
+        return is_same(self.value, other.value)
+
+    __hash__ = None
 
     def __str__(self):
-        return f"value {self.value!r}"
+        return f"value {self.value!r}" + (f" {self.shape}" if self.shape else "")
+
+
+def is_same(a, b):
+    """Whether two values are equal and of the same type, and so are all values inside them."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return is_same(list(a), list(b)) and is_same(list(a.values()), list(b.values()))
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(is_same, a, b))
+    return a is b or a == b
 
 
 @dataclasses.dataclass
@@ -106,9 +127,9 @@ def describe(item):
             return ["nested tensor", [Leaf(plain(part)) for part in item.unbind(0)]]
         return Leaf(plain(item))
     if kind == "NonTensorData":
-        return Value(without_subclasses(item.data))
+        return Value(without_subclasses(item.data), list(item.batch_size))
     if kind == "NonTensorStack":
-        return Value(without_subclasses(item.tolist()))
+        return Value(without_subclasses(item.tolist()), list(item.batch_size))
     if kind is not None:
         return describe_node(item, kind)
     if isinstance(item, torch.Size):
@@ -123,7 +144,7 @@ def describe(item):
     if isinstance(item, (list, tuple)):
         described = [describe(part) for part in item]
         return tuple(described) if isinstance(item, tuple) else described
-    return item if item is None or isinstance(item, (bool, int, float, str)) else Value(item)
+    return item if item is None or isinstance(item, str) else Value(item)
 
 
 def kind_of(item):
@@ -188,17 +209,21 @@ def without_subclasses(value):
 
 
 def tensors_of(item):
-    """Returns the tensors in a value, in order; none for a tensorclass or a dict."""
+    """Returns the tensors in a value, in order."""
     kind = kind_of(item)
     if kind == "UnbatchedTensor" or isinstance(item, torch.Tensor):
         return [item]
+    if kind in ("NonTensorData", "NonTensorStack"):
+        return []
     if kind == "LazyStackedTensorDict":
-        return [tensor for part in item.tensordicts for tensor in tensors_of(part)]
-    if kind == "TensorDict":
-        return [tensor for value in item.values() for tensor in tensors_of(value)]
-    if isinstance(item, (list, tuple)):
-        return [tensor for part in item for tensor in tensors_of(part)]
-    return []
+        parts = item.tensordicts
+    elif kind == "TensorDict" or isinstance(item, dict):
+        parts = item.values()
+    elif kind is not None:
+        parts = [getattr(item, field.name) for field in dataclasses.fields(item)]
+    else:
+        parts = item if isinstance(item, (list, tuple)) else []
+    return [tensor for part in parts for tensor in tensors_of(part)]
 
 
 def lines(description, key="", indent=0):

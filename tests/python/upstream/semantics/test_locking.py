@@ -159,3 +159,16 @@ def test_child_lock_matches_tensordict_after_one_parent_is_deleted_and_the_other
         return tds[1].is_locked
 
     assert_same_outcome(build, unlock_the_first)
+
+
+def test_parent_stays_locked_while_another_locked_parent_shares_its_child():
+    def build(lib):
+        child = lib.TensorDict({"x": numbers(3)}, [3])
+        return [*(lib.TensorDict({"n": child}, [3]).lock_() for _ in range(2)), child]
+
+    def unlock_the_first(tds, lib):
+        with pytest.raises(RuntimeError):
+            tds[0].unlock_()
+        return [td.is_locked for td in tds]
+
+    assert_same_outcome(build, unlock_the_first)

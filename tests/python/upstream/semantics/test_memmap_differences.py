@@ -64,11 +64,14 @@ def test_nothing_is_ever_unpickled(tmp_path):
 
     source = tensordict.TensorDict({"a": numbers(4)}, [4])
     source.set_non_tensor("odd", {1, 2}).memmap(tmp_path / "p")
-    assert (tmp_path / "p" / "odd" / "other.pickle").exists()
-    with pytest.raises(ValueError, match="pickle"):
+    pickled = tmp_path / "p" / "odd" / "other.pickle"
+    assert pickled.exists()
+    pickled.write_text(f"cos\nmkdir\n(V{tmp_path / 'executed'}\ntR.")  # calls os.mkdir
+    with pytest.raises(tenfold.UnsupportedError, match=r"allow_pickle.*nothing is ever unpickled"):
         TensorDict.load_memmap(tmp_path / "p", allow_pickle=True)
-    with pytest.raises(ValueError, match=r"odd|pickle"):
+    with pytest.raises(tenfold.UnsupportedError, match=r"other\.pickle.*nothing is ever unpickled"):
         TensorDict.load_memmap(tmp_path / "p")["odd"]
+    assert not (tmp_path / "executed").exists()
 
 
 def test_sharing_values_between_processes_is_accepted_and_ignored(tmp_path):
@@ -168,7 +171,7 @@ def test_truncated_file_raises_and_is_not_changed(tmp_path, size, mode):
 def test_a_missing_file_is_an_error(tmp_path):
     saved(tmp_path / "p")
     (tmp_path / "p" / "a.memmap").unlink()
-    with pytest.raises(tenfold.CorruptFileError, match="a"):
+    with pytest.raises(tenfold.CorruptFileError, match=r"a\.memmap"):
         TensorDict.load_memmap(tmp_path / "p")["a"]
     assert not (tmp_path / "p" / "a.memmap").exists()
 
@@ -177,7 +180,7 @@ def test_newer_format_version_is_refused(tmp_path):
     saved(tmp_path / "p")
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "_format_version": 2}))
-    with pytest.raises((tenfold.UnsupportedError, RuntimeError), match="2"):
+    with pytest.raises(tenfold.UnsupportedError, match=r"_format_version.*found 2"):
         TensorDict.load_memmap(tmp_path / "p")
 
 
@@ -187,7 +190,7 @@ def test_symlink_to_another_file_is_not_followed(tmp_path):
     secret.write_bytes(bytes(16))
     (tmp_path / "p" / "a.memmap").unlink()
     (tmp_path / "p" / "a.memmap").symlink_to(secret)
-    with pytest.raises(tenfold.CorruptFileError, match="link"):
+    with pytest.raises(tenfold.CorruptFileError, match=r"a\.memmap.*found a symbolic link"):
         TensorDict.load_memmap(tmp_path / "p")["a"]
 
 

@@ -29,6 +29,12 @@ SETTERS = {
     "non_tensor_data_without_batch_size": lambda td, value, lib: td.set(
         "v", lib.NonTensorData(value)
     ),
+    "non_tensor_data_of_a_longer_batch_size": lambda td, value, lib: td.set(
+        "v", lib.NonTensorData(value, batch_size=[4, 3])
+    ),
+    "non_tensor_data_of_another_batch_size": lambda td, value, lib: td.set(
+        "v", lib.NonTensorData(value, batch_size=[5, 3])
+    ),
 }
 
 

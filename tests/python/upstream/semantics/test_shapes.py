@@ -188,6 +188,17 @@ def nodes(*batch):
     return build
 
 
+def value_of(batch):
+    """Returns a builder of a tree with values of batch size `batch` at the root and below."""
+
+    def build(lib):
+        values = [lib.NonTensorData("text", batch_size=batch) for _ in range(2)]
+        node = lib.TensorDict({"c": torch.zeros(3, 4, 5), "v": values[0]}, batch[:1])
+        return lib.TensorDict({"a": torch.zeros(3, 4, 7), "v": values[1], "n": node}, batch[:1])
+
+    return build
+
+
 def stack_below(lib):
     stack = lib.lazy_stack([lib.TensorDict({"x": torch.zeros(3, 4)}) for _ in range(2)])
     return lib.TensorDict({"a": torch.zeros(2, 3, 4), "s": stack})
@@ -195,7 +206,10 @@ def stack_below(lib):
 
 @pytest.mark.parametrize("keep_compliant_size", [False, True])
 @pytest.mark.parametrize("batch_dims", [None, 0, 1, 2, 3])
-@pytest.mark.parametrize("build", [nodes(), nodes(3), nodes(3, 4), stack_below])
+@pytest.mark.parametrize(
+    "build",
+    [nodes(), nodes(3), nodes(3, 4), stack_below, *map(value_of, [(), (3,), (3, 4), (3, 4, 5, 6)])],
+)
 def test_automatic_batch_sizes_match_tensordict(build, batch_dims, keep_compliant_size):
     def call(td, lib):
         return td.auto_batch_size_(batch_dims, keep_compliant_size=keep_compliant_size)

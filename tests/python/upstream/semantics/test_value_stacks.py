@@ -169,6 +169,22 @@ def test_values_keep_dimensions_beyond_a_reduced_batch_size(change, order):
     assert_same_outcome(build(order, (2, 3)), call)
 
 
+LONGER = {
+    "sum": lambda td: td.sum(0),
+    "batch_size_that_fits": lambda td: setattr(td, "batch_size", [2, 3]),
+    "auto_batch_size_": lambda td: td.auto_batch_size_(),
+}
+
+
+@pytest.mark.parametrize("call", LONGER.values(), ids=LONGER)
+def test_value_with_a_longer_batch_size_matches_tensordict(call):
+    def of(library):
+        value = library.NonTensorData(TEXT, batch_size=[2, 3, 5])
+        return library.TensorDict({"x": ZEROS(2, 3, 4), "v": value}, batch_size=[2])
+
+    assert_same_outcome(of, lambda td, library: call(td))
+
+
 def test_larger_batch_size_does_not_expand_a_value_stack():
     def call(td, library):
         td.batch_size = [2, 3]
