@@ -226,11 +226,15 @@ def test_swapped_keys_of_mapped_tensors_are_swapped_on_disk(tmp_path):
 # --- which folders are replaced, and how ---------------------------------------------------------
 
 
-def test_folder_is_replaced_atomically(tmp_path):
+def test_folder_is_replaced_as_a_whole(tmp_path):
     make().memmap(tmp_path / "p")
+    old = os.open(tmp_path / "p", os.O_RDONLY)  # while it is open, its inode is not used again
     TensorDict({"z": torch.ones(3)}).memmap(tmp_path / "p")
     assert names(tmp_path / "p") == ["meta.json", "z.memmap"]
     assert os.listdir(tmp_path) == ["p"]
+    assert os.fstat(old).st_ino != os.stat(tmp_path / "p").st_ino
+    assert "z.memmap" not in os.listdir(old)
+    os.close(old)
 
 
 def test_foreign_entries_are_named_and_kept(tmp_path):

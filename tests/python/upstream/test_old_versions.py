@@ -51,17 +51,22 @@ def old(tmp_path_factory, save_of, memmap_of):
     """The results by version. The processes of both versions run concurrently."""
     sources = [{write(name).parent for name in TREES}.pop() for write in (save_of, memmap_of)]
     started = {}
-    for version in VERSIONS:
-        folder = tmp_path_factory.mktemp(f"tensordict-{version}")
-        command = [python_of(version), HERE / "old_version.py", folder, *sources]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        started[version] = folder, process
     done = {}
-    for version, (folder, process) in started.items():
-        _, errors = process.communicate(timeout=100)
-        assert process.returncode == 0, errors
-        held = json.loads((folder / "held.json").read_text())
-        done[version] = Old(folder, held, *json.loads((folder / "read.json").read_text()))
+    try:
+        for version in VERSIONS:
+            folder = tmp_path_factory.mktemp(f"tensordict-{version}")
+            command = [python_of(version), HERE / "old_version.py", folder, *sources]
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+            started[version] = folder, process
+        for version, (folder, process) in started.items():
+            _, errors = process.communicate(timeout=100)
+            assert process.returncode == 0, errors
+            held = json.loads((folder / "held.json").read_text())
+            done[version] = Old(folder, held, *json.loads((folder / "read.json").read_text()))
+    finally:
+        for _, process in started.values():
+            process.kill()  # without effect if it has ended
+            process.wait()
     return done
 
 

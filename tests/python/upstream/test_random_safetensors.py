@@ -77,4 +77,5 @@ def test_mutated_header_is_refused_or_read_as_by_the_reference(tmp_path, file, d
         # tenfold must also check the members that the reference checks and that no tensor uses.
         header = json.loads(bytes(raw[8 : 8 + int.from_bytes(raw[:8], "little")]))
         pytest.fail(f"the reference refuses what tenfold reads: {error}: {header}")
+    assert sorted(ours) == sorted(theirs)
     assert_same({key: ours[key] for key in theirs}, theirs)

@@ -191,14 +191,20 @@ def test_averaged_models_and_scalers_load(tmp_path):
     assert type(schedulers[0].milestones) is collections.Counter
 
 
-def test_load_with_verify_detects_a_flipped_bit(tmp_path):
-    torch.save({"x": torch.arange(1000)}, tmp_path / "m.pt")
-    data = bytearray((tmp_path / "m.pt").read_bytes())
-    data[data.index(torch.arange(1000).numpy().tobytes()) + 4000] ^= 1
-    (tmp_path / "m.pt").write_bytes(data)
-    tenfold.load(tmp_path / "m.pt")
-    with pytest.raises(tenfold.CorruptFileError, match=r'"m/data/0": .*expected CRC-32'):
-        tenfold.load(tmp_path / "m.pt", verify=True)
+@pytest.mark.parametrize("entry", ["data.pkl", "data/0", "data/1", "data/2"])
+def test_load_with_verify_detects_a_flipped_bit_in_any_entry(tmp_path, entry):
+    path = tmp_path / "m.pt"
+    torch.save({f"key{i}": torch.full((1000,), i) for i in range(3)}, path)
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        begin = data.index(archive.read(f"m/{entry}"))
+        size = archive.getinfo(f"m/{entry}").file_size
+    data[data.index(b"key1") if entry == "data.pkl" else begin + size // 2] ^= 1
+    path.write_bytes(data)
+    if entry != "data.pkl":  # compared in any case
+        tenfold.load(path)
+    with pytest.raises(tenfold.CorruptFileError, match=f'"m/{entry}": .*expected CRC-32'):
+        tenfold.load(path, verify=True)
 
 
 def test_bare_tensor_is_loaded_and_opened_by_its_file_name(tmp_path):

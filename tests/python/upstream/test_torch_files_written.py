@@ -165,10 +165,13 @@ def test_stale_notes_document_is_ignored_with_a_warning(tmp_path):
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin"])
 def test_folders_and_other_files_convert_to_torch_files(tmp_path, suffix):
     tree = {"a": {"w": torch.rand(3, 4), "n": [1, (2,)]}, "b": torch.arange(5)}
-    for source in ("folder", "m.safetensors", "m.pt"):
-        tenfold.save(tree, tmp_path / source)
+    flat = {"w": torch.rand(3, 4), "b": torch.arange(5)}
+    formats = ("memmap", "safetensors", "pt", "tdz", "consolidated", "npz")
+    for source in formats:
+        saved = flat if source == "npz" else tree
+        tenfold.save(saved, tmp_path / source, format=source)
         path = tenfold.convert(tmp_path / source, tmp_path / f"to{suffix}")
-        assert_same(both_ways(path), tree)
+        assert_same(both_ways(path), saved)
         path.unlink()
 
 

@@ -284,19 +284,21 @@ def address(tensor):
     return tensor.untyped_storage().data_ptr()
 
 
-def assert_same_outcome(build, call, *, memory=False, may_raise=()):
+def assert_same_outcome(build, call, *, memory=False, raises=None):
     """Asserts that a call has the same outcome in tenfold as in tensordict.
 
     build: takes the library (tensordict or tenfold) and returns the argument
     call: takes the argument and the library
     memory: whether to compare which tensors of the result share memory with the argument
-    may_raise: exceptions of NOT_A_CONTRACT that are allowed here
+    raises: the exception of NOT_A_CONTRACT that the call must raise
     """
     expected = outcome(upstream, build, call, memory=memory)
-    if isinstance(expected.result, Raised):
-        error = expected.result.error
-        refused = tuple(kind for kind in NOT_A_CONTRACT if kind not in may_raise)
-        assert not isinstance(error, refused), f"tensordict does not have this:\n{expected.result}"
+    error = expected.result.error if isinstance(expected.result, Raised) else None
+    if raises is not None:
+        assert isinstance(error, raises), f"expected {raises.__name__}\n{expected.result}"
+    else:
+        is_meant = not isinstance(error, NOT_A_CONTRACT)
+        assert is_meant, f"tensordict does not have this:\n{expected.result}"
     found = outcome(tenfold, build, call, memory=memory)
     assert_equal(found, expected)
 

@@ -72,6 +72,8 @@ COMPARISONS = {
     "all_of_eq": lambda td, lib: (td == td.clone()).all(),
     "any_of_ne": lambda td, lib: (td != td.clone()).any(),
     "all_of_eq_a_number": lambda td, lib: (td == 1).all(),
+    "all_of_ne": lambda td, lib: (td != td.clone()).all(),
+    "all_of_ne_a_number": lambda td, lib: (td != -7).all(),
     "all_dim": lambda td, lib: (td == td).all(dim=0),
     "any_dim": lambda td, lib: (td != td).any(dim=0),
     "all_last_dim": lambda td, lib: (td == td).all(dim=-1),

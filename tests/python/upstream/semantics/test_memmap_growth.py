@@ -41,19 +41,24 @@ MAKING = {
     "from_tensor_wrong_shape": lambda td: td.make_memmap_from_tensor("new", numbers(3)),
     "flags": lambda td: [td.make_memmap("new", (4, 3, 2, 1)), td.is_locked, td.is_memmap()],
 }  # fmt: skip
+MAKING_RAISES = dict.fromkeys(
+    ("make_memmap_twice", "make_memmap_known", "make_memmap_wrong_shape", "from_tensor_known",
+     "from_tensor_wrong_shape"),
+    RuntimeError,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("make", MAKING.values(), ids=MAKING)
-def test_make_memmap_matches_tensordict(tmp_path, make):
+@pytest.mark.parametrize("name", MAKING)
+def test_make_memmap_matches_tensordict(tmp_path, name):
     def story(td, lib, folder):
         td.memmap_(folder / "p")
-        made = make(td)
+        made = MAKING[name](td)
         leaf = made[0] if isinstance(made, list) else made
         loaded = lib.TensorDict.load_memmap(folder / "p")
         is_there = [relative(leaf.filename, folder), type(leaf), (folder / "p").exists()]
         return [made, is_there, sorted(loaded.keys(True, True), key=str), loaded]
 
-    assert_same_story(FIXTURES["nested_td"], story, tmp_path)
+    assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=MAKING_RAISES.get(name))
 
 
 # Without files, tensordict differs in the excluded cases: it does not map empty tensors, copies
@@ -70,7 +75,7 @@ def test_make_memmap_without_files_matches_tensordict(tmp_path, name):
         leaf = made[0] if isinstance(made, list) else made
         return [made, type(leaf)]
 
-    assert_same_story(FIXTURES["nested_td"], story, tmp_path)
+    assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=MAKING_RAISES.get(name))
 
 
 def test_make_memmap_needs_a_mapped_tensordict(tmp_path):
@@ -78,7 +83,7 @@ def test_make_memmap_needs_a_mapped_tensordict(tmp_path):
         td.memmap(folder / "p")
         return lib.TensorDict.load_memmap(folder / "p").make_memmap("new", (4, 3, 2, 1))
 
-    assert_same_story(FIXTURES["nested_td"], story, tmp_path)
+    assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=RuntimeError)
 
 
 def storage_of(path, nbytes=96):
@@ -98,7 +103,8 @@ def test_make_memmap_from_storage_matches_tensordict(tmp_path, case):
         same_memory = made.untyped_storage().data_ptr() == storage.data_ptr()
         return [made, same_memory, lib.TensorDict.load_memmap(folder / "p")["new"]]
 
-    assert_same_story(FIXTURES["nested_td"], story, tmp_path)
+    raises = None if case == "its_own_file" else RuntimeError
+    assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=raises)
 
 
 def test_nested_tensor_is_created_from_its_sizes(tmp_path):
@@ -157,7 +163,7 @@ def test_refresh_without_a_saved_path_matches_tensordict(tmp_path, how):
             td = lib.TensorDict.load_memmap(folder / "p")
         return td.memmap_refresh_()
 
-    assert_same_story(FIXTURES["td"], story, tmp_path)
+    assert_same_story(FIXTURES["td"], story, tmp_path, raises=RuntimeError)
 
 
 APPENDED = {
@@ -165,16 +171,16 @@ APPENDED = {
     "three_rows": lambda td, lib: td[torch.tensor([2, 0, 1])],
     "no_rows": lambda td, lib: td[:0],
     "other_keys": lambda td, lib: td[:1].select("a"),
-    "other_shape": lambda td, lib: lib.TensorDict({"x": numbers(1, 9)}, [1]),
+    "other_shape": lambda td, lib: lib.TensorDict({"a": numbers(1, 9), "n": td["n"][:1]}, [1]),
     "other_dtype": lambda td, lib: td[:1].to(torch.float64),
 }
 
 
-@pytest.mark.parametrize("rows", APPENDED.values(), ids=APPENDED)
-def test_append_memmap_matches_tensordict(tmp_path, rows):
+@pytest.mark.parametrize("name", APPENDED)
+def test_append_memmap_matches_tensordict(tmp_path, name):
     def story(td, lib, folder):
         td.memmap(folder / "p")
-        result = lib.append_memmap(folder / "p", rows(td, lib).clone())
+        result = lib.append_memmap(folder / "p", APPENDED[name](td, lib).clone())
         return [result, lib.TensorDict.load_memmap(folder / "p")]
 
     def build(lib):
@@ -182,4 +188,5 @@ def test_append_memmap_matches_tensordict(tmp_path, rows):
             {"a": numbers(4, 3), "n": {"x": numbers(4, 2, dtype=torch.int16)}}, [4]
         )
 
-    assert_same_story(build, story, tmp_path)
+    raises = ValueError if name.startswith("other") else None
+    assert_same_story(build, story, tmp_path, raises=raises)

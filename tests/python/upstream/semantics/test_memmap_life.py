@@ -206,11 +206,21 @@ IDENTITY = {
         td.memmap(folder / "p"),
     ],
 }  # fmt: skip
+IDENTITY_RAISES = {
+    **dict.fromkeys(
+        ("another_prefix", "another_prefix_in_place", "another_prefix_by_save",
+         "another_prefix_loaded", "another_prefix_of_a_row", "not_existsok",
+         "not_existsok_threads"),
+        RuntimeError,
+    ),
+    "a_file_in_the_way": NotADirectoryError,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("story", IDENTITY.values(), ids=IDENTITY)
-def test_mapping_already_mapped_leaves_matches_tensordict(tmp_path, story):
-    assert_same_story(FIXTURES["nested_td"], story, tmp_path)
+@pytest.mark.parametrize("name", IDENTITY)
+def test_mapping_already_mapped_leaves_matches_tensordict(tmp_path, name):
+    raises = IDENTITY_RAISES.get(name)
+    assert_same_story(FIXTURES["nested_td"], IDENTITY[name], tmp_path, raises=raises)
 
 
 # --- state: lock, flag, path ---------------------------------------------------------------------
@@ -267,12 +277,13 @@ STATE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("story", STATE.values(), ids=STATE)
-def test_state_of_a_mapped_tensordict_matches_tensordict(tmp_path, story):
+@pytest.mark.parametrize("name", STATE)
+def test_state_of_a_mapped_tensordict_matches_tensordict(tmp_path, name):
     def write(td, lib, folder):
-        return story(td.memmap_(folder / "p"), lib, folder)
+        return STATE[name](td.memmap_(folder / "p"), lib, folder)
 
-    assert_same_story(FIXTURES["nested_td"], write, tmp_path)
+    raises = RuntimeError if name in ("set", "set_known", "del") else None  # it is locked
+    assert_same_story(FIXTURES["nested_td"], write, tmp_path, raises=raises)
 
 
 @pytest.mark.parametrize("story", STATE.values(), ids=STATE)
@@ -347,6 +358,16 @@ LOADS = {
     "nothing_there": lambda lib, p: lib.TensorDict.load_memmap(p / "nothing"),
     "no_metadata": lambda lib, p: lib.TensorDict.load_memmap(p.parent),
 }  # fmt: skip
+LOADS_RAISES = {
+    **dict.fromkeys(
+        ("subpath_missing", "subpath_of_a_leaf", "subpath_upwards", "mode_unknown",
+         "out_of_another_device"),
+        ValueError,
+    ),
+    "out_locked": RuntimeError,
+    "nothing_there": FileNotFoundError,
+    "no_metadata": FileNotFoundError,
+}  # fmt: skip
 
 
 def to_load(lib):
@@ -359,13 +380,13 @@ def to_load(lib):
     return td
 
 
-@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
-def test_load_memmap_options_match_tensordict(tmp_path, load):
+@pytest.mark.parametrize("name", LOADS)
+def test_load_memmap_options_match_tensordict(tmp_path, name):
     def story(td, lib, folder):
         td.memmap(folder / "p")
-        return load(lib, folder / "p")
+        return LOADS[name](lib, folder / "p")
 
-    assert_same_story(to_load, story, tmp_path)
+    assert_same_story(to_load, story, tmp_path, raises=LOADS_RAISES.get(name))
 
 
 @pytest.mark.parametrize("build", BUILDERS)

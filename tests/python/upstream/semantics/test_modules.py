@@ -1,5 +1,7 @@
 """from_module and to_module: the parameters of a module as a TensorDict, and back."""
 
+import copy
+
 import pytest
 import torch
 from compare import assert_same_outcome
@@ -40,6 +42,15 @@ def swapped(td, module):
     return [outputs(module), before]
 
 
+def to_another_module(td, module):
+    other = copy.deepcopy(module)
+    for parameter in other.parameters():
+        parameter.data.zero_()
+    before = outputs(other)
+    td.data.to_module(other)
+    return [before, outputs(other)]
+
+
 def written_in_place(td, module, lib):
     for parameter in td.values(True, True):
         parameter.data.zero_()
@@ -71,6 +82,7 @@ CALLS = {
         lib.TensorDict.from_module(m).data.clone().mul_(2).to_module(m),
         outputs(m),
     ][1],
+    "to_another_module": lambda m, lib: to_another_module(lib.TensorDict.from_module(m), m),
     "from_modules": lambda m, lib: lib.TensorDict.from_modules(model(), model(), as_module=False),
     "empty_module": lambda m, lib: lib.TensorDict.from_module(torch.nn.ReLU()),
     "frozen": lambda m, lib: lib.TensorDict.from_module(m.requires_grad_(False)),
