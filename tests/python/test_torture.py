@@ -201,6 +201,26 @@ def test_damage_that_ends_the_reader_is_tried_once_when_the_time_is_over(tmp_pat
     run_harness(FATAL_DAMAGE, folder=str(tmp_path))
 
 
+ADDED_RUNS = """
+import report
+
+
+def entry(seed, peak):
+    counts = {{"MB": 512, "limit, MB": 51, "bytes": 7, "kills": 3, "peak, MB": peak}}
+    return {{"runs": [seed], "rows": [{{"subject": "x", "counts": counts, "problems": []}}]}}
+
+
+both = report.added(entry(1, 9.5), entry(2, 8.5))
+assert both["runs"] == [1, 2]
+expected = {{"MB": 512, "limit, MB": 51, "bytes": 7, "kills": 6, "peak, MB": 8.5}}
+assert both["rows"][0]["counts"] == expected, both
+"""
+
+
+def test_added_runs_sum_counts_but_not_sizes():
+    run_harness(ADDED_RUNS)
+
+
 def test_torture_tables_match_the_results():
     done = subprocess.run(
         [sys.executable, TORTURE / "run.py", "--check-tables"], capture_output=True, text=True
