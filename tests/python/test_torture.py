@@ -201,6 +201,31 @@ def test_damage_that_ends_the_reader_is_tried_once_when_the_time_is_over(tmp_pat
     run_harness(FATAL_DAMAGE, folder=str(tmp_path))
 
 
+CLOSED_PARENT = """
+import os
+from pathlib import Path
+
+import places
+from case import Row
+from children import in_child
+
+home = Path({folder!r}) / "home"
+folder = home / "work" / "folder"
+folder.mkdir(parents=True)
+home.chmod(0o700)
+places.tenfold_writers = lambda: []
+row = Row("x")
+outcome = in_child(lambda: places._counted(places.read_only, folder, places.Checks(row), row))
+assert outcome.returned, outcome
+assert home.stat().st_mode & 0o777 == 0o700, oct(home.stat().st_mode)
+assert os.getuid() or list(outcome.value[0]) == ["skipped"], outcome
+"""
+
+
+def test_folders_outside_the_run_keep_their_modes(tmp_path):
+    run_harness(CLOSED_PARENT, folder=str(tmp_path))
+
+
 ADDED_RUNS = """
 import report
 
