@@ -201,6 +201,38 @@ def test_damage_that_ends_the_reader_is_tried_once_when_the_time_is_over(tmp_pat
     run_harness(FATAL_DAMAGE, folder=str(tmp_path))
 
 
+REPEATED_STEP = """
+from pathlib import Path
+
+import tenfold
+import writers
+
+flushed = []
+
+
+class Dict(tenfold.MappedDict):
+    def flush(self):
+        flushed.append(1)
+        super().flush()
+
+
+tenfold.MappedDict.build({{"last": 0}}, {folder!r} + "/d")
+with tenfold.MappedDict({folder!r} + "/d", "r+") as mapping:
+    mapping.extend({{f"1-{{i}}": i for i in range(20)}})
+tenfold.MappedDict = Dict
+with writers._updating(Path({folder!r}) / "d", True) as update:
+    update(1)
+    assert flushed == [1], flushed
+    update(2)
+    assert flushed == [1, 1], flushed
+assert writers._found_updated(Path({folder!r}) / "d") == 2
+"""
+
+
+def test_repeated_step_of_a_writer_is_flushed(tmp_path):
+    run_harness(REPEATED_STEP, folder=str(tmp_path))
+
+
 CLOSED_PARENT = """
 import os
 from pathlib import Path

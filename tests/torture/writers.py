@@ -444,10 +444,9 @@ def _updating(path: Path, durable: bool):
     with tenfold.MappedDict(path, "r+") as mapping:
 
         def update(version: int) -> None:
-            if f"{version}-0" in mapping:  # added by a writer that was killed before it set "last"
-                mapping.update({"last": version})
-                return
-            mapping.extend({f"{version}-{i}": i for i in range(20)})
+            # They are there if their writer was killed before it set "last".
+            if f"{version}-0" not in mapping:
+                mapping.extend({f"{version}-{i}": i for i in range(20)})
             mapping.update({"last": version})
             if durable:
                 mapping.flush()
