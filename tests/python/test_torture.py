@@ -104,6 +104,45 @@ def test_no_failed_allocation_of_torch_frees_a_tensor_twice(tmp_path):
     assert int(run.stdout.split()[-1]) > 5, run.stdout
 
 
+CLASSES_OF_CALLS = """
+import errno, fcntl, os, sys
+from pathlib import Path
+
+sys.path.insert(0, {torture!r})
+import faults
+
+faults.preload(Path({folder!r}))
+
+
+def calls_of(classes):
+    made = []
+    for call in (lambda: os.stat(fd), lambda: os.read(fd, 1), lambda: fcntl.flock(fd, LOCK)):
+        fault = faults.Fault(faults.FAIL, classes, errno=errno.EIO)
+        fault.arm(1)
+        try:
+            call()
+        except OSError as error:
+            assert error.errno == errno.EIO, error
+        fault.disarm()
+        made.append(fault.fired)
+    return made
+
+
+LOCK = fcntl.LOCK_SH
+fd = os.open(faults.__file__, os.O_RDONLY)
+assert calls_of(faults.LOOKUPS) == [1, 0, 0]
+assert calls_of(faults.READS) == [0, 1, 0]
+assert calls_of(faults.LOCKS) == [0, 0, 1]
+assert calls_of(faults.EVERY_CALL) == [1, 1, 1]
+"""
+
+
+def test_reads_lookups_and_locks_fail_separately(tmp_path):
+    program = CLASSES_OF_CALLS.format(torture=str(TORTURE), folder=str(tmp_path))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def run_harness(program: str, **values: str) -> None:
     """Runs a program with modules of the harness, whose names are too general for pytest."""
     head = f"import sys\nsys.path.insert(0, {str(TORTURE)!r})\n"

@@ -39,7 +39,7 @@ class Mode:
 
 _GROWS = faults.WRITES | faults.CHANGES | faults.SYNCS
 _ALL = faults.EVERY_CALL
-_INTERRUPTED = faults.OPENS | faults.WRITES | faults.SYNCS
+_INTERRUPTED = faults.OPENS | faults.READS | faults.WRITES | faults.SYNCS | faults.LOCKS
 WRITING = [
     Mode("kill", faults.KILL, _ALL),
     Mode("EIO", faults.FAIL, _ALL, errno.EIO),
