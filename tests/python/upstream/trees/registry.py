@@ -22,8 +22,6 @@ class Tree:
     # Paths of entries that the metadata does not describe, so that they cannot be read from a
     # folder that tensordict wrote.
     not_described: tuple[str, ...] = ()
-    # Entries that tensordict 0.11 writes but cannot read back.
-    lost_by_0_11: tuple[str, ...] = ()
 
 
 TREES: dict[str, Tree] = {}
