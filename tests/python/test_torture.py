@@ -240,6 +240,51 @@ def test_damage_that_ends_the_reader_is_tried_once_when_the_time_is_over(tmp_pat
     run_harness(FATAL_DAMAGE, folder=str(tmp_path))
 
 
+OUTCOMES_OF_CALLS = """
+from pathlib import Path
+
+import calls
+from case import Row
+from children import Outcome
+from writers import Writer
+
+mode = next(mode for mode in calls.READING if mode.name == "no memory")
+
+
+def excused(words):
+    return calls._aborts_without_memory(mode, Outcome("killed", "SIGABRT", words))
+
+
+assert excused("memory allocation of 80 bytes failed")
+assert excused("Critical nanobind error: nb_malloc(): out of memory!")
+assert not excused("double free or corruption (out)")
+assert not excused("terminate called without an active exception")
+assert not excused("")
+
+
+class NoFault:
+    fired = 0
+
+    def arm(self, at):
+        pass
+
+    def disarm(self):
+        return 5
+
+
+calls.Mode.fault = lambda mode: NoFault()
+for version, problems in ((1, 0), (2, 1)):
+    writer = Writer("x", "data", None, lambda path: version)
+    row = Row("x")
+    total = calls._read_with(writer, mode, Path(), Path(), 0, row)
+    assert (total, len(row.problems)) == (0 if problems else 5, problems), (total, row)
+"""
+
+
+def test_aborts_and_wrong_versions_are_not_excused():
+    run_harness(OUTCOMES_OF_CALLS)
+
+
 REPEATED_STEP = """
 from pathlib import Path
 

@@ -59,6 +59,7 @@ static void catch_crashes(void) {
   struct sigaction catch = {.sa_handler = say_where, .sa_flags = SA_ONSTACK};
   sigaction(SIGSEGV, &catch, NULL);
   sigaction(SIGBUS, &catch, NULL);
+  sigaction(SIGABRT, &catch, NULL);
 }
 
 void faults_arm(int action_, int classes_, long at, int error, int persists_) {
