@@ -206,6 +206,67 @@ assert child.kill() == 2
 """
 
 
+SURVIVED_ERRORS = """
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import children
+import resume
+from case import Options, Row, rows_of
+
+program = children.run_program(["printf", r"a\\377b"], 100)
+assert program.stdout == "a" + chr(0xFFFD) + "b", program
+
+
+def steps():
+    raise OSError(chr(0xDCFF))
+
+
+child = children.LoopingChild(steps, 0)
+child.ready()
+assert child.error.startswith("error OSError"), child.error
+child.kill()
+
+options = Options("x", True, 10, 0, Path({folder!r}), Path(), Path(), subjects="one;", jobs=2)
+assert options.wants("Number one") and not options.wants("two")
+options.subjects = ""
+assert options.wants("two")
+
+
+def one(subject, end, options):
+    if subject.name == "dies":
+        os._exit(1)
+    return Row(subject.name)
+
+
+subjects = [SimpleNamespace(name=name, is_peer=False) for name in ("dies", "a", "with it", "b")]
+rows = rows_of(subjects, options, one)
+assert [row.subject for row in rows] == ["dies", "a", "with it", "b"], rows
+assert [len(row.problems) for row in rows] == [1, 0, 1, 0], rows
+
+
+def report_of(text):
+    def run_program(command, timeout, **options):
+        report = next(str(part) for part in command if str(part).startswith("--junit-xml="))
+        Path(report.partition("=")[2]).write_text(text)
+        return children.Finished(5, "", "")
+
+    resume.run_program = run_program
+    return resume._rows_of("one process", "x", 1, options)
+
+
+skipped = '<testsuite><testcase name="t_after_sigkill[x]"><skipped/></testcase></testsuite>'
+for text in ("<testsuite/>", skipped):
+    rows = report_of(text)
+    assert len(rows) == len(rows[0].problems) == 1, (text, rows)
+"""
+
+
+def test_harness_survives_errors_of_programs_and_jobs(tmp_path):
+    run_harness(SURVIVED_ERRORS, folder=str(tmp_path))
+
+
 def test_children_that_hang_do_not_stop_the_harness():
     run_harness(HUNG_CHILDREN)
 

@@ -129,8 +129,8 @@ def in_even_order(total: int, shift: float) -> list[int]:
 
 
 #: What nanobind, Rust's standard library, glibc and libstdc++ print when a failed allocation ends
-#: the process. The last one is for nanobind and torch, which allocate in noexcept functions. It also
-#: excuses such functions of tenfold: a backtrace does not tell them from nanobind's.
+#: the process. The last one is for nanobind and torch, which allocate in noexcept functions. It
+#: also excuses such functions of tenfold: a backtrace does not tell them from nanobind's.
 _LAST_WORDS_WITHOUT_MEMORY = (
     "Critical nanobind error",
     "memory allocation of",

@@ -100,6 +100,7 @@ def _fill_disk(writer: Writer, mounted: Path, end: float) -> Row:
 
     first = in_child(lambda: writer.save(path, 1, SMALL, True))
     if not first.returned:
+        row.problem(f"cannot be tested: {first.kind} {first.value} {first.last_words}")
         row.counts["skipped"] = str(first.value)[:60]
         return row
     version, sizes = 1, TOO_LARGE
