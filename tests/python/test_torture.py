@@ -378,6 +378,30 @@ def test_repeated_step_of_a_writer_is_flushed(tmp_path):
     run_harness(REPEATED_STEP, folder=str(tmp_path))
 
 
+UNREADABLE_STEP = """
+from pathlib import Path
+
+import tenfold
+import writers
+
+path = Path({folder!r}) / "run"
+writer = next(w for w in writers.tenfold_writers() if w.name == "CheckpointManager")
+writer.save(path, 1, writers.SMALL, False)
+assert writer.found(path) == 1
+(path / "step_00000001" / "checkpoint.json").write_text("no JSON")
+try:
+    found = writer.found(path)
+except tenfold.CorruptFileError as error:
+    assert "step_00000001" in str(error), error
+else:
+    raise AssertionError(found)
+"""
+
+
+def test_step_that_cannot_be_read_does_not_count_as_missing(tmp_path):
+    run_harness(UNREADABLE_STEP, folder=str(tmp_path))
+
+
 CLOSED_PARENT = """
 import os
 from pathlib import Path

@@ -546,8 +546,13 @@ def _module_of(tree: Tree) -> torch.nn.Module:
 def _found_step(path: Path) -> int | None:
     if not _is_there(path):
         return 0
-    manager = tenfold.CheckpointManager(path)
-    if manager.latest_step() is None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        manager = tenfold.CheckpointManager(path)
+        latest = manager.latest_step()
+    if latest is None:
+        if caught:  # a step that cannot be read
+            raise tenfold.CorruptFileError(str(caught[0].message))
         return 0
     for step in manager.all_steps():
         try:
