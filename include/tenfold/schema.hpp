@@ -86,11 +86,9 @@ class TENFOLD_API Schema {
   std::size_t size() const noexcept { return columns_.size(); }
   /// The column of that path, or null. A single key may be a dotted path; if a column has the key
   /// itself as its path, it is that column.
-  const Column* find(const KeyPath& path) const noexcept;
+  const Column* find(const KeyPath& path) const;
   /// The column of that dotted name, or null.
-  const Column* find(std::string_view name) const noexcept {
-    return find(KeyPath{std::string(name)});
-  }
+  const Column* find(std::string_view name) const { return find(KeyPath{std::string(name)}); }
 
   /// The JSON text that files store.
   std::string to_json() const;

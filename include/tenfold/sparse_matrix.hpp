@@ -154,9 +154,10 @@ class TENFOLD_API SparseMatrix {
   /// Appends the rows of `rows`, which has the same number of columns and dtype, in any layout.
   /// Readers that open or refresh the matrix at any time see all of these rows or none. The rows
   /// survive a crash of this process, and, once flush() has returned, a power failure. Throws
-  /// Error(invalid_argument) for another number of columns or dtype, or more entries than int32
-  /// offsets can count; Error(corrupt) if check() of `rows` does; Error(io) if another handle
-  /// appends (EBUSY) or the disk is full. If it throws, nothing is appended.
+  /// Error(invalid_argument) for another number of columns or dtype, more entries than int32
+  /// offsets can count, or a column that int32 indices cannot hold; Error(corrupt) if check() of
+  /// `rows` does; Error(io) if another handle appends (EBUSY) or the disk is full. If it throws,
+  /// nothing is appended.
   void append_rows(const SparseMatrix& rows);
   /// Makes the rows durable that this handle has appended.
   void flush();

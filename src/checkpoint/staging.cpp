@@ -51,7 +51,11 @@ Buffer StagingPool::take(std::size_t size_bytes) {
     const std::shared_ptr<Free> free = pool.lock();
     if (!free) return;
     const std::lock_guard lock(free->mutex);
-    free->blocks.emplace(block.size_bytes(), block);
+    try {
+      free->blocks.emplace(block.size_bytes(), block);
+    } catch (const std::bad_alloc&) {
+      return;  // the block is released
+    }
     free->num_bytes += block.size_bytes();
   });
   return {bytes, std::move(owner)};

@@ -61,7 +61,7 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
   }
 }
 
-const Column* Schema::find(const KeyPath& path) const noexcept {
+const Column* Schema::find(const KeyPath& path) const {
   for (const Column& column : columns_) {
     if (column.path == path) return &column;
   }

@@ -56,6 +56,7 @@ void save_folder(const fs::path& path, char version, bool durable) {
         os::File::create_at(nested ? sub : replacement.folder(), nested ? name.substr(4) : name);
     write_all(file, bytes);
     if (durable) file.sync();
+    file.close_written();
   }
   if (durable) sub.sync();
   replacement.publish(durable);

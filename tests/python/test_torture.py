@@ -104,6 +104,45 @@ def test_no_failed_allocation_of_torch_frees_a_tensor_twice(tmp_path):
     assert int(run.stdout.split()[-1]) > 5, run.stdout
 
 
+CLASSES_OF_CALLS = """
+import errno, fcntl, os, sys
+from pathlib import Path
+
+sys.path.insert(0, {torture!r})
+import faults
+
+faults.preload(Path({folder!r}))
+
+
+def calls_of(classes):
+    made = []
+    for call in (lambda: os.stat(fd), lambda: os.read(fd, 1), lambda: fcntl.flock(fd, LOCK)):
+        fault = faults.Fault(faults.FAIL, classes, errno=errno.EIO)
+        fault.arm(1)
+        try:
+            call()
+        except OSError as error:
+            assert error.errno == errno.EIO, error
+        fault.disarm()
+        made.append(fault.fired)
+    return made
+
+
+LOCK = fcntl.LOCK_SH
+fd = os.open(faults.__file__, os.O_RDONLY)
+assert calls_of(faults.LOOKUPS) == [1, 0, 0]
+assert calls_of(faults.READS) == [0, 1, 0]
+assert calls_of(faults.LOCKS) == [0, 0, 1]
+assert calls_of(faults.EVERY_CALL) == [1, 1, 1]
+"""
+
+
+def test_reads_lookups_and_locks_fail_separately(tmp_path):
+    program = CLASSES_OF_CALLS.format(torture=str(TORTURE), folder=str(tmp_path))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def run_harness(program: str, **values: str) -> None:
     """Runs a program with modules of the harness, whose names are too general for pytest."""
     head = f"import sys\nsys.path.insert(0, {str(TORTURE)!r})\n"
@@ -165,6 +204,67 @@ children.PATIENCE = 0.2
 assert child.next() is None and "did not answer" in child.error
 assert child.kill() == 2
 """
+
+
+SURVIVED_ERRORS = """
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import children
+import resume
+from case import Options, Row, rows_of
+
+program = children.run_program(["printf", r"a\\377b"], 100)
+assert program.stdout == "a" + chr(0xFFFD) + "b", program
+
+
+def steps():
+    raise OSError(chr(0xDCFF))
+
+
+child = children.LoopingChild(steps, 0)
+child.ready()
+assert child.error.startswith("error OSError"), child.error
+child.kill()
+
+options = Options("x", True, 10, 0, Path({folder!r}), Path(), Path(), subjects="one;", jobs=2)
+assert options.wants("Number one") and not options.wants("two")
+options.subjects = ""
+assert options.wants("two")
+
+
+def one(subject, end, options):
+    if subject.name == "dies":
+        os._exit(1)
+    return Row(subject.name)
+
+
+subjects = [SimpleNamespace(name=name, is_peer=False) for name in ("dies", "a", "with it", "b")]
+rows = rows_of(subjects, options, one)
+assert [row.subject for row in rows] == ["dies", "a", "with it", "b"], rows
+assert [len(row.problems) for row in rows] == [1, 0, 1, 0], rows
+
+
+def report_of(text):
+    def run_program(command, timeout, **options):
+        report = next(str(part) for part in command if str(part).startswith("--junit-xml="))
+        Path(report.partition("=")[2]).write_text(text)
+        return children.Finished(5, "", "")
+
+    resume.run_program = run_program
+    return resume._rows_of("one process", "x", 1, options)
+
+
+skipped = '<testsuite><testcase name="t_after_sigkill[x]"><skipped/></testcase></testsuite>'
+for text in ("<testsuite/>", skipped):
+    rows = report_of(text)
+    assert len(rows) == len(rows[0].problems) == 1, (text, rows)
+"""
+
+
+def test_harness_survives_errors_of_programs_and_jobs(tmp_path):
+    run_harness(SURVIVED_ERRORS, folder=str(tmp_path))
 
 
 def test_children_that_hang_do_not_stop_the_harness():
@@ -231,6 +331,152 @@ assert row.problems == ["Crash.Fails: lost"], row
 
 def test_reports_of_crash_tests_are_added_up(tmp_path):
     run_harness(CRASH_TESTS, folder=str(tmp_path))
+
+
+OUTCOMES_OF_CALLS = """
+from pathlib import Path
+
+import calls
+from case import Row
+from children import Outcome
+from writers import Writer
+
+mode = next(mode for mode in calls.READING if mode.name == "no memory")
+
+
+def excused(words):
+    return calls._aborts_without_memory(mode, Outcome("killed", "SIGABRT", words))
+
+
+assert excused("memory allocation of 80 bytes failed")
+assert excused("Critical nanobind error: nb_malloc(): out of memory!")
+assert not excused("double free or corruption (out)")
+assert not excused("terminate called without an active exception")
+assert not excused("")
+
+
+class NoFault:
+    fired = 0
+
+    def arm(self, at):
+        pass
+
+    def disarm(self):
+        return 5
+
+
+calls.Mode.fault = lambda mode: NoFault()
+for version, problems in ((1, 0), (2, 1)):
+    writer = Writer("x", "data", None, lambda path: version)
+    row = Row("x")
+    total = calls._read_with(writer, mode, Path(), Path(), 0, row)
+    assert (total, len(row.problems)) == (0 if problems else 5, problems), (total, row)
+"""
+
+
+def test_aborts_and_wrong_versions_are_not_excused():
+    run_harness(OUTCOMES_OF_CALLS)
+
+
+REPEATED_STEP = """
+from pathlib import Path
+
+import tenfold
+import writers
+
+flushed = []
+
+
+class Dict(tenfold.MappedDict):
+    def flush(self):
+        flushed.append(1)
+        super().flush()
+
+
+tenfold.MappedDict.build({{"last": 0}}, {folder!r} + "/d")
+with tenfold.MappedDict({folder!r} + "/d", "r+") as mapping:
+    mapping.extend({{f"1-{{i}}": i for i in range(20)}})
+tenfold.MappedDict = Dict
+with writers._updating(Path({folder!r}) / "d", True) as update:
+    update(1)
+    assert flushed == [1], flushed
+    update(2)
+    assert flushed == [1, 1], flushed
+assert writers._found_updated(Path({folder!r}) / "d") == 2
+"""
+
+
+def test_repeated_step_of_a_writer_is_flushed(tmp_path):
+    run_harness(REPEATED_STEP, folder=str(tmp_path))
+
+
+UNREADABLE_STEP = """
+from pathlib import Path
+
+import tenfold
+import writers
+
+path = Path({folder!r}) / "run"
+writer = next(w for w in writers.tenfold_writers() if w.name == "CheckpointManager")
+writer.save(path, 1, writers.SMALL, False)
+assert writer.found(path) == 1
+(path / "step_00000001" / "checkpoint.json").write_text("no JSON")
+try:
+    found = writer.found(path)
+except tenfold.CorruptFileError as error:
+    assert "step_00000001" in str(error), error
+else:
+    raise AssertionError(found)
+"""
+
+
+def test_step_that_cannot_be_read_does_not_count_as_missing(tmp_path):
+    run_harness(UNREADABLE_STEP, folder=str(tmp_path))
+
+
+CLOSED_PARENT = """
+import os
+from pathlib import Path
+
+import places
+from case import Row
+from children import in_child
+
+home = Path({folder!r}) / "home"
+folder = home / "work" / "folder"
+folder.mkdir(parents=True)
+home.chmod(0o700)
+places.tenfold_writers = lambda: []
+row = Row("x")
+outcome = in_child(lambda: places._counted(places.read_only, folder, places.Checks(row), row))
+assert outcome.returned, outcome
+assert home.stat().st_mode & 0o777 == 0o700, oct(home.stat().st_mode)
+assert os.getuid() or list(outcome.value[0]) == ["skipped"], outcome
+"""
+
+
+def test_folders_outside_the_run_keep_their_modes(tmp_path):
+    run_harness(CLOSED_PARENT, folder=str(tmp_path))
+
+
+ADDED_RUNS = """
+import report
+
+
+def entry(seed, peak):
+    counts = {{"MB": 512, "limit, MB": 51, "bytes": 7, "kills": 3, "peak, MB": peak}}
+    return {{"runs": [seed], "rows": [{{"subject": "x", "counts": counts, "problems": []}}]}}
+
+
+both = report.added(entry(1, 9.5), entry(2, 8.5))
+assert both["runs"] == [1, 2]
+expected = {{"MB": 512, "limit, MB": 51, "bytes": 7, "kills": 6, "peak, MB": 8.5}}
+assert both["rows"][0]["counts"] == expected, both
+"""
+
+
+def test_added_runs_sum_counts_but_not_sizes():
+    run_harness(ADDED_RUNS)
 
 
 def test_torture_tables_match_the_results():

@@ -118,7 +118,7 @@ TEST(SparseGrowth, ClosingAMovedMatrixReleasesItsLocks) {
   SparseMatrix m(folder / "m", Mode::write_through);
   m.append_rows(rows_of(5, 7));
   std::filesystem::rename(folder / "m", folder / "moved");
-  complaint(ErrorCode::io, [&] { m.close(); });
+  EXPECT_NE(complaint(ErrorCode::io, [&] { m.close(); }), "");
   EXPECT_EQ(whole_rows(m), 7);
   SparseMatrix other(folder / "moved", Mode::write_through);
   other.append_rows(rows_of(7, 8));

@@ -244,6 +244,9 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
     std::erase_if(entries, [](const std::string& name) { return name.ends_with(".lease"); });
     EXPECT_TRUE(found == Found::new_version || entries.empty() ||
                 entries == std::set<std::string>{crash.file_name});
+    if (!refused) {
+      EXPECT_GT(at, 0U) << "a save in which nothing can be refused proves nothing";
+    }
     expect_next_save_cleans_up(crash, scene.parent());
     if (::testing::Test::HasFailure()) return;
   }
@@ -350,8 +353,8 @@ class StoppingWriter {
   Ended finish() {
     if (has_stopped_) {
       EXPECT_EQ(::write(go_on_, "g", 1), 1);
-      ::close(go_on_);
     }
+    ::close(go_on_);
     int status = 0;
     ::waitpid(child_, &status, 0);
     return ended(status);

@@ -4,11 +4,15 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <random>
 #include <string>
 
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "support/crash_file.hpp"
+#include "support/model_disk.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -106,6 +110,24 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenWriter{"LeaveTheOldNameEmpty", leave_the_old_name_empty, true, "found absent"},
         BrokenWriter{"UseANewNameEachTime", use_a_new_name_each_time, true, "one more save"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+TEST(FailureOfEveryClose, DetectsAWriterWhoseClosesAreNotTested) {
+  const CrashCase broken = {"Broken", "data.bin",
+                            [](const Path& path) { save_file(path, 'o', false); },
+                            [](const Path& path, bool) { write_in_place(path); }, which_file};
+  EXPECT_NONFATAL_FAILURE(expect_survives_failure_of_every_close(broken, true, true),
+                          "nothing can be refused");
+}
+
+TEST(ModelDisk, KeepsASymbolicLink) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "disk");
+  std::filesystem::create_symlink("nowhere", folder / "disk" / "link");
+  const ModelDisk disk(folder / "disk");
+  std::mt19937_64 random(1);
+  disk.lose_power({1, 1}, random, folder / "after");
+  EXPECT_EQ(std::filesystem::read_symlink(folder / "after" / "link").string(), "nowhere");
+}
 
 }  // namespace
 }  // namespace tenfold::test

@@ -40,6 +40,8 @@ ModelDisk::Id ModelDisk::snapshot(const std::filesystem::path& path) {
       objects_[id].live[entry.path().filename().string()] = child;
     }
     objects_[id].entries = objects_[id].live;
+  } else if (S_ISLNK(status.st_mode)) {
+    objects_[id].link = std::filesystem::read_symlink(path).string();
   } else {
     std::ifstream file(path, std::ios::binary);
     objects_[id].content.assign(std::istreambuf_iterator<char>(file), {});

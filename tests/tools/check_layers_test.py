@@ -91,7 +91,6 @@ ALLOWED = [
     ("src/os/fs/file.cpp", "<sys/mman.h>"),
     ("src/os/memory/mapping.hpp", "<tenfold/buffer.hpp>"),
     ("src/os/fs/file.cpp", '"base/checked.hpp"'),
-    ("src/base/hash/checksum.cpp", "<xxhash.h>"),
     ("src/core/tensor/cast.cpp", "<tenfold/tensor.hpp>"),
     ("src/core/tensor/cast.cpp", '"os/fs/file.hpp"'),
     ("src/formats/safetensors/plan.cpp", '"formats/safetensors/tree.hpp"'),

@@ -95,12 +95,15 @@ TEST(TrainingState, MissingAndMismatchedEntriesAreRefused) {
   CheckpointManager manager(folder.path());
   Training saved;
   saved.step();
+  saved.epoch = Value(7);
   manager.save(1, saved.state.state());
   const TensorDict state = manager.restore().state;
 
   Training training;
   Value more;
   training.state.add("more", more);
+  const auto weight = [&] { return training.net[0]->as<torch::nn::Linear>()->weight; };
+  const at::Tensor before = weight().detach().clone();
   try {
     training.state.load(state);
     FAIL();
@@ -108,10 +111,11 @@ TEST(TrainingState, MissingAndMismatchedEntriesAreRefused) {
     EXPECT_EQ(error.code(), ErrorCode::key_not_found);
     EXPECT_THAT(error.what(), HasSubstr("\"more\" is missing"));
   }
+  EXPECT_TRUE(torch::equal(weight(), before));
+  EXPECT_EQ(training.epoch, Value(0));
   const LoadReport report = training.state.load(state, false);
   EXPECT_THAT(report.missing, Contains("more"));
-  EXPECT_TRUE(torch::equal(training.net[0]->as<torch::nn::Linear>()->weight,
-                           saved.net[0]->as<torch::nn::Linear>()->weight));
+  EXPECT_TRUE(torch::equal(weight(), saved.net[0]->as<torch::nn::Linear>()->weight));
 
   torch::nn::Linear wide(5, 4);
   Value epoch(1);

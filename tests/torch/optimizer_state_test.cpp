@@ -175,7 +175,6 @@ TEST(OptimizerState, HasPythonsLayout) {
 
 TEST(OptimizerState, StoresStepsBeyondTheIntegersOfAFloat) {
   const Params params = parameters();
-  SGD sgd(params, 0.1);
   Adam optimizer(params, 0.1);
   step(optimizer);
   constexpr std::int64_t kSteps = (1 << 24) + 1;

@@ -94,7 +94,8 @@ class Options:
         return random.Random(f"{self.seed} {name}")
 
     def wants(self, subject: str) -> bool:
-        return any(part in subject.lower() for part in self.subjects.lower().split(";"))
+        parts = [part for part in self.subjects.lower().split(";") if part]
+        return not parts or any(part in subject.lower() for part in parts)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
@@ -150,10 +151,17 @@ def rows_of(
     children = [Child(lambda lane=lane: some(lane)) for lane in lanes]
     # Every call in a job has a timeout of its own.
     outcomes = [child.outcome(float("inf")) for child in children]
-    for outcome in outcomes:
-        if not outcome.returned:
-            raise RuntimeError(f"a job: {outcome.kind} {outcome.value} {outcome.last_words}")
-    return [outcomes[n % jobs].value[n // jobs] for n in range(len(subjects))]
+    return [_row_of(subjects[n], outcomes[n % jobs], n // jobs) for n in range(len(subjects))]
+
+
+def _row_of(subject: Subject, job: Outcome, number: int) -> Row:
+    """Returns row `number` of a job; if the job died, a row with that problem."""
+    if job.returned:
+        row: Row = job.value[number]
+        return row
+    row = Row(subject.name, subject.is_peer, {"failed": "the harness"})
+    row.problem(f"its job: {job.kind} {job.value} {job.last_words}")
+    return row
 
 
 def classify(found: Outcome, allowed: set[int]) -> str:

@@ -165,7 +165,8 @@ class LoopingChild:
                     step(number)
                     os.write(write, b"%d\n" % number)
             except BaseException as error:
-                os.write(write, f"error {type(error).__name__}: {error}\n".encode()[:1000])
+                text = f"error {type(error).__name__}: {error}\n"
+                os.write(write, text.encode(errors="backslashreplace")[:1000])
             finally:
                 os._exit(1)
         os.close(write)
@@ -244,7 +245,10 @@ def run_program(
     """
     own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     # Not pipes: processes that outlive the program would keep them open.
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+    ):
         program = subprocess.Popen(
             [str(part) for part in command],
             stdout=out,

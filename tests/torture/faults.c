@@ -2,7 +2,7 @@
  * fault is armed. The n-th call kills the process, fails, or transfers only a part. faults.py
  * compiles and controls this library. Calls of all libraries (Python, libstdc++, Rust's standard
  * library) are counted, except those that the C library makes itself, and functions without a
- * wrapper below, such as flock and ioctl. */
+ * wrapper below, such as ioctl. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -24,12 +25,14 @@
 
 enum {
   OPENS = 1,     /* open, openat, fopen, opendir, fdopendir */
-  READS = 2,     /* read, stat, seek, directory entries, maps of files */
+  READS = 2,     /* read, pread, readv, preadv */
   WRITES = 4,    /* write, pwrite, writev, ..., copy_file_range */
   CHANGES = 8,   /* names, sizes and permissions: rename, mkdir, unlink, truncate, fallocate, ... */
   SYNCS = 16,    /* fsync, fdatasync, msync, syncfs */
   CLOSES = 32,   /* close; not fclose or closedir */
   MEMORY = 64,   /* malloc, calloc, realloc, memalign, ...; anonymous maps */
+  LOOKUPS = 128, /* stat, seek, directory entries, targets of links, maps of files */
+  LOCKS = 256,   /* flock */
 };
 enum { NOTHING, KILL, FAIL, SHORT };
 
@@ -56,6 +59,7 @@ static void catch_crashes(void) {
   struct sigaction catch = {.sa_handler = say_where, .sa_flags = SA_ONSTACK};
   sigaction(SIGSEGV, &catch, NULL);
   sigaction(SIGBUS, &catch, NULL);
+  sigaction(SIGABRT, &catch, NULL);
 }
 
 void faults_arm(int action_, int classes_, long at, int error, int persists_) {
@@ -110,7 +114,9 @@ static int fault(int class) {
 
 /* --- opens --- */
 static int mode_of(int flags, va_list list) {
-  return (flags & (O_CREAT | O_TMPFILE)) ? va_arg(list, int) : 0;
+  /* O_TMPFILE includes the bit O_DIRECTORY. */
+  int has_mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+  return has_mode ? va_arg(list, int) : 0;
 }
 #define WRAP_OPEN(name)                       \
   int name(const char* path, int flags, ...) { \
@@ -141,23 +147,25 @@ WRAP(OPENS, FILE*, NULL, fopen64, (const char* path, const char* mode), (path, m
 WRAP(OPENS, DIR*, NULL, opendir, (const char* path), (path))
 WRAP(OPENS, DIR*, NULL, fdopendir, (int fd), (fd))
 
-/* --- reads --- */
-WRAP(READS, int, -1, fstat, (int fd, struct stat* s), (fd, s))
-WRAP(READS, int, -1, fstat64, (int fd, struct stat64* s), (fd, s))
-WRAP(READS, int, -1, stat, (const char* p, struct stat* s), (p, s))
-WRAP(READS, int, -1, stat64, (const char* p, struct stat64* s), (p, s))
-WRAP(READS, int, -1, lstat, (const char* p, struct stat* s), (p, s))
-WRAP(READS, int, -1, lstat64, (const char* p, struct stat64* s), (p, s))
-WRAP(READS, int, -1, fstatat, (int d, const char* p, struct stat* s, int f), (d, p, s, f))
-WRAP(READS, int, -1, fstatat64, (int d, const char* p, struct stat64* s, int f), (d, p, s, f))
-WRAP(READS, int, -1, statx, (int d, const char* p, int f, unsigned m, struct statx* s), (d, p, f, m, s))
-WRAP(READS, off_t, -1, lseek, (int fd, off_t o, int w), (fd, o, w))
-WRAP(READS, off64_t, -1, lseek64, (int fd, off64_t o, int w), (fd, o, w))
-WRAP(READS, struct dirent*, NULL, readdir, (DIR* d), (d))
-WRAP(READS, struct dirent64*, NULL, readdir64, (DIR* d), (d))
-WRAP(READS, ssize_t, -1, readlink, (const char* p, char* b, size_t n), (p, b, n))
-WRAP(READS, ssize_t, -1, readlinkat, (int d, const char* p, char* b, size_t n), (d, p, b, n))
+/* --- lookups and locks --- */
+WRAP(LOOKUPS, int, -1, fstat, (int fd, struct stat* s), (fd, s))
+WRAP(LOOKUPS, int, -1, fstat64, (int fd, struct stat64* s), (fd, s))
+WRAP(LOOKUPS, int, -1, stat, (const char* p, struct stat* s), (p, s))
+WRAP(LOOKUPS, int, -1, stat64, (const char* p, struct stat64* s), (p, s))
+WRAP(LOOKUPS, int, -1, lstat, (const char* p, struct stat* s), (p, s))
+WRAP(LOOKUPS, int, -1, lstat64, (const char* p, struct stat64* s), (p, s))
+WRAP(LOOKUPS, int, -1, fstatat, (int d, const char* p, struct stat* s, int f), (d, p, s, f))
+WRAP(LOOKUPS, int, -1, fstatat64, (int d, const char* p, struct stat64* s, int f), (d, p, s, f))
+WRAP(LOOKUPS, int, -1, statx, (int d, const char* p, int f, unsigned m, struct statx* s), (d, p, f, m, s))
+WRAP(LOOKUPS, off_t, -1, lseek, (int fd, off_t o, int w), (fd, o, w))
+WRAP(LOOKUPS, off64_t, -1, lseek64, (int fd, off64_t o, int w), (fd, o, w))
+WRAP(LOOKUPS, struct dirent*, NULL, readdir, (DIR* d), (d))
+WRAP(LOOKUPS, struct dirent64*, NULL, readdir64, (DIR* d), (d))
+WRAP(LOOKUPS, ssize_t, -1, readlink, (const char* p, char* b, size_t n), (p, b, n))
+WRAP(LOOKUPS, ssize_t, -1, readlinkat, (int d, const char* p, char* b, size_t n), (d, p, b, n))
+WRAP(LOCKS, int, -1, flock, (int fd, int operation), (fd, operation))
 
+/* --- reads and writes --- */
 /* At least one byte, because a read of 0 bytes means the end of the file. */
 static size_t part_of(size_t size) { return size > 1 ? size / 2 : size; }
 #define WRAP_TRANSFER(class, name, buffer, more, arguments)  \
@@ -280,12 +288,12 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
 static int is_memory(int flags) { return (flags & MAP_ANONYMOUS) != 0; }
 void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset) {
   REAL(mmap);
-  if (fault(is_memory(flags) ? MEMORY : READS) < 0) return MAP_FAILED;
+  if (fault(is_memory(flags) ? MEMORY : LOOKUPS) < 0) return MAP_FAILED;
   return real(at, size, protection, flags, fd, offset);
 }
 void* mmap64(void* at, size_t size, int protection, int flags, int fd, off64_t offset) {
   REAL(mmap64);
-  if (fault(is_memory(flags) ? MEMORY : READS) < 0) return MAP_FAILED;
+  if (fault(is_memory(flags) ? MEMORY : LOOKUPS) < 0) return MAP_FAILED;
   return real(at, size, protection, flags, fd, offset);
 }
 

@@ -364,6 +364,9 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
             row.problem(f"cannot be tested: {made.value}")
             row.counts["failed"] = str(made.value)[:60]
             return row
+        # Restored after a crash of the reader; a sample that is made again may have other sizes.
+        original = work / "original"
+        shutil.copytree(folder, original, symlinks=True)
         damages = damages_of(folder, random)
         row.counts["bytes"] = sum(size for _, size in _files_in(folder))
         limit = options.count or (40 if options.short else len(damages))
@@ -379,11 +382,7 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
                 results[begin] = 255
                 begin += 1
                 shutil.rmtree(folder)
-                folder.mkdir()
-                again = in_child(lambda: _made(sample, path, sizes))
-                if not again.returned:
-                    row.problem(f"cannot be made again: {again.kind} {again.value}")
-                    break
+                shutil.copytree(original, folder, symlinks=True)
         for damage, result in zip(damages, results[: len(damages)], strict=True):
             _add(row, sample, damage, result)
         left = len(damages) - int(row.counts["damages"])
@@ -559,6 +558,8 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
             for problem in problems:
                 row.problem(problem)
             del flips[: len(results)]
+        if flips:
+            row.counts["left out"] = len(flips)
     return row
 
 
@@ -577,9 +578,12 @@ def _flip_each(
         try:
             column = "reported by verify"
             if _says_whole(sample, path):
-                bits.flip(offset, bit)
-                whole = whole or digest(sample.load(path))
-                bits.flip(offset, bit)
+                if whole is None:
+                    bits.flip(offset, bit)
+                    try:
+                        whole = digest(sample.load(path))
+                    finally:
+                        bits.flip(offset, bit)
                 column = "not reported, right"
                 if digest(sample.load_sure(path)) != whole:
                     column = "missed by verify"

@@ -92,7 +92,9 @@ def run(options: Options) -> list[Row]:
         source = folder / "m.safetensors"
         made = in_child(lambda: _make(source, size))
         if not made.returned:
-            return [options.finished(Row("memory", counts={"skipped": str(made.value)}))]
+            row = Row("memory", counts={"skipped": str(made.value)})
+            row.problem(f"cannot be tested: {made.kind} {made.value} {made.last_words}")
+            return [options.finished(row)]
         works = _works(folder, source, size)
         if options.short:
             works = {name: works[name] for name in ("verify", "convert to a folder")}

@@ -100,6 +100,7 @@ def _fill_disk(writer: Writer, mounted: Path, end: float) -> Row:
 
     first = in_child(lambda: writer.save(path, 1, SMALL, True))
     if not first.returned:
+        row.problem(f"cannot be tested: {first.kind} {first.value} {first.last_words}")
         row.counts["skipped"] = str(first.value)[:60]
         return row
     version, sizes = 1, TOO_LARGE
@@ -436,6 +437,13 @@ def permissions(folder: Path, checks: Checks) -> None:
 
 def read_only(folder: Path, checks: Checks) -> None:
     """A user without write permission can read; other calls raise, and nothing changes."""
+    if os.getuid() == 0:
+        for own in (folder, folder.parent):  # made by this run, with mode 0700
+            own.chmod(0o755)
+        for parent in folder.parents:
+            if stat.S_IMODE(parent.stat().st_mode) & 0o005 != 0o005:
+                checks.skip(f"other users cannot open {parent}")
+                return
     writers = [w for w in tenfold_writers() if w.session is None]
     for number, writer in enumerate(writers):
         inner = folder / str(number)
@@ -447,9 +455,6 @@ def read_only(folder: Path, checks: Checks) -> None:
     for path in folder.rglob("*"):
         if path != secret:
             path.chmod(0o555 if path.is_dir() else 0o444)
-    for parent in (folder, *folder.parents):
-        if stat.S_IMODE(parent.stat().st_mode) & 0o005 != 0o005:
-            parent.chmod(0o755)
     if os.getuid() == 0:
         os.setgid(NOBODY)
         os.setuid(NOBODY)

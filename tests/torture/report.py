@@ -20,10 +20,14 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+#: Counts that are not sums over runs: sizes that each run has anew.
+_SIZES = ("bytes", "MB", "limit, MB")
+
+
 def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Merges two entries of a case: concatenates the runs, and adds the counts of each subject.
 
-    Counts that are not integers, and "bytes", are taken from the new entry.
+    Counts that are not integers, and sizes, are taken from the new entry.
     """
     rows = {row["subject"]: row for row in json.loads(json.dumps(old["rows"]))}
     for row in new["rows"]:
@@ -31,7 +35,7 @@ def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         known["problems"] += row["problems"]
         for name, count in row["counts"].items():
             before = known["counts"].get(name, 0)
-            both = isinstance(count, int) and isinstance(before, int) and name != "bytes"
+            both = isinstance(count, int) and isinstance(before, int) and name not in _SIZES
             known["counts"][name] = before + count if both else count
     return {"runs": [*old["runs"], *new["runs"]], "rows": list(rows.values())}
 

@@ -44,11 +44,11 @@ def _rows_of(subject: str, path: str, signals: int, options: Options) -> list[Ro
             environment={"TENFOLD_KILLS": str(signals), "TENFOLD_SEED": str(options.seed)},
             folder=options.repository,
         )
-        if not report.exists():
+        tests = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+        if not tests:
             row = Row(subject)
             row.problem(f"status {done.status}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
             return [row]
-        tests = list(ElementTree.parse(report).iter("testcase"))
     rows = []
     for test in tests:
         # test_training_resumes_bit_for_bit_after_sigkill[async]
@@ -60,5 +60,7 @@ def _rows_of(subject: str, path: str, signals: int, options: Options) -> list[Ro
         row.count("different", len(failures))
         for failure in failures:
             row.problem((failure.text or failure.attrib["message"])[-2000:])
+        if not failures and not row.counts.get("signals"):
+            row.problem("no training was stopped")
         rows.append(row)
     return rows

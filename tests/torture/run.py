@@ -115,7 +115,8 @@ def main() -> int:
 
     import faults
 
-    faults.preload(REPOSITORY / "build" / "torture")
+    if not options.list:
+        faults.preload(REPOSITORY / "build" / "torture")
     from cases import CASES
 
     if options.list:

@@ -71,7 +71,7 @@ def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[
 def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int], list[str]]:
     counts: dict[str, int] = {}
     examples: list[str] = []
-    newest = 0
+    newest = 1  # saved before the readers start
     while True:
         what = "reads"
         try:

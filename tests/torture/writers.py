@@ -444,10 +444,9 @@ def _updating(path: Path, durable: bool):
     with tenfold.MappedDict(path, "r+") as mapping:
 
         def update(version: int) -> None:
-            if f"{version}-0" in mapping:  # added by a writer that was killed before it set "last"
-                mapping.update({"last": version})
-                return
-            mapping.extend({f"{version}-{i}": i for i in range(20)})
+            # They are there if their writer was killed before it set "last".
+            if f"{version}-0" not in mapping:
+                mapping.extend({f"{version}-{i}": i for i in range(20)})
             mapping.update({"last": version})
             if durable:
                 mapping.flush()
@@ -547,8 +546,13 @@ def _module_of(tree: Tree) -> torch.nn.Module:
 def _found_step(path: Path) -> int | None:
     if not _is_there(path):
         return 0
-    manager = tenfold.CheckpointManager(path)
-    if manager.latest_step() is None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        manager = tenfold.CheckpointManager(path)
+        latest = manager.latest_step()
+    if latest is None:
+        if caught:  # a step that cannot be read
+            raise tenfold.CorruptFileError(str(caught[0].message))
         return 0
     for step in manager.all_steps():
         try:

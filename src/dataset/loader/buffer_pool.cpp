@@ -75,6 +75,12 @@ struct BufferPool::Blocks {
   /// expensive.
   std::vector<Block> free_small, free_large;
 
+  /// Reserves both lists, so that give_back(), which destructors call, allocates nothing.
+  Blocks() {
+    free_small.reserve(kMaxFreeSmall);
+    free_large.reserve(kMaxFreeLarge);
+  }
+
   static bool is_small(std::size_t size_bytes) { return size_bytes <= kMaxHeapBytes; }
 
   /// Locks the mutex, or gives up after a short time, because the mutex stays locked forever in a

@@ -1,5 +1,6 @@
 #include "formats/shared/json_checksums.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <span>
 
@@ -38,7 +39,8 @@ std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept {
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
   // Accept a single spelling only, so that a flipped bit never gives the same number.
-  if (!whole || base::hex16(value) != digits) return std::nullopt;
+  const bool has_upper = std::ranges::any_of(digits, [](char c) { return c >= 'A' && c <= 'F'; });
+  if (!whole || digits.size() != kDigits || has_upper) return std::nullopt;
   return value;
 }
 

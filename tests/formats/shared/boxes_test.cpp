@@ -160,6 +160,15 @@ TEST(BoxesText, RoundTrips) {
   EXPECT_EQ(hash_with_blank_digits(text, at), *parse_hex16(text.substr(at, 16)));
 }
 
+TEST(BoxesText, HashesHaveOneSpelling) {
+  EXPECT_EQ(parse_hex16("00000000000000ff"), std::uint64_t{255});
+  EXPECT_EQ(parse_hex16("ffffffffffffffff"), ~std::uint64_t{0});
+  for (const char* other : {"", "ff", "00000000000000FF", "0x000000000000ff", "-0000000000000ff",
+                            " 0000000000000ff", "0000000000000000ff", "000000000000000g"}) {
+    EXPECT_EQ(parse_hex16(other), std::nullopt) << other;
+  }
+}
+
 TEST(BoxesText, WithoutTensorsIsOnlyTheHash) {
   EXPECT_THAT(*parse_boxes_text(blank_boxes_text({}, {})), SizeIs(0));
   EXPECT_THAT(*parse_boxes_text(blank_boxes_text({{}}, {{0}})), SizeIs(1));

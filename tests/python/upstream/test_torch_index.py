@@ -38,7 +38,11 @@ def test_index_loads_as_the_state_dict_of_the_module(index):
     loaded = tenfold.load(path)
     assert_same(dict(loaded), dict(module.state_dict()))
     fresh = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.fill_(9.0)
     assert tenfold.load_into(fresh, path).ok
+    assert_same(dict(fresh.state_dict()), dict(module.state_dict()))
     assert tenfold.verify(path).ok
     only = tenfold.load(path, keys=["0.*"])
     assert list(only) == ["0.weight", "0.bias"]

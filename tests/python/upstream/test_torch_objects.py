@@ -89,7 +89,7 @@ def test_unreadable_value_does_not_affect_other_values(tmp_path, what, zipped):
     assert "; the option keys loads the rest" in str(refused.value)
     assert set(tenfold.load(path, keys=["w", "epoch"])) == {"w", "epoch"}
     assert torch.equal(tenfold.load(path, keys=["deep.list.2"])["deep"]["list"][2], torch.ones(2))
-    assert "epoch" in repr(tenfold.open(path)) or tenfold.open(path)["epoch"] == 7
+    assert tenfold.open(path)["epoch"] == 7
     assert tenfold.verify(path).ok
     held = tenfold.load(path, allow_opaque=True)
     assert held["epoch"] == 7

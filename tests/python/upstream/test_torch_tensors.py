@@ -144,6 +144,8 @@ def test_jagged_tensors_are_read(tmp_path):
             assert torch.equal(found.values(), expected.values())
             assert torch.equal(found.offsets(), expected.offsets())
             assert (found.lengths() is None) == (expected.lengths() is None)
+            if expected.lengths() is not None:
+                assert torch.equal(found.lengths(), expected.lengths())
 
 
 def test_meta_tensors_are_loaded_and_refused_by_save(tmp_path):

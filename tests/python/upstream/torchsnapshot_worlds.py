@@ -18,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "distributed"))
-sys.path += os.environ.get("TENFOLD_TORCHSNAPSHOT", "").split(os.pathsep)
+sys.path += filter(None, os.environ.get("TENFOLD_TORCHSNAPSHOT", "").split(os.pathsep))
 sys.path += glob.glob(str(HERE.parents[2] / ".venvs/torchsnapshot/lib/python*/site-packages"))
 warnings.filterwarnings("ignore")
 
