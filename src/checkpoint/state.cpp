@@ -39,6 +39,9 @@ constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
 constexpr std::string_view kHoldPrefix = ".hold-";
 constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
+/// Numbers that a save skips if a step cannot be read, whose own number is unknown. If it can be
+/// read again later, this save must still be the most recent one, or it would be pruned.
+constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
 
@@ -344,7 +347,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   CheckpointInfo& info = save->info;
   info.step = number;
   const Step* newest = listing.newest_save();
-  info.seq = newest == nullptr ? 1 : newest->info.seq + 1;
+  info.seq = (newest == nullptr ? 0 : newest->info.seq) + 1;
+  if (!listing.unreadable().empty()) info.seq += kSkippedSeqs;
   info.lineage = lineage_of(number, listing);
   info.time = time_text();
   info.metrics = save_options.metrics;

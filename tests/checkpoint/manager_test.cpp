@@ -267,6 +267,23 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is left alone")));
 }
 
+TEST(CheckpointManager, ASaveWhileAStepCannotBeReadRemainsTheMostRecentOne) {
+  const TemporaryFolder folder;
+  {
+    CheckpointManager manager(folder.path(), {.max_to_keep = 1});
+    save_steps(manager, {1});
+    const fs::path document = folder / "step_00000001/checkpoint.json";
+    const std::string bytes = read_bytes(document);
+    write_bytes(document, "{");
+    save_steps(manager, {2});
+    write_bytes(document, bytes);
+    EXPECT_EQ(manager.latest_step(), 2);
+    save_steps(manager, {3});
+    EXPECT_THAT(manager.all_steps(), ElementsAre(3));
+  }
+  EXPECT_EQ(CheckpointManager(folder.path()).latest_step(), 3);
+}
+
 TEST(CheckpointManager, VerifyDetectsAnyChangeOfAStep) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(),
