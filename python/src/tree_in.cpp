@@ -33,7 +33,7 @@ nb::handle ordered_dict_type() {
 }
 
 /// The str() of an integer; empty if it has more digits than Python converts.
-std::optional<std::string> digits_of(nb::handle object) {
+std::optional<std::string> short_digits_of(nb::handle object) {
   const nb::object digits = nb::steal(PyObject_Str(object.ptr()));
   if (digits.is_valid()) return utf8(digits);
   if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
@@ -46,7 +46,7 @@ std::optional<Value> integer(nb::handle object) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
   if (overflow == 0) return Value(static_cast<std::int64_t>(small));
-  std::optional<std::string> digits = digits_of(object);
+  std::optional<std::string> digits = short_digits_of(object);
   if (!digits) return std::nullopt;
   return Value(Value::BigInt{*std::move(digits)});
 }
@@ -241,7 +241,7 @@ std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   }
   if (PyLong_CheckExact(raw)) {
     keys.add_int();
-    if (std::optional<std::string> digits = digits_of(key)) return *std::move(digits);
+    if (std::optional<std::string> digits = short_digits_of(key)) return *std::move(digits);
     throw refuse(ErrorCode::unsupported).part("key").problem(long_integer(std::nullopt));
   }
   std::optional<Value> typed;
