@@ -191,7 +191,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         try:
             return _core.tree(checkpoint, target)
         except UnsupportedError as error:
-            if (error.part or "").startswith('key "hyper_parameters.'):
+            if 'key "hyper_parameters.' in str(error):
                 hint = "self.save_hyperparameters(ignore=[...]) omits it"
                 raise with_remedy(error, hint) from None
             raise
