@@ -119,7 +119,8 @@ def test_progress_without_a_total_never_decreases(tmp_path):
     seen = []
 
     def progress(done, total, what):
-        seen.append((done, total))
+        if what == "ingest":  # "save" has its own numbers
+            seen.append((done, total))
 
     tenfold.ingest(reader, tmp_path / "d", progress=progress)
     assert seen[-1][0] == seen[-1][1] > 0
