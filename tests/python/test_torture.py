@@ -12,7 +12,7 @@ import pytest
 
 TORTURE = Path(__file__).resolve().parents[1] / "torture"
 # Cases whose short form takes a second or two; `make torture` runs all cases for hours.
-SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
+SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,quota,places,memory"
 
 
 @pytest.mark.timeout(600)

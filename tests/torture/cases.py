@@ -28,6 +28,7 @@ CASES: dict[str, Callable[[Options], list[Row]]] = {
     "readers": sharing.run_readers,
     "writers": sharing.run_writers,
     "full-disk": places.run_full,
+    "quota": places.run_quota,
     "places": places.run,
     "memory": memory.run,
     "ranks": ranks.run,

@@ -81,7 +81,7 @@ def _limit() -> Iterator[Limit]:
 
 def run(options: Options) -> list[Row]:
     """Saves, loads, converts, verifies and restores X MB with X/10 MB of memory."""
-    megabytes = 64 if options.short else 512
+    megabytes = 64 if options.short else 4096
     rows: list[Row] = []
     with _limit() as limit, options.folder() as folder:
         size = megabytes << 20

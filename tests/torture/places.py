@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,47 +35,93 @@ _MOST_VERSIONS = 2000
 
 
 @contextlib.contextmanager
-def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
-    """Yields the path of a mounted tmpfs of `kibibytes`, or the reason why it cannot be mounted."""
-    mounted = folder / "full"
+def _mounted(folder: Path, *arguments: str) -> Iterator[Path]:
+    """Yields a folder on which `mount` has mounted a file system.
+
+    Raises:
+        OSError: It cannot be mounted.
+    """
+    mounted = folder / "mounted"
     mounted.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "none", str(mounted)]
-    if shutil.which("mount") is None:
-        yield "no mount"
-        return
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        yield done.stderr.strip() or "cannot mount"
-        return
+    _call("mount", *arguments, str(mounted))
     try:
         yield mounted
     finally:
         subprocess.run(["umount", "-l", str(mounted)], check=True)
 
 
+@contextlib.contextmanager
+def _small_disk(folder: Path, kibibytes: int) -> Iterator[Path]:
+    with _mounted(folder, "-t", "tmpfs", "-o", f"size={kibibytes}k", "none") as mounted:
+        yield mounted
+
+
+@contextlib.contextmanager
+def _small_quota(folder: Path, kibibytes: int) -> Iterator[Path]:
+    """Yields a subvolume of Btrfs whose quota is `kibibytes`, on a disk that has more space."""
+    image = folder / "image"
+    with open(image, "wb") as file:
+        file.truncate(256 << 20)
+    _call("mkfs.btrfs", "-q", str(image))
+    with _mounted(folder, "-o", "loop", str(image)) as mounted:
+        limited = mounted / "limited"
+        _call("btrfs", "quota", "enable", str(mounted))
+        _call("btrfs", "subvolume", "create", str(limited))
+        _call("btrfs", "qgroup", "limit", f"{kibibytes}k", str(limited))
+        yield limited
+
+
+def _call(*command: str) -> None:
+    if shutil.which(command[0]) is None:
+        raise OSError(f"no {command[0]}")
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(done.stderr.strip() or f"cannot {' '.join(command)}")
+
+
 def run_full(options: Options) -> list[Row]:
     """A save that does not fit on its disk fails, and the previous version remains whole."""
+    return _run_filled(options, Filled("full disk", _small_disk, errno.ENOSPC))
+
+
+def run_quota(options: Options) -> list[Row]:
+    """A save that exceeds the quota fails, and the previous version remains whole."""
+    return _run_filled(options, Filled("quota", _small_quota, errno.EDQUOT))
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A file system that the saves of a case fill."""
+
+    name: str
+    mount: Callable[[Path, int], contextlib.AbstractContextManager[Path]]
+    errno: int
+
+
+def _run_filled(options: Options, filled: Filled) -> list[Row]:
     # Growing stores are filled until a commit fails; a circular buffer does not grow.
     writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
-    with options.folder() as folder, _tmpfs(512, folder) as mounted:
-        if isinstance(mounted, str):
-            return [options.finished(Row("full disk", counts={"skipped": mounted}))]
-    return rows_of(writers, options, _fill)
+    with options.folder() as folder:
+        try:
+            with filled.mount(folder, 512):
+                pass
+        except OSError as error:
+            return [options.finished(Row(filled.name, counts={"skipped": str(error)}))]
+
+    def fill(writer: Writer, end: float, options: Options) -> Row:
+        # The last two steps fit, a third one does not.
+        kibibytes = 3 << 10 if "CheckpointManager" in writer.name else 512
+        with options.folder() as folder, filled.mount(folder, kibibytes) as mounted:
+            return _fill_disk(writer, mounted, filled.errno, end)
+
+    return rows_of(writers, options, fill)
 
 
-def _fill(writer: Writer, end: float, options: Options) -> Row:
-    # The last two steps fit, a third one does not.
-    kibibytes = 3 << 10 if "CheckpointManager" in writer.name else 512
-    with options.folder() as folder, _tmpfs(kibibytes, folder) as mounted:
-        if isinstance(mounted, str):
-            raise OSError(mounted)
-        return _fill_disk(writer, mounted, end)
-
-
-def _fill_disk(writer: Writer, mounted: Path, end: float) -> Row:
-    names = ("saves that failed", "ENOSPC", "another error", "whole", "lost", "refused", "wrong")
+def _fill_disk(writer: Writer, mounted: Path, expected: int, end: float) -> Row:
+    full = errno.errorcode[expected]
+    names = ("saves that failed", full, "another error", "whole", "lost", "refused", "wrong")
     names = (*names, "crashed")
     row = Row(writer.name, writer.is_peer, dict.fromkeys(names, 0))
     path = mounted / writer.file_name
@@ -118,9 +165,9 @@ def _fill_disk(writer: Writer, mounted: Path, end: float) -> Row:
                 row.problem(f"{version} versions fitted")
             break
         row.count("saves that failed")
-        row.count("ENOSPC" if error == errno.ENOSPC else "another error")
-        if error != errno.ENOSPC:
-            row.problem(f"expected ENOSPC, found errno {error}")
+        row.count(full if error == expected else "another error")
+        if error != expected:
+            row.problem(f"expected {full}, found errno {error}")
         found = look(writer, path)
         what = classify(found, {version, version + 1})
         row.count(what)
