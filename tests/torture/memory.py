@@ -61,8 +61,13 @@ class Limit:
         if self._group is None:
             return
         # Earlier memory of the process stays charged to its old cgroup.
-        self._file(self._group, self.kind).write_text(str(room))
-        (self._group / "cgroup.procs").write_text(str(os.getpid()))
+        for file, number in (
+            (self._file(self._group, self.kind), room),
+            (self._group / "cgroup.procs", os.getpid()),
+        ):
+            # "r+" does not create it: without a hierarchy there, the group is an ordinary folder.
+            with open(file, "r+") as opened:
+                opened.write(str(number))
 
     def close(self) -> None:
         if self._group is not None:
