@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ namespace tenfold::test {
 struct ZipRecord {
   std::string name;
   std::string bytes;
-  int deflate_level = 0;  ///< 0: stored, at a multiple of 64 bytes as torch does
+  int deflate_level = 0;         ///< 0: stored, at a multiple of 64 bytes as torch does
+  std::uint64_t zero_bytes = 0;  ///< zeros that follow `bytes`: a hole in the file
 };
 
 /// Replaces the file at `path` by a zip archive.
@@ -28,6 +30,7 @@ inline void write_zip(const std::filesystem::path& path, const std::vector<ZipRe
                        .head = record.bytes,
                        .leaf = {},
                        .alignment = record.deflate_level == 0 ? 64U : 1U,
+                       .zero_bytes = record.zero_bytes,
                        .deflate_level = record.deflate_level});
   }
   const os::Directory folder = os::Directory::open(path.parent_path());
