@@ -270,8 +270,8 @@ TEST(MemmapFolder, CopiesShareStorageWithANodeThatIsNotUsedAnyMore) {
   const auto nodes = [&] {
     TensorDict root = open_folder(folder / "copy");
     TensorDict second = root["b"];
-    const std::byte* mapped = root["a"].at("w").raw_data();
-    return std::pair(std::move(second), mapped);  // the root and "a" are not used any more
+    const Tensor first = root["a"].at("w");
+    return std::pair(std::move(second), first.raw_data());  // the root and "a" are gone
   };
   {
     const Warnings warnings;
