@@ -587,8 +587,10 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
       node.kind == PickleKind::global &&
       (node.text == "builtins" || node.text == "__builtin__" || node.text == "collections");
   if (plain) {
-    for (const char* name : {"list", "dict", "set", "int", "float", "str", "bool", "tuple",
-                             "OrderedDict", "Counter"}) {
+    // Protocol 2, which torch.save uses, names int and str as Python 2 did: long and unicode.
+    for (const char* name :
+         {"list", "dict", "set", "frozenset", "tuple", "bool", "int", "long", "float", "complex",
+          "str", "unicode", "bytes", "bytearray", "OrderedDict", "Counter"}) {
       if (node.name == name) return;
     }
   }

@@ -178,6 +178,7 @@ TEST_F(TorchTree, DefaultFactoriesAreDroppedIfTheyArePlain) {
   const Value empty = Value::Object{};
   for (const std::string& factory :
        {pickled::none(), pickled::global("builtins", "list"), pickled::global("__builtin__", "int"),
+        pickled::global("__builtin__", "long"), pickled::global("__builtin__", "unicode"),
         pickled::global("collections", "OrderedDict")}) {
     EXPECT_EQ(value(defaults(factory)), empty);
   }

@@ -136,3 +136,9 @@ def test_invalid_str_is_opaque_with_its_bytes(tmp_path):
     held = tenfold.load(tmp_path / "m.pt", allow_opaque=True)["t"]
     assert held.name == "str"
     assert str(*held.args) == "a\udc80"
+
+
+@pytest.mark.parametrize("factory", [None, int, str, bytes, complex, frozenset, list, dict])
+def test_defaultdict_of_a_builtin_class_is_a_dict(tmp_path, factory):
+    torch.save({"x": collections.defaultdict(factory, a=1)}, tmp_path / "m.pt")
+    assert tenfold.load(tmp_path / "m.pt") == {"x": {"a": 1}}
