@@ -191,3 +191,16 @@ def test_mode_r_plus_writes_npy_files(tmp_path):
     np.save(tmp_path / "f.npy", np.asfortranarray(np.ones((2, 3))))
     with pytest.raises(tenfold.UnsupportedError, match="fortran_order: an array in Fortran"):
         tenfold.open(tmp_path / "f.npy", mode="r+")
+
+
+def test_members_that_tensors_cannot_represent_are_no_damage(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.array(["text"]), b=np.ones(3), c=np.array(["2026-01-01"], "M8[D]"))
+    report = tenfold.verify(path)
+    assert report.ok
+    assert (report.num_leaves, report.num_checksums) == (1, 3)
+    data = path.read_bytes()
+    at = data.index("text".encode("utf-32-le"))
+    path.write_bytes(data[:at] + b"T" + data[at + 1 :])
+    (problem,) = tenfold.verify(path).problems
+    assert "a.npy" in problem.part
