@@ -67,7 +67,8 @@ def on_torch(call: Callable[[Any], None]) -> None:
 def torch_or_none() -> Any:
     """The torch module, imported if necessary, or None if calls return numpy arrays.
 
-    Returns torch if `frameworks.decided` selects it and it can be imported, else None.
+    Returns torch if `frameworks.decided` selects it and it can be imported, else None. While dynamo
+    traces, returns torch, if imported, without a call of `decided`.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # avoids the call of the engine below, which dynamo cannot trace

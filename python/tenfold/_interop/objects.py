@@ -1,4 +1,7 @@
-"""Describes objects that the engine's binding (python/src/tree_in.hpp) does not convert itself.
+"""Converts objects that the engine's binding does not convert itself, in both directions.
+
+To store an object, the binding (python/src/tree_in.hpp) calls `simplify`; to load one, it calls
+`special`, `sparse` or `opaque`.
 
 The binding converts dict, OrderedDict, list, tuple, JSON values (no subclasses of these) and plain
 torch tensors. It passes other objects to this module, with `where`, the prefix of messages

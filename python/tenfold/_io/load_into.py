@@ -74,8 +74,9 @@ def load_into(
             or `keys` or `rename` does not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, a DTensor, on the meta device, not initialised yet, or (if `strict`) created
-            anew by each `state_dict()`; or a numpy array of foreign byte order or negative strides.
+            quantized, a DTensor, on the meta device, not initialised yet, or (of a module, if
+            `strict`) created anew by each `state_dict()`; or a numpy array of foreign byte order or
+            negative strides.
             Also if a ``state_dict()`` other than that of a module has other values than tensors.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
@@ -240,7 +241,7 @@ _GROUP_BYTES = 64 << 20
 def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory.
 
-    False for tensors on other devices, and for lazy conjugates and negatives.
+    False for tensors on devices other than the CPU, and for lazy conjugates and negatives.
 
     Raises:
         UnsupportedError: For a tensor that cannot be written in place at all.

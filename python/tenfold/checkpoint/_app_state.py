@@ -75,9 +75,10 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Names of entries whose bytes need not change between saves; for others, a save warns.
+    """Names of entries whose bytes need not change between saves.
 
-    These are values, random states and modules without trainable parameters.
+    A save warns once of each other entry that has not changed. The names are those of values,
+    random states and modules without trainable parameters.
     """
     names = []
     for name, value in app_state.items():

@@ -23,7 +23,8 @@ class SaveHandle(Future[Path]):
         step: The number of the step.
         path: The path of the step, which exists once ``result()`` has returned.
         staged: A Future that is done when the tensors may change, because they have been copied or
-            written. If the save fails before that, it has the same exception.
+            written, or the save in the calling thread has ended. If a save in the background fails
+            before that, it has the same exception.
     """
 
     def __init__(self, step: int, path: Path) -> None:

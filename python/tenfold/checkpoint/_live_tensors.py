@@ -83,7 +83,7 @@ class LiveTensors:
 
 
 def _copied(state: Any) -> Any:
-    """The same containers with copies of the tensors, as the engine finds them in a state."""
+    """A copy of nested dicts, lists and tuples, and of the tensors and arrays in them."""
     if arrays.is_array(state) or hasattr(state, "clone"):
         return state.clone() if hasattr(state, "clone") else state.copy()
     made: Any

@@ -373,8 +373,8 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, a save holds the lock while it copies tensors. A call of
-        `save` in the ``with`` block raises RuntimeError.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors, and a call of
+        `save` in the ``with`` block raises RuntimeError, unless ``block=True``.
 
         Example:
             >>> with manager.lock():
@@ -967,7 +967,7 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not before: a damaged step is skipped
+        if plan.warning is not None:  # not before: a step may prove damaged, and is then skipped
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

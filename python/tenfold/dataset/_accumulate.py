@@ -78,7 +78,8 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
             rows of a batch is dimension 0 of its first tensor of one or more dimensions, or the
-            length of its first list of strings, whichever comes first.
+            length of its first list (of strings, if it is not in a dict), whichever comes first.
+            Empty lists do not count.
         steps: Number of batches per window; the last window may have fewer.
 
     Yields:

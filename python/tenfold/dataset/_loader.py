@@ -71,7 +71,8 @@ class BatchLoader:
         device: Target device of the batches, after `transform`. The next batch is copied to a CUDA
             device while the current one is used; only copies from pinned memory are concurrent.
         pin_memory: Gather batches into pinned memory, and copy tensors that functions of `map` and
-            `transform` create into pinned memory. Without CUDA, this only causes a warning.
+            `transform` create into pinned memory. Without CUDA, batches are not pinned, and a
+            warning says so.
         framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: that of
             `dataset`; torch for a device or pinned memory.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _NoRows(list):  # type: ignore[type-arg]
-    """A list of ragged numpy rows without rows. `values` has their dtype and shape."""
+    """The empty list of ragged numpy rows. `values` has their dtype and shape."""
 
     def __init__(self, values: Any) -> None:
         super().__init__()
