@@ -302,7 +302,8 @@ class CheckpointManager:
                 ]
                 for number in range(len(messages[0]["sharded"]))
             ]
-        # From here on an error may occur only in calls that all ranks make, which raise it on all.
+        # From here on an error may occur only in calls that all ranks make, which raise it on all,
+        # except that of a call within `lock()`: the program makes that on all ranks, and each raises.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
