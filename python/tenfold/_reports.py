@@ -160,8 +160,8 @@ class Mismatch:
 
     Attributes:
         name: Its dotted name in the target.
-        expected: What the target has: ``"float32 [3, 4]"``.
-        found: What the source has.
+        expected: The tensor or value of the target: ``"float32 [3, 4]"``.
+        found: The tensor or value of the source.
     """
 
     name: str

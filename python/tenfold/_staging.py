@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
-#: What a manifest that is invalid JSON or has values of other types raises.
+#: Exceptions for a manifest that is invalid JSON or has values of other types.
 _INVALID = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a

@@ -22,7 +22,7 @@ def read_unreplaced(path: str, read: Callable[[], Result]) -> Result:
     the engine for reads that run in Python.
 
     Args:
-        path: What `read` opens.
+        path: The path that `read` opens.
         read: May be called several times; only its last result is returned.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Functions that work on every format: save, load, open, probe, scan, verify, convert, diff."""
+"""Functions for more than one format: save, load, open, probe, scan, verify, convert, diff."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def read_through_host(
     """Fills tensors from buffers in host memory, in groups of up to `_GROUP_BYTES` bytes.
 
     Args:
-        jobs: What to read, the tensor, and its buffer, which is the tensor itself if the engine can
+        jobs: The source, the tensor, and its buffer, which is the tensor itself if the engine can
             write into that. Consumed lazily, so that few buffers exist at a time; a larger one is a
             separate group.
         read: Fills the buffers of a group.

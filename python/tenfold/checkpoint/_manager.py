@@ -58,9 +58,9 @@ _POLL_SECONDS = 1.0
 class CheckpointManager:
     """The checkpoints of a training: a directory with one folder per step.
 
-    A step exists completely or not at all, even if the process is killed. By default, `restore`
-    restores the newest step whose checksums match. A step needs no files outside of the directory,
-    so another process, or a C++ program, can use the same steps.
+    A step exists completely or not at all, even after a crash (SIGKILL). By default, `restore`
+    restores the newest step of the current lineage whose checksums match. A step needs no files
+    outside of the directory, so another process, or a C++ program, can use the same steps.
 
     Args:
         directory: The directory of the steps; the first save creates it.
@@ -84,7 +84,7 @@ class CheckpointManager:
             together are not linked.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
-        verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
+        verify: The checks of `restore`. ``"full"``: every checksum, before an object changes.
             ``"structure"``: files, sizes and the checksums of metadata, and all bytes of entries
             other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for steps
             below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
@@ -303,7 +303,7 @@ class CheckpointManager:
                 for number in range(len(messages[0]["sharded"]))
             ]
         # From here on an error may occur only in calls that all ranks make, which raise it on all,
-        # except that of a call within `lock()`: the program makes that on all ranks, and each raises.
+        # except that of a call within `lock()`, which the program makes on all ranks.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
