@@ -132,6 +132,11 @@ def is_array(value: object) -> TypeGuard[Any]:
     return False
 
 
+def has_element_strides(array: Any) -> bool:
+    """True if all strides of a numpy array are multiples of its item size, and none is negative."""
+    return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
+
+
 def without_elements(tensor: Any) -> str:
     """Describes a torch tensor without readable elements, with a remedy if any; otherwise ""."""
     torch = sys.modules.get("torch")
