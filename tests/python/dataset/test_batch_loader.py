@@ -518,6 +518,22 @@ def test_ragged_columns_of_a_batch_without_rows_are_padded(
         assert batch["name"] == []
 
 
+def _narrowed(batch: Any) -> dict[str, Any]:
+    values = torch.arange(8).reshape(2, 4)
+    starts, lengths = torch.tensor([0, 1]), torch.tensor([2, 1])
+    return {"t": torch.nested.narrow(values, 1, starts, lengths, layout=torch.jagged)}
+
+
+def test_narrowed_jagged_tensors_are_padded(ds: Dataset) -> None:
+    mapped = ds.range(0, 2).map(dict).map(_narrowed, batched=True)
+    batch = next(iter(BatchLoader(mapped, 2, pad=-1)))
+    assert batch["t"].tolist() == [[0, 1], [5, -1]]
+    assert batch["t.length"].tolist() == [2, 1]
+    batch = next(iter(BatchLoader(mapped, 2, pad="offsets")))
+    assert batch["t"]["values"].tolist() == [0, 1, 5]
+    assert batch["t"]["offsets"].tolist() == [0, 2, 3]
+
+
 def test_lists_of_ragged_numpy_rows_without_rows_pickle_as_lists(texts: Dataset) -> None:
     batch = next(iter(BatchLoader(texts, 1, rank=0, world_size=2, framework="numpy")))
     assert batch["tokens"] == []
