@@ -323,6 +323,14 @@ def test_accumulate_accepts_any_iterable_of_batches() -> None:
         list(tenfold.accumulate([{"a": 1}], steps=1))
 
 
+def test_accumulate_gives_a_batch_of_empty_lists_weight_0() -> None:
+    batches = [{"name": [], "nested": {"tags": []}}, {"nested": {"tags": []}, "x": torch.ones(2)}]
+    (window,) = tenfold.accumulate(batches, steps=2)
+    assert [weight for _, weight in window] == [0, 1]
+    with pytest.raises(ValueError, match="expected a tensor or a list of strings"):
+        list(tenfold.accumulate([[]], steps=1))
+
+
 def test_accumulate_counts_ragged_rows_of_numpy() -> None:
     batch = {"tokens": [np.zeros(3), np.zeros(5)], "y": np.zeros(2)}
     (window,) = tenfold.accumulate([batch], steps=1)
