@@ -68,11 +68,15 @@ class StepLock:
         Raises:
             RuntimeError: In the thread that steps, which would wait forever.
         """
+        self.require_outside()
+        return self._lock.acquire(timeout=timeout)
+
+    def require_outside(self) -> None:
+        """Raises RuntimeError in the thread that steps."""
         if self._stepping == threading.get_ident():
             raise RuntimeError(
                 "save: expected a call outside of `with manager.lock()`, found one in it"
             )
-        return self._lock.acquire(timeout=timeout)
 
     def release(self) -> None:
         self._lock.release()

@@ -302,8 +302,7 @@ class CheckpointManager:
                 ]
                 for number in range(len(messages[0]["sharded"]))
             ]
-        # From here on an error may occur only in calls that all ranks make, which raise it on all,
-        # except that of a call within `lock()`, which the program makes on all ranks.
+        # From here on an error may occur only in calls that all ranks make, which raise it on all.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
@@ -839,6 +838,8 @@ class CheckpointManager:
         values = metrics_of(metrics)
         force = boolean("save: force", force)
         check_names(app_state)
+        if self._async == "overlap" and not block:
+            self._lock.require_outside()
         self._writer.wait()
         # Here, because the program may call should_save() before a thread starts the save.
         self._native.begin_save(number)
