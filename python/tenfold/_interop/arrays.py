@@ -392,15 +392,14 @@ def probe(batch_size: tuple[int, ...], what: str) -> Any:
     return torch.empty(batch_size, device="meta", dtype=torch.bool)
 
 
-def dim_in(dim: int, ndim: int, what: str) -> int:
+def dim_in(dim: int, ndim: int, what: str, error: type[Exception] = IndexError) -> int:
     """Converts a dimension, which may be negative, to one counted from the front.
 
     Raises:
-        IndexError: If there is no such dimension.
+        Exception: If there is no such dimension; of the class `error`.
     """
     at = dim + ndim if dim < 0 else dim
     if not 0 <= at < ndim:
-        raise IndexError(
-            f"{what}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+        dims = f" from {-ndim} to {ndim - 1}" if ndim else ", which batch_size [] does not have"
+        raise error(f"{what}: expected a batch dimension{dims}, found {dim}")
     return at
