@@ -190,7 +190,7 @@ def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> 
             continue
         values, valid = flat[base], flat[keys]
         if len(valid) != len(values):
-            continue  # The caller refuses columns of unequal length.
+            continue  # The caller compares the lengths of columns.
         del flat[keys]
         if bool(valid.all()):
             continue
