@@ -28,10 +28,11 @@ class _Fields:
 class Error(_Fields, Exception):
     """Base class of `CorruptFileError` and `UnsupportedError`.
 
-    Exceptions that the C++ engine raises, such as its FileNotFoundErrors, have the parts of their
-    message ``<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`` as attributes, each a
-    str, or None where the message has no such part. They are pickled with the exception. In
-    exceptions that Python code of tenfold raises, they are None or missing.
+    Exceptions that the engine raises as ``tenfold::Error`` of C++, such as its FileNotFoundErrors,
+    have the parts of their message ``<path>: <part>: <problem>: expected <E>, found <F>;
+    <remedy>`` as attributes, each a str, or None where the message has no such part. They are
+    pickled with the exception. In exceptions that Python code of tenfold creates, they are None or
+    missing, except that `remedy` may be set.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.

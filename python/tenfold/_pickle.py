@@ -1,8 +1,9 @@
-"""The functions that pickles of this package call to recreate their objects.
+"""The functions that pickles of this package's objects call to recreate them.
 
 A pickle names functions by module and name, and may be kept for years. So these functions keep
 their module and parameters, although the modules that they call may change. Other names in a
-pickle that may be kept are public classes (`tenfold._public.set_module`).
+pickle that may be kept are public classes (`tenfold._public.set_module`). Pickles that are only
+sent to other ranks (`tenfold.distributed._plans`) name private functions as well.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ class Mismatch:
 
     Attributes:
         name: Its dotted name in the target.
-        expected: What the target has: ``"float32 [3, 4]"``.
-        found: What the source has.
+        expected: The tensor or value of the target: ``"float32 [3, 4]"``.
+        found: The tensor or value of the source.
     """
 
     name: str
@@ -174,13 +174,14 @@ class Mismatch:
 class LoadReport(_Report):
     """The result of `load_into`, by dotted name. It has no truth value: use `ok`.
 
-    `RestoreResult.report` is one too, also with the names of entries that are not tensors.
+    `RestoreResult.report` is one too.
 
     Attributes:
-        loaded: Tensors that were loaded.
+        loaded: Tensors that were loaded. The report of an optimizer has other values and options
+            of groups as well, `RestoreResult.report` also names of whole entries.
         missing: In the target, but not in the source.
         unexpected: In the source, but not in the target.
-        mismatched: In both, but not loaded, because shape or dtype does not fit.
+        mismatched: In both, but not loaded, because they do not fit, for example in shape or dtype.
     """
 
     loaded: tuple[str, ...]

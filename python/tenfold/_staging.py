@@ -4,8 +4,9 @@ A folder is filled under a temporary name next to the final one, checked, listed
 the CRC-32 of every new file, synced and renamed. A crash leaves the old version or the new one; the
 next save in the same directory removes the leftovers. If the system cannot exchange two names in
 one call, a replacement takes two renames: after a crash between them, the path is absent until
-`put_back` renames the old version back. `Staging.publish` describes what happens to files of other
-programs in the old version.
+`put_back` renames the old version back; after a crash that follows them, the old version remains as
+``_<name>.replaced`` until that path is saved or removed again. `Staging.publish` describes what
+happens to files of other programs in the old version.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
-#: What a manifest that is invalid JSON or has values of other types raises.
+#: Exceptions for a manifest that is invalid JSON or has values of other types.
 _INVALID = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
@@ -368,7 +369,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
 
 
 def _link_or_copy(source: Path, target: Path) -> bool:
-    """Returns false if the file can be neither linked nor read, or is a FIFO or socket."""
+    """Returns false if the file cannot be linked, and is unreadable, a FIFO, socket or device."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 def read_unreplaced(path: str, read: Callable[[], Result]) -> Result:
-    """Calls `read`, and repeats it if a save replaced the entry at the path during the call.
+    """Calls `read`, and repeats it if the entry at the path was replaced during the call.
 
-    The files of a replaced folder are removed one by one, so a read may be incomplete even if
-    nothing failed. This is `os::read_unreplaced()` of the engine for reads that run in Python.
+    An OSError with ESTALE counts as a replacement. The files of a replaced folder are removed one
+    by one, so a read may be incomplete even if nothing failed. This is `os::read_unreplaced()` of
+    the engine for reads that run in Python.
 
     Args:
-        path: What `read` opens.
+        path: The path that `read` opens.
         read: May be called several times; only its last result is returned.
 
     Returns:
@@ -29,7 +30,8 @@ def read_unreplaced(path: str, read: Callable[[], Result]) -> Result:
 
     Raises:
         OSError: ESTALE, if the entry is replaced during each of 100 calls.
-        Exception: What `read` raised while the entry was not replaced, or in the last call.
+        Exception: The exception of a call of `read` during which the entry was not replaced, or of
+            the last call.
     """
     for num_reads in range(1, _core.MAX_READS + 1):
         entry = _core.NamedEntry(path)

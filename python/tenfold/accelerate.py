@@ -59,7 +59,7 @@ _NAMES = re.compile(
     r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
     r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
 )
-# Distributed types that write sharded checkpoints of their own.
+# Unsupported distributed types: on XLA objects cannot be gathered, the others shard checkpoints.
 SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
@@ -81,8 +81,9 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     Args:
         accelerator: The accelerator that prepared the objects to save, or registered them.
         output_dir: A folder for this checkpoint only. An existing checkpoint, also one of
-            `Accelerator.save_state`, is replaced atomically; files that neither of them saves are
-            kept. With ``automatic_checkpoint_naming`` it is ignored: the folder is the next one in
+            `Accelerator.save_state`, is replaced atomically (by two renames if the file system
+            cannot exchange two names); files that neither of them saves are kept. With
+            ``automatic_checkpoint_naming`` it is ignored: the folder is the next one in
             ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are removed
             after the new one exists.
 
@@ -91,7 +92,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
     Raises:
         UnsupportedError: If an entry cannot be stored (the message names its key), or the training
-            is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). An existing checkpoint is unchanged.
+            is sharded (FSDP, DeepSpeed, Megatron-LM) or uses XLA. An existing checkpoint is
+            unchanged.
         CorruptFileError: If a file that was written violates its format. An existing checkpoint is
             unchanged.
         FileExistsError: If `output_dir` is a file, or has files and is not a checkpoint.
@@ -120,9 +122,10 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
     """Loads what `save_state`, or `Accelerator.save_state`, saved.
 
-    One process of each file system compares the checksums of `save_state`, and each process opens
-    all files, before the first object changes. If one of them fails, all raise an error. No pickle
-    is executed.
+    The main process (with ``save_on_each_node``, one process of each node) compares the checksums
+    of `save_state`, and each process opens all files, before the first object is loaded. If one of
+    the processes fails in this, all raise an error; each later error is raised in its process only.
+    No pickle is executed.
 
     Args:
         accelerator: The same objects must have been prepared and registered, in the same order.
@@ -139,7 +142,7 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
         CorruptFileError: If a file of `save_state` is damaged or missing (the message lists all),
             or a file of Accelerate violates its format.
         UnsupportedError: If a file of Accelerate contains objects that only running code could
-            create, or the training is sharded.
+            create, or the training is sharded or uses XLA.
         ValueError: If `strict` and tensors of a model are missing, unexpected or of another dtype
             or shape; if fewer objects are registered than were saved; or if `input_dir` is None
             without automatic naming.
@@ -186,7 +189,8 @@ def staged_by_all(
 
     Args:
         path: The same in all processes.
-        writes: True in one process of each file system.
+        writes: True in the process that creates and publishes the folder: one for each file system
+            that is to have it.
         own_names: As for `Staging.publish`.
         is_collective: True if the processes fill the folder by collective operations. An error of
             that is raised in its process at once, because others may wait in such an operation.
@@ -234,8 +238,8 @@ def on_all(function: Callable[[], Result]) -> Result:
 def raise_on_all(error: Exception | None) -> None:
     """Raises an error in every process if one of them passes one. Waits for all processes.
 
-    That process raises its own error, the others one of the same class that names the process. On
-    XLA, where objects cannot be gathered, the others do not raise.
+    That process raises its own error, the others one that names the process, of the same class, a
+    base class or RuntimeError. On XLA, where objects cannot be gathered, the others do not raise.
     """
     state = PartialState()
     if state.distributed_type == DistributedType.XLA:

@@ -147,6 +147,30 @@ def test_a_read_only_numpy_target_is_refused(target):
 
 
 @pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.zeros(2, [("a", "u1"), ("x", "f4")])["x"],
+        lambda: np.zeros(2, np.float32)[::-1],
+        lambda: np.zeros(2, np.dtype("f4").newbyteorder()),
+    ],
+    ids=["packed-field", "negative-strides", "byte-order"],
+)
+def test_a_numpy_target_that_the_engine_cannot_write_is_refused(target, make):
+    tenfold.save({"x": torch.ones(2)}, target)
+    x = make()
+    with pytest.raises(tenfold.UnsupportedError, match=r'"x": .*no multiple of the item size'):
+        tenfold.load_into({"x": x}, target)
+    assert x.sum() == 0
+
+
+def test_a_nested_target_that_is_not_contiguous_is_refused():
+    source = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+    x = torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(3, 4)]).transpose(1, 2)
+    with pytest.raises(tenfold.UnsupportedError, match="found a nested one that is not contiguous"):
+        tenfold.load_into({"x": x}, {"x": source})
+
+
+@pytest.mark.parametrize(
     "make", [lambda: torch.eye(2).to_sparse(), lambda: torch.zeros(2, 2, device="meta")]
 )
 def test_a_target_without_dense_memory_is_refused(target, make):
@@ -326,6 +350,51 @@ def test_state_without_tensors_is_refused(tmp_path):
         tenfold.UnsupportedError, match=r"in the state of a StepLR.*load_state_dict"
     ):
         tenfold.load_into(scheduler, path)
+
+
+class Averages:
+    """An object with a state that is not a module."""
+
+    def __init__(self, names):
+        self.own = {name: torch.zeros(2) for name in names}
+        self.own["array"] = np.zeros(2, np.float32)
+
+    def state_dict(self):
+        return {"averages": dict(self.own)}
+
+
+class CopiedAverages(Averages):
+    def state_dict(self):
+        return {"averages": {**self.own, "w": self.own["w"].clone()}}
+
+
+def test_the_tensors_of_an_object_are_filled(target):
+    averages = Averages(["w", "v"])
+    tenfold.save({"averages": {name: torch.ones(2) for name in averages.own}}, target)
+    assert tenfold.load_into(averages, target).ok
+    assert all(tensor.sum() == 2 for tensor in averages.own.values())
+
+
+def test_tensors_that_state_dict_copies_are_refused_unless_strict_is_false(target):
+    averages = CopiedAverages(["w", "v"])
+    tenfold.save({"averages": {name: torch.ones(2) for name in averages.own}}, target)
+    match = r'"averages.w": .*tensor of the CopiedAverages, found one that state_dict\(\) creates'
+    with pytest.raises(tenfold.UnsupportedError, match=match):
+        tenfold.load_into(averages, target)
+    assert averages.own["v"].sum() == 0
+    report = tenfold.load_into(averages, target, strict=False)
+    assert (report.loaded, report.unexpected) == (
+        ("averages.v", "averages.array"),
+        ("averages.w",),
+    )
+    assert [int(tensor.sum()) for tensor in averages.own.values()] == [0, 2, 2]
+
+
+def test_an_object_without_state_is_loaded(target):
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    tenfold.save({"x": torch.ones(1)}, target)
+    report = tenfold.load_into(scaler, target, strict=False)
+    assert (report.loaded, report.unexpected) == ((), ("x",))
 
 
 def test_an_expanded_target_is_refused(target):

@@ -1,12 +1,15 @@
-"""Tensors reach a torch that has no exchange API of DLPack and reads unversioned capsules only."""
+"""Objects of old torch versions: DLPack without an exchange API, DTensors of torch 2.4."""
 
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
 import torch
+
+from tenfold._interop import sharded
 
 # The DLPack support of torch 2.1: capsules named "dltensor", with these codes and sizes.
 AS_OLD_TORCH = """
@@ -46,6 +49,26 @@ def with_old_torch(program: str, *arguments: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_dtensors_of_torch_2_4_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    class DTensor:
+        pass
+
+    package = types.ModuleType("torch.distributed.tensor")  # without the class
+    for name in (package.__name__, "torch.distributed._shard.sharded_tensor"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    private = types.ModuleType("torch.distributed._tensor")
+    monkeypatch.delitem(sys.modules, private.__name__, raising=False)
+    assert sharded.shards_of(3) is None
+    monkeypatch.delitem(sys.modules, package.__name__)
+    assert not sharded.has_classes()
+    private.DTensor = DTensor  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, private.__name__, private)
+    assert sharded.has_classes()
+    assert sharded.is_dtensor(DTensor())
+    assert sharded.shards_of(3) is None
 
 
 @pytest.mark.parametrize("suffix", [".tdz", ".pt", ".safetensors", ""])

@@ -52,6 +52,31 @@ def test_keeps_the_versions_of_layers_for_load_state_dict(tmp_path):
         assert tenfold.load(tmp_path / "s")["model"]._metadata == model.state_dict()._metadata
 
 
+def test_reads_into_torch_tensors_if_numpy_is_the_framework(tmp_path):
+    snapshot = taken(tmp_path, x=torch.arange(6.0), z=torch.tensor([1 + 2j, 3 - 4j]))
+    tenfold.set_framework("numpy")
+    try:
+        into = torch.empty(6, dtype=torch.float64)
+        assert snapshot.read_object("0/state/x", into, 8) is into
+        conjugate = snapshot.read_object("0/state/z", torch.empty(2, dtype=torch.complex64).conj())
+    finally:
+        tenfold.set_framework(None)
+    assert into.tolist() == [0, 1, 2, 3, 4, 5]
+    assert conjugate.tolist() == [1 + 2j, 3 - 4j]
+    array = numpy.zeros(6)
+    snapshot.read_object("0/state/x", array, 8)
+    assert array.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_field_of_a_packed_array_is_not_filled_in_place(tmp_path):
+    snapshot = taken(tmp_path, x=torch.ones(2))
+    field = numpy.zeros(2, [("a", "u1"), ("x", "f4")])["x"]
+    with pytest.raises(tenfold.UnsupportedError, match="no multiple of the item size"):
+        snapshot.read_object("0/state/x", field)
+    with pytest.raises(tenfold.UnsupportedError, match="no multiple of the item size"):
+        snapshot.restore({"state": StateDict(x=field)})
+
+
 def test_restore_fills_matching_tensors_in_place_and_creates_others(tmp_path):
     snapshot = taken(tmp_path, a=torch.ones(3), b=[torch.ones(2)], c=torch.ones(2, 2))
     state = StateDict(a=torch.zeros(3), b=[torch.zeros(2)], c=torch.zeros(4))

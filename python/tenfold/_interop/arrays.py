@@ -67,7 +67,8 @@ def on_torch(call: Callable[[Any], None]) -> None:
 def torch_or_none() -> Any:
     """The torch module, imported if necessary, or None if calls return numpy arrays.
 
-    Returns torch if `frameworks.decided` selects it and it can be imported, else None.
+    Returns torch if `frameworks.decided` selects it and it can be imported, else None. While dynamo
+    traces, returns torch, if imported, without a call of `decided`.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # avoids the call of the engine below, which dynamo cannot trace
@@ -129,6 +130,11 @@ def is_array(value: object) -> TypeGuard[Any]:
         if loaded is not None and isinstance(value, getattr(loaded, class_name)):
             return True
     return False
+
+
+def has_element_strides(array: Any) -> bool:
+    """True if all strides of a numpy array are multiples of its item size, and none is negative."""
+    return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
 
 
 def without_elements(tensor: Any) -> str:
@@ -386,15 +392,14 @@ def probe(batch_size: tuple[int, ...], what: str) -> Any:
     return torch.empty(batch_size, device="meta", dtype=torch.bool)
 
 
-def dim_in(dim: int, ndim: int, what: str) -> int:
+def dim_in(dim: int, ndim: int, what: str, error: type[Exception] = IndexError) -> int:
     """Converts a dimension, which may be negative, to one counted from the front.
 
     Raises:
-        IndexError: If there is no such dimension.
+        Exception: If there is no such dimension; of the class `error`.
     """
     at = dim + ndim if dim < 0 else dim
     if not 0 <= at < ndim:
-        raise IndexError(
-            f"{what}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+        dims = f" from {-ndim} to {ndim - 1}" if ndim else ", which batch_size [] does not have"
+        raise error(f"{what}: expected a batch dimension{dims}, found {dim}")
     return at

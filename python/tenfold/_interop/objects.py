@@ -1,4 +1,7 @@
-"""Describes objects that the engine's binding (python/src/tree_in.hpp) does not convert itself.
+"""Converts objects that the engine's binding does not convert itself, in both directions.
+
+To store an object, the binding (python/src/tree_in.hpp) calls `simplify`; to load one, it calls
+`special`, `sparse` or `opaque`.
 
 The binding converts dict, OrderedDict, list, tuple, JSON values (no subclasses of these) and plain
 torch tensors. It passes other objects to this module, with `where`, the prefix of messages
@@ -203,15 +206,14 @@ def _numpy_array(numpy: Any, obj: Any, where: str) -> tuple[Any, ...] | None:
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    size = array.itemsize
-    if any(stride < 0 or stride % size for stride in array.strides):
+    if not arrays.has_element_strides(array):
         array = numpy.array(array, order="C")
     return (
         "memory",
         array.__array_interface__["data"][0],
         name,
         array.shape,
-        tuple(stride // size for stride in array.strides),
+        tuple(stride // array.itemsize for stride in array.strides),
         array.flags.writeable,
         array,
     )

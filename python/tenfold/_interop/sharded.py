@@ -37,12 +37,12 @@ class Shards(NamedTuple):
 
 def has_classes() -> bool:
     """False if neither class is imported, so that the program cannot have such tensors."""
-    return any(name in sys.modules for name in (_DTENSOR, _SHARDED_TENSOR))
+    return any(name in sys.modules for name in (*_DTENSOR, _SHARDED_TENSOR))
 
 
 def is_dtensor(value: Any) -> bool:
     """True for a DTensor; does not import the module of the class."""
-    for name in (_DTENSOR, "torch.distributed._tensor"):  # the second: torch 2.4
+    for name in _DTENSOR:
         found = getattr(sys.modules.get(name), "DTensor", None)
         if found is not None:
             return isinstance(value, found)
@@ -56,8 +56,7 @@ def shards_of(value: Any) -> Shards | None:
         UnsupportedError: For a DTensor with other placements than Shard and Replicate, or whose
             local part is not a single box.
     """
-    module = sys.modules.get(_DTENSOR)
-    if module is not None and isinstance(value, module.DTensor):
+    if is_dtensor(value):
         return _of_dtensor(value)
     module = sys.modules.get(_SHARDED_TENSOR)
     if module is not None and isinstance(value, module.ShardedTensor):
@@ -65,7 +64,8 @@ def shards_of(value: Any) -> Shards | None:
     return None
 
 
-_DTENSOR = "torch.distributed.tensor"
+# The modules that may define DTensor; the second one: torch 2.4.
+_DTENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
 _SHARDED_TENSOR = "torch.distributed._shard.sharded_tensor"
 
 

@@ -47,7 +47,8 @@ def duplicate_names(
 
     Args:
         tensors: The state dict of a module.
-        preferred: Names to keep rather than others. Of several, the alphabetically first is kept.
+        preferred: Names to keep rather than others, if they cover their whole storage. The
+            alphabetically first of several is kept.
 
     Raises:
         RuntimeError: If no tensor of a group covers its whole storage.

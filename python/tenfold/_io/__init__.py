@@ -1,1 +1,1 @@
-"""Files of every format: open, load, save, compare, restore."""
+"""Files and folders of the supported formats: open, load, save, compare, restore."""

@@ -1,4 +1,4 @@
-"""Functions that work on every format: save, load, open, probe, scan, verify, convert, diff."""
+"""Functions for more than one format: save, load, open, probe, scan, verify, convert, diff."""
 
 from __future__ import annotations
 
@@ -45,9 +45,11 @@ def save(
 ) -> Path:
     """Saves a tree of tensors and replaces `path` atomically.
 
-    A crash leaves the old version or the new one, never a partial file. Tensors over the same
-    bytes, such as tied weights, are stored once and share memory again after loading; a ``.npz``
-    file cannot store them. Nothing is pickled.
+    A crash leaves the old version or the new one, never a partial file; a folder on a file system
+    that cannot exchange two names is absent for an instant while it is replaced. Tensors over the
+    same bytes, such as tied weights, are stored once and share memory again after loading; a
+    ``.npz`` file cannot store them. No object is pickled; a ``.pt`` file contains a pickle of
+    containers, tensors and values only.
 
     Args:
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with

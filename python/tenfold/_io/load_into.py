@@ -74,9 +74,10 @@ def load_into(
             or `keys` or `rename` does not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, a DTensor, on the meta device, not initialised yet, or (if `strict`) created
-            anew by each `state_dict()`; or a numpy array of foreign byte order or negative strides.
-            Also if a ``state_dict()`` other than that of a module has other values than tensors.
+            quantized, nested and not contiguous, a DTensor, on the meta device, not initialised yet
+            or (if `strict`) created anew by each `state_dict()`; or a numpy array of foreign byte
+            order, or with strides that are negative or no multiple of the item size. Also if a
+            ``state_dict()`` other than that of a module has other values than tensors.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
@@ -166,14 +167,16 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
         return _module_tensors(target, strict)
     kind = f"the class {target.__name__}" if isinstance(target, type) else type(target).__name__
     if not isinstance(target, type) and callable(getattr(target, "state_dict", None)):
-        target = target.state_dict()
-        others = [] if not isinstance(target, dict) else _others(target)
+        state, again = target.state_dict(), target.state_dict()
+        others = _others(state) if isinstance(state, dict) and state else []
         if others:
             raise UnsupportedError(
                 f'target: key "{others[0]}": it cannot be written in place: expected tensors only '
                 f"in the state of a {kind}, found another value; "
                 "target.load_state_dict(tenfold.load(path))"
             )
+        if isinstance(state, dict):
+            return _without_copies(state, again, kind, strict)
     if not isinstance(target, dict):
         raise ValueError(
             "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
@@ -194,31 +197,45 @@ def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
     """The parameters and buffers of a module by their names in its state_dict."""
     torch = arrays.imported_torch()
-    memory = set()
-    for tensor in (*module.parameters(), *module.buffers()):
-        if (
-            not is_dtensor(tensor)
-            and not _is_lazy(torch, tensor)
-            and tensor.layout is torch.strided
-        ):
-            memory.add(tensor.untyped_storage()._cdata)
+    memory = {_memory_of(tensor) for tensor in (*module.parameters(), *module.buffers())}
     tensors: dict[str, Any] = {}
     for name, value in module.state_dict().items():
-        own = isinstance(value, torch.Tensor) and (
-            is_dtensor(value)
-            or _is_lazy(torch, value)
-            or value.layout is not torch.strided
-            or value.untyped_storage()._cdata in memory
-        )
-        if own:
+        if isinstance(value, torch.Tensor) and _memory_of(value) in {None, *memory}:
             tensors[name] = value
         elif strict:
-            raise UnsupportedError(
-                f'target: key "{name}": it cannot be written in place: expected a parameter or '
-                "buffer of the module, found one that state_dict() creates; strict=False "
-                "omits it, module.load_state_dict(tenfold.load(path)) loads it"
-            )
+            raise _created(name, "parameter or buffer of the module", "module")
     return tensors
+
+
+def _without_copies(state: Any, again: Any, kind: str, strict: bool) -> dict[str, Any]:
+    """The tensors of an object's state by dotted name, if a second call returned them `again`."""
+    tensors = _by_name(arrays.tensors_in(state))
+    memory = {name: _memory_of(tensor) for name, tensor in arrays.tensors_in(again)}
+    own = {}
+    for name, tensor in tensors.items():
+        if memory.get(name, -1) == _memory_of(tensor):
+            own[name] = tensor
+        elif strict:
+            raise _created(name, f"tensor of the {kind}", "target")
+    return own
+
+
+def _created(name: str, expected: str, target: str) -> UnsupportedError:
+    return UnsupportedError(
+        f'target: key "{name}": it cannot be written in place: expected a {expected}, found one '
+        f"that state_dict() creates; strict=False omits it, {target}.load_state_dict("
+        "tenfold.load(path)) loads it"
+    )
+
+
+def _memory_of(tensor: Any) -> int | None:
+    """Identifies the memory of a tensor; None for those that `_is_direct` refuses."""
+    torch = arrays.imported_torch()
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return int(tensor.__array_interface__["data"][0])
+    if is_dtensor(tensor) or _is_lazy(torch, tensor) or tensor.layout is not torch.strided:
+        return None
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _is_lazy(torch: Any, tensor: Any) -> bool:
@@ -240,16 +257,20 @@ _GROUP_BYTES = 64 << 20
 def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory.
 
-    False for tensors on other devices, and for lazy conjugates and negatives.
+    False for tensors on devices other than the CPU, and for lazy conjugates and negatives.
 
     Raises:
         UnsupportedError: For a tensor that cannot be written in place at all.
     """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
-        if tensor.dtype.isnative and all(stride >= 0 for stride in tensor.strides):
+        if tensor.dtype.isnative and arrays.has_element_strides(tensor):
             return True
-        raise _cannot_write(name, "a numpy array of foreign byte order or negative strides")
+        raise _cannot_write(
+            name,
+            "a numpy array of foreign byte order, or with strides that are negative or no multiple "
+            "of the item size",
+        )
     if is_dtensor(tensor):
         raise _cannot_write(name, "a DTensor; tenfold.distributed.load fills the part of each rank")
     if _is_lazy(torch, tensor):
@@ -262,7 +283,9 @@ def _is_direct(name: str, tensor: Any) -> bool:
             'a tensor on the meta device; module.to_empty(device="cpu") gives it memory, '
             "module.load_state_dict(tenfold.load(path), assign=True) maps the file instead",
         )
-    if tensor.is_nested and tensor.layout is torch.strided and tensor.is_contiguous():
+    if tensor.is_nested and tensor.layout is torch.strided:
+        if not tensor.is_contiguous():
+            raise _cannot_write(name, "a nested one that is not contiguous")
         return bool(tensor.device.type == "cpu")
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
         raise _cannot_write(name, "a sparse, jagged or quantized one")
@@ -294,7 +317,7 @@ def read_through_host(
     """Fills tensors from buffers in host memory, in groups of up to `_GROUP_BYTES` bytes.
 
     Args:
-        jobs: What to read, the tensor, and its buffer, which is the tensor itself if the engine can
+        jobs: The source, the tensor, and its buffer, which is the tensor itself if the engine can
             write into that. Consumed lazily, so that few buffers exist at a time; a larger one is a
             separate group.
         read: Fills the buffers of a group.

@@ -372,7 +372,7 @@ class ParameterState:
         """The tensor of the target, or a new one, with the dtype and device that torch chooses.
 
         None if the shapes differ, or the dtypes differ and a cast is impossible or not allowed.
-        Tensors without dimensions are cast in any case.
+        Tensors without dimensions may be cast even if `cast` is false.
         """
         name = ".".join((self._name, *path))
         if saved.is_nested or saved.layout is not self._torch.strided:

@@ -75,9 +75,10 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Names of entries whose bytes need not change between saves; for others, a save warns.
+    """Names of entries whose bytes need not change between saves.
 
-    These are values, random states and modules without trainable parameters.
+    A save warns once of each other entry that has not changed. The names are those of values,
+    random states and modules without trainable parameters.
     """
     names = []
     for name, value in app_state.items():
@@ -241,8 +242,8 @@ class Restoring:
         if arrays.is_module(target):
             self._compare_module(name, target, where)
         elif arrays.is_optimizer(target):
-            state = entry_of(self._node, name, in_memory=False)
-            found = [len(group["params"]) for group in state["param_groups"]]
+            state = self._state_of(name, "an optimizer", where)
+            found = [len(group["params"]) for group in state.get("param_groups", ())]
             expected = [len(group["params"]) for group in target.param_groups]
             if found != expected:
                 raise ValueError(
@@ -250,14 +251,17 @@ class Restoring:
                     f"{found}"
                 )
 
-    def _compare_module(self, name: str, module: Any, where: str) -> None:
+    def _state_of(self, name: str, kind: str, where: str) -> dict[str, Any]:
         state = entry_of(self._node, name, in_memory=False)
         if not isinstance(state, dict):
             raise ValueError(
-                f'{where}: entry "{name}": expected the state of a module, found '
+                f'{where}: entry "{name}": expected the state of {kind}, found '
                 f"{type(state).__name__}"
             )
-        state = self._renamed(state)
+        return state
+
+    def _compare_module(self, name: str, module: Any, where: str) -> None:
+        state = self._renamed(self._state_of(name, "a module", where))
         self._module_states[name] = state
         if _has_load_hooks(module):
             return  # Hooks and overridden methods may rename keys, so names cannot be compared.

@@ -89,8 +89,8 @@ def more_of(extra: Any) -> Any:
     """An engine node with `extra` and the versions of Python and, if imported, torch and numpy.
 
     Raises:
-        UnsupportedError: If ``json.dumps`` cannot write `extra`. What it would change, such as
-            tuples and int keys, is an error of the save.
+        UnsupportedError: If ``json.dumps`` cannot write `extra`. Values that it would change, such
+            as tuples and int keys, cause an error of the save.
     """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):

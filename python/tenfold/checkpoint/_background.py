@@ -23,7 +23,8 @@ class SaveHandle(Future[Path]):
         step: The number of the step.
         path: The path of the step, which exists once ``result()`` has returned.
         staged: A Future that is done when the tensors may change, because they have been copied or
-            written. If the save fails before that, it has the same exception.
+            written, or the save in the calling thread has ended. If a save in the background fails
+            before that, it has the same exception.
     """
 
     def __init__(self, step: int, path: Path) -> None:
@@ -67,11 +68,15 @@ class StepLock:
         Raises:
             RuntimeError: In the thread that steps, which would wait forever.
         """
+        self.require_outside()
+        return self._lock.acquire(timeout=timeout)
+
+    def require_outside(self) -> None:
+        """Raises RuntimeError in the thread that steps."""
         if self._stepping == threading.get_ident():
             raise RuntimeError(
                 "save: expected a call outside of `with manager.lock()`, found one in it"
             )
-        return self._lock.acquire(timeout=timeout)
 
     def release(self) -> None:
         self._lock.release()

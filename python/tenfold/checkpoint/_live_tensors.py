@@ -6,10 +6,11 @@ import copy
 from collections import OrderedDict
 
 from tenfold._interop import arrays
-from tenfold._interop.arrays import is_module, is_optimizer, tensors_in
+from tenfold._interop.arrays import is_module, is_optimizer, tensors_in, torch_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from tenfold.checkpoint._sharded import ShardedEntries
@@ -34,8 +35,8 @@ class LiveTensors:
             if is_module(target) and isinstance(state, dict):
                 self.states[name] = self._of_module(name, target, state)
             elif is_optimizer(target):
-                self.states[name] = state
-                self._watch(name, state)
+                self.states[name] = _copied(state, _has_version)
+                self._watch(name, self.states[name])
             else:
                 self.states[name] = _copied(state)
 
@@ -49,11 +50,12 @@ class LiveTensors:
                 own = dict(target.named_parameters(remove_duplicate=False))
             elif is_optimizer(target):
                 own = sharded.live[name]
+            own = {key: own[key] for key in tensors if key in own and _has_version(own[key])}
             parts[name] = {
                 key: value if key in own else _copied(value) for key, value in tensors.items()
             }
             # In-place operations increment the version of the DTensor, not that of its local part.
-            self._watch(name, {key: own[key] for key in tensors if key in own})
+            self._watch(name, own)
         return parts
 
     def require_unchanged(self, step: int) -> None:
@@ -67,7 +69,9 @@ class LiveTensors:
 
     def _of_module(self, name: str, module: Any, state: dict[str, Any]) -> Any:
         own = dict(module.named_parameters(remove_duplicate=False))
-        parameters = {key: value for key, value in state.items() if key in own}
+        parameters = {
+            key: value for key, value in state.items() if key in own and _has_version(value)
+        }
         self._watch(name, parameters)
         made = OrderedDict(
             (key, value if key in parameters else _copied(value)) for key, value in state.items()
@@ -79,25 +83,36 @@ class LiveTensors:
 
     def _watch(self, name: str, state: Any) -> None:
         for key, tensor in tensors_in(state):
-            self._versions.append((f"{name}.{key}", tensor, tensor._version))
+            if _has_version(tensor):
+                self._versions.append((f"{name}.{key}", tensor, tensor._version))
 
 
-def _copied(state: Any) -> Any:
-    """The same containers with copies of the tensors, as the engine finds them in a state."""
+def _has_version(tensor: Any) -> bool:
+    """False for numpy arrays and inference tensors, whose changes cannot be detected."""
+    return torch_of(tensor) is not None and not tensor.is_inference()
+
+
+def _copied(state: Any, is_shared: Callable[[Any], bool] = lambda tensor: False) -> Any:
+    """A copy of nested dicts, lists and tuples, and of the tensors and arrays in them.
+
+    Those for which `is_shared` returns true are not copied.
+    """
+    if is_shared(state):
+        return state
     if arrays.is_array(state) or hasattr(state, "clone"):
         return state.clone() if hasattr(state, "clone") else state.copy()
     made: Any
     if isinstance(state, dict):
         made = copy.copy(state)
         for key, value in state.items():
-            made[key] = _copied(value)
+            made[key] = _copied(value, is_shared)
         return made
     if isinstance(state, list):
         made = copy.copy(state)
-        made[:] = [_copied(value) for value in state]
+        made[:] = [_copied(value, is_shared) for value in state]
         return made
     if isinstance(state, tuple):
-        items = [_copied(value) for value in state]
+        items = [_copied(value, is_shared) for value in state]
         if all(item is value for item, value in zip(items, state, strict=True)):
             return state  # for example a torch.Size
         make = getattr(type(state), "_make", type(state))

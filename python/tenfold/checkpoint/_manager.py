@@ -58,9 +58,9 @@ _POLL_SECONDS = 1.0
 class CheckpointManager:
     """The checkpoints of a training: a directory with one folder per step.
 
-    A step exists completely or not at all, even if the process is killed. By default, `restore`
-    restores the newest step whose checksums match. A step needs no files outside of the directory,
-    so another process, or a C++ program, can use the same steps.
+    A step exists completely or not at all, even after a crash (SIGKILL). By default, `restore`
+    restores the newest step of the current lineage whose checksums match. A step needs no files
+    outside of the directory, so another process, or a C++ program, can use the same steps.
 
     Args:
         directory: The directory of the steps; the first save creates it.
@@ -84,7 +84,7 @@ class CheckpointManager:
             together are not linked.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
-        verify: What `restore` compares. ``"full"``: every checksum, before an object changes.
+        verify: The checks of `restore`. ``"full"``: every checksum, before an object changes.
             ``"structure"``: files, sizes and the checksums of metadata, and all bytes of entries
             other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for steps
             below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
@@ -373,8 +373,8 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, a save holds the lock while it copies tensors. A call of
-        `save` in the ``with`` block raises RuntimeError.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors, and a call of
+        `save` in the ``with`` block raises RuntimeError, unless ``block=True``.
 
         Example:
             >>> with manager.lock():
@@ -838,6 +838,8 @@ class CheckpointManager:
         values = metrics_of(metrics)
         force = boolean("save: force", force)
         check_names(app_state)
+        if self._async == "overlap" and not block:
+            self._lock.require_outside()
         self._writer.wait()
         # Here, because the program may call should_save() before a thread starts the save.
         self._native.begin_save(number)
@@ -967,7 +969,7 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not before: a damaged step is skipped
+        if plan.warning is not None:  # not before: a step may prove damaged, and is then skipped
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

@@ -22,7 +22,7 @@ class RestoreResult:
     Attributes:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
         path: Its folder, or None.
-        report: What was loaded, missing, unexpected or mismatched: dotted names of tensors of
+        report: The loaded, missing, unexpected and mismatched names: dotted names of tensors of
             modules, and names of other or missing entries. Empty without an `app_state`.
         skipped: Damaged steps that were skipped, newest first, with the problem.
         metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.

@@ -180,7 +180,10 @@ def sharded_like(state: Any, template: Any) -> Any:
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:
-    """Maps each saved tensor of an optimizer to its current tensor, or else to its parameter."""
+    """Maps each saved tensor of an optimizer to its current tensor, or else to its parameter.
+
+    The template has no ``step``, which is not sharded.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     saved = [number for group in state["param_groups"] for number in group["params"]]
     template: dict[Any, Any] = {}

@@ -78,7 +78,8 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
             rows of a batch is dimension 0 of its first tensor of one or more dimensions, or the
-            length of its first list of strings, whichever comes first.
+            length of its first list (of strings, if it is not in a dict), whichever comes first.
+            Empty lists count only in a dict, and only if there is nothing else to count.
         steps: Number of batches per window; the last window may have fewer.
 
     Yields:
@@ -110,6 +111,8 @@ def _window_of(batches: list[Any]) -> Window:
 def _rows_of(batch: Any) -> int:
     rows = _first_length(batch)
     if rows is None:
+        rows = _first_length(batch, accepts_empty=True)
+    if rows is None:
         raise ValueError(
             "accumulate: a batch: expected a tensor or a list of strings in it, found "
             f"{type(batch).__name__}"
@@ -117,7 +120,7 @@ def _rows_of(batch: Any) -> int:
     return rows
 
 
-def _first_length(value: Any, is_column: bool = False) -> int | None:
+def _first_length(value: Any, is_column: bool = False, accepts_empty: bool = False) -> int | None:
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) > 0:
         return int(shape[0])
@@ -126,11 +129,13 @@ def _first_length(value: Any, is_column: bool = False) -> int | None:
     # A column of strings, or of arrays that differ in length, is a list with an item per row.
     if isinstance(value, list) and value and (is_column or all(map(_is_text, value))):
         return len(value)
+    if accepts_empty and is_column and isinstance(value, list) and not value:
+        return 0
     if isinstance(value, dict):
         value, is_column = list(value.values()), True
     if isinstance(value, (list, tuple)):
         for item in value:
-            found = _first_length(item, is_column)
+            found = _first_length(item, is_column, accepts_empty)
             if found is not None:
                 return found
     return None

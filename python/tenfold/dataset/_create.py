@@ -1,4 +1,4 @@
-"""Creates data sets on disk, to which rows are appended later."""
+"""Creates data sets on disk, whose rows are written later."""
 
 from __future__ import annotations
 

@@ -835,7 +835,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     """Interleaves the rows of several data sets, each in its own order.
 
     In every prefix of the result, the number of rows of each source differs by at most one from its
-    share. Shares without a common denominator up to 65,536 are rounded to multiples of 1/65,536.
+    share. Shares without a common denominator up to 65,536 are first rounded to multiples of
+    1/65,536.
     The result ends when the first source is exhausted.
 
     Args:

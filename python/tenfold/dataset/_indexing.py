@@ -64,7 +64,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             raise IndexError(
                 f"{what}: expected one index, found {len(index)}; rows have one dimension"
             )
-        if index and all(isinstance(value, bool) for value in index):
+        if index and all(map(_is_bool, index)):
             return Indices(_true_positions(index, size, what))
         return Indices([_position_of(value, size, what) for value in index])
     if isinstance(index, bool):
@@ -72,6 +72,13 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             f"{what}: expected an int, a slice, or a list, tensor or array, found a bool"
         )
     return _position_of(index, size, what)
+
+
+def _is_bool(value: Any) -> bool:
+    """True for a bool, and for one of numpy or torch without dimensions."""
+    return isinstance(value, bool) or (
+        getattr(value, "shape", None) == () and _dtype_of(value) == "bool"
+    )
 
 
 def _position_of(index: Any, size: int, what: str) -> int:
@@ -87,7 +94,7 @@ def _position_of(index: Any, size: int, what: str) -> int:
 
 def _of_64_bits(position: int, size: int, what: str) -> int:
     """Checks that int64 holds `position`, because the bindings accept no larger index."""
-    if abs(position) >= 2**63:
+    if not -(2**63) <= position < 2**63:
         raise _too_large(size, what)
     return position
 

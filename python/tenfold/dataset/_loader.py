@@ -71,7 +71,8 @@ class BatchLoader:
         device: Target device of the batches, after `transform`. The next batch is copied to a CUDA
             device while the current one is used; only copies from pinned memory are concurrent.
         pin_memory: Gather batches into pinned memory, and copy tensors that functions of `map` and
-            `transform` create into pinned memory. Without CUDA, this only causes a warning.
+            `transform` create into pinned memory. Without CUDA, batches are not pinned, and a
+            warning says so.
         framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: that of
             `dataset`; torch for a device or pinned memory.
 
@@ -472,17 +473,18 @@ class DeviceBatches:
         self._progress = progress
         self._ahead: tuple[Any, Any] | None = None
         self._failure: BaseException | None = None
-        self._began = False
+        self._must_take = True
 
     def __iter__(self) -> DeviceBatches:
         return self
 
     def __next__(self) -> Any:
-        if not self._began:
-            self._began = True
+        if self._must_take:
+            self._must_take = False
             self._take()
         if self._failure is not None:
             failure, self._failure = self._failure, None
+            self._must_take = True
             self._progress.state = self._progress.state_of()
             raise failure
         if self._ahead is None:
@@ -501,21 +503,22 @@ class DeviceBatches:
     def _take(self) -> None:
         self._ahead = None
         try:
-            batch = next(self._batches)
+            self._ahead = self._copied(next(self._batches))
         except StopIteration:
-            return
+            pass
         except Exception as error:
             # The call that requests this batch raises the error.
             self._failure = error
-            return
+
+    def _copied(self, batch: Any) -> tuple[Any, Any]:
+        """Begins to copy the batch; returns the copy, and its event on CUDA devices."""
         if self._cuda is None:
-            self._ahead = moved(batch, self._device), None
-            return
+            return moved(batch, self._device), None
         with self._cuda.stream(self._stream):
             copy = moved(batch, self._device)
             copied = self._cuda.Event()
             copied.record(self._stream)
-        self._ahead = copy, copied
+        return copy, copied
 
 
 def streams_of(device: Any) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _NoRows(list):  # type: ignore[type-arg]
-    """A list of ragged numpy rows without rows. `values` has their dtype and shape."""
+    """The empty list of ragged numpy rows. `values` has their dtype and shape."""
 
     def __init__(self, values: Any) -> None:
         super().__init__()
@@ -65,7 +65,13 @@ def is_ragged(value: Any) -> bool:
 def parts_of(rows: Any) -> tuple[Any, Any]:
     """The values and offsets of ragged rows."""
     if not isinstance(rows, list):
-        return rows.values(), rows.offsets()
+        if rows.lengths() is None:
+            return rows.values(), rows.offsets()
+        # The values of a narrowed tensor include some that are in none of its rows.
+        torch = need_torch("ragged rows")
+        parts = rows.unbind()
+        offsets = torch.tensor([0, *map(len, parts)], device=rows.device).cumsum(0)
+        return torch.cat([rows.values()[:0], *parts]), offsets
     np = numpy_module()
     if isinstance(rows, _NoRows):
         return rows.values, np.zeros(1, np.int64)

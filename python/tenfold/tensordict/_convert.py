@@ -76,11 +76,10 @@ def from_struct_array(
             value = NonTensorStack.from_list(field.tolist())
         else:
             # torch views no memory of another byte order, and no negative strides.
-            fits = all(stride >= 0 and stride % field.itemsize == 0 for stride in field.strides)
             if not field.dtype.isnative:
                 value = field.astype(field.dtype.newbyteorder("="))
             else:
-                value = field if fits else field.copy()
+                value = field if arrays.has_element_strides(field) else field.copy()
         made.set(name, value)
     return made
 

@@ -39,11 +39,7 @@ def restacked(stack: Stack, members: list[Any], stack_dim: int, *, named: bool =
 
 def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
     ndim = len(stack._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise IndexError(
-            f"unbind: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+    at = dim_in(dim, ndim, "unbind")
     if at == stack.stack_dim:
         return tuple(stack.tensordicts)
     inner = at if at < stack.stack_dim else at - 1

@@ -5,6 +5,7 @@ python ranks_program.py STORE RANK SIZE
 Each line of stdin, ["folder", "function", arguments...] as JSON, is answered by a line on stdout.
 """
 
+import contextlib
 import functools
 import gc
 import json
@@ -64,6 +65,12 @@ def save_overlapped(folder, rank):
             state["optimizer"].step()
     manager.wait()
     return {"steps": manager.all_steps(), "staged": handle.staged.done()}
+
+
+def save_within_the_lock(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "run", async_save="overlap")
+    with manager.lock() if rank == 1 else contextlib.nullcontext():
+        manager.save(1, {"w": torch.zeros(2)})
 
 
 def restore(folder, rank):

@@ -10,6 +10,7 @@ import warnings
 from collections import defaultdict
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -233,6 +234,28 @@ def test_overlapped_saves_copy_subclasses_of_containers(tmp_path):
     assert [type(copied[key]) for key in state] == [type(value) for value in state.values()]
     manager.save(1, {"default": state["default"]}).result(60)
     assert manager.restore().state["default"]["w"].tolist() == [1] * 3
+
+
+def test_overlapped_saves_copy_tensors_without_a_version(tmp_path):
+    class Counting(torch.optim.SGD):
+        def __init__(self, parameters):
+            super().__init__(parameters)
+            self.seen = np.zeros(2)
+
+        def state_dict(self):
+            return {**super().state_dict(), "seen": self.seen}
+
+    with torch.inference_mode():
+        model = torch.nn.Linear(2, 2)
+    optimizer = Counting(torch.nn.Linear(2, 2).parameters())
+    manager = tenfold.CheckpointManager(tmp_path, async_save="overlap")
+    live = _live_tensors.LiveTensors({"o": optimizer}, {"o": optimizer.state_dict()})
+    optimizer.seen += 1
+    assert live.states["o"]["seen"].tolist() == [0, 0]
+    manager.save(1, {"model": model, "optimizer": optimizer}).result(60)
+    found = manager.restore().state
+    assert torch.equal(found["model"]["weight"], model.weight)
+    assert found["optimizer"]["seen"].tolist() == [1, 1]
 
 
 def test_a_save_within_the_lock_is_refused_instead_of_waiting_forever(tmp_path):

@@ -99,6 +99,20 @@ def test_objects_without_state_dict_methods_are_refused_by_key(tmp_path):
     assert_steps_and_next_save(manager, [])
 
 
+def test_entries_that_are_no_state_of_their_object_are_named(tmp_path):
+    module = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(module.parameters())
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"m": [1], "o": [1], "p": {"x": 1}})
+    for name, target, expected in (
+        ("m", module, "state of a module, found list"),
+        ("o", optimizer, "state of an optimizer, found list"),
+        ("p", optimizer, r"groups of \[2\] parameters, found \[\]"),
+    ):
+        with pytest.raises(ValueError, match=f'entry "{name}": expected .*{expected}'):
+            manager.restore({name: target}, keys=name)
+
+
 def test_key_that_is_too_long_for_a_file_is_named_before_anything_is_written(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, format="memmap")
     wrong = {**state(), "model": {"k" * 300: torch.ones(2)}}

@@ -133,6 +133,7 @@ def test_per_rank_entries_are_restored_and_missing_ranks_named(run, errors):
         ("wrong_option_on_one_rank", "ValueError", "best_mode"),
         ("unsupported_on_one_rank", "UnsupportedError", 'key "x": it cannot be stored'),
         ("failing_begin", "OSError", "server"),
+        ("save_within_the_lock", "RuntimeError", r"outside of `with manager\.lock"),
         ("refusing_object", "RuntimeError", '"refuses" could not be loaded'),
         ("narrow_on_one_rank", "ValueError", r"\[3, 3\]"),
         ("two_directories", "FileNotFoundError", "the same shared directory"),

@@ -323,6 +323,14 @@ def test_accumulate_accepts_any_iterable_of_batches() -> None:
         list(tenfold.accumulate([{"a": 1}], steps=1))
 
 
+def test_accumulate_gives_a_batch_of_empty_lists_weight_0() -> None:
+    batches = [{"name": [], "nested": {"tags": []}}, {"nested": {"tags": []}, "x": torch.ones(2)}]
+    (window,) = tenfold.accumulate(batches, steps=2)
+    assert [weight for _, weight in window] == [0, 1]
+    with pytest.raises(ValueError, match="expected a tensor or a list of strings"):
+        list(tenfold.accumulate([[]], steps=1))
+
+
 def test_accumulate_counts_ragged_rows_of_numpy() -> None:
     batch = {"tokens": [np.zeros(3), np.zeros(5)], "y": np.zeros(2)}
     (window,) = tenfold.accumulate([batch], steps=1)
@@ -516,6 +524,22 @@ def test_ragged_columns_of_a_batch_without_rows_are_padded(
             assert str(batch["marks"]["values"].dtype).endswith("int32")
             assert batch["marks"]["offsets"].tolist() == [0]
         assert batch["name"] == []
+
+
+def _narrowed(batch: Any) -> dict[str, Any]:
+    values = torch.arange(8).reshape(2, 4)
+    starts, lengths = torch.tensor([0, 1]), torch.tensor([2, 1])
+    return {"t": torch.nested.narrow(values, 1, starts, lengths, layout=torch.jagged)}
+
+
+def test_narrowed_jagged_tensors_are_padded(ds: Dataset) -> None:
+    mapped = ds.range(0, 2).map(dict).map(_narrowed, batched=True)
+    batch = next(iter(BatchLoader(mapped, 2, pad=-1)))
+    assert batch["t"].tolist() == [[0, 1], [5, -1]]
+    assert batch["t.length"].tolist() == [2, 1]
+    batch = next(iter(BatchLoader(mapped, 2, pad="offsets")))
+    assert batch["t"]["values"].tolist() == [0, 1, 5]
+    assert batch["t"]["offsets"].tolist() == [0, 2, 3]
 
 
 def test_lists_of_ragged_numpy_rows_without_rows_pickle_as_lists(texts: Dataset) -> None:

@@ -445,6 +445,8 @@ def test_integers_beyond_64_bits_raise_clear_errors(tmp_path: Path) -> None:
     for index in (2**63, 2**70, -(2**70)):
         with pytest.raises(IndexError, match=r"data set: expected an index in \[-2, 2\)"):
             ds[index]
+    with pytest.raises(IndexError, match=f"row {-(2**63)}: expected an index"):
+        ds[-(2**63)]
     with pytest.raises(IndexError):
         ds[[2**70]]
     with pytest.raises(ValueError, match="shard: world_size: expected an int of 64 bits"):
@@ -466,6 +468,14 @@ def test_concat_and_mix_accept_iterators_and_reject_non_lists(ds: Dataset) -> No
                 join(parts)
         with pytest.raises(TypeError, match=r"found str; open a folder with tenfold.Dataset"):
             join(["path"])
+
+
+def test_lists_of_bools_of_numpy_and_torch_are_masks(tmp_path: Path) -> None:
+    ds = tenfold.ingest({"x": [10, 11, 12]}, tmp_path / "d")
+    for mask in (list(np.array([True, False, True])), list(torch.tensor([True, False, True]))):
+        assert ds[mask]["x"].tolist() == [10, 12]
+        with pytest.raises(IndexError, match=r"mask: expected shape \(3,\), found \(2,\)"):
+            ds[mask[1:]]
 
 
 def test_uint64_indices_do_not_wrap(ds: Dataset) -> None:

@@ -139,6 +139,28 @@ def test_transform_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
         assert loader.state_dict()["position"] == 6  # a loader with this state skips the batch
 
 
+def test_copy_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
+    class Failing:
+        batch_size = (2,)
+
+        def to(self, *args: Any, **options: Any) -> None:
+            raise RuntimeError("out of memory")
+
+    def fail_at_two(batch: dict) -> Any:
+        return Failing() if 4 in batch["id"] else batch
+
+    loader = BatchLoader(ds.range(0, 8), 2, device="cpu", transform=fail_at_two)
+    batches = iter(loader)
+    assert next(batches)["id"].tolist() == [0, 1]
+    assert next(batches)["id"].tolist() == [2, 3]
+    assert loader.state_dict()["position"] == 4
+    with pytest.raises(RuntimeError, match="out of memory"):
+        next(batches)
+    assert loader.state_dict()["position"] == 6
+    assert [batch["id"].tolist() for batch in batches] == [[6, 7]]
+    assert loader.epoch == 1
+
+
 class FakePinned:
     """Fake pinned memory, which records its blocks and the copies into them."""
 

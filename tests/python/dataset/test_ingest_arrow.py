@@ -405,6 +405,14 @@ def test_polars_frames_keep_types_and_nulls(tmp_path):
     assert len(tenfold.ingest(frame.lazy().filter(pl.col("i") == 1), tmp_path / "ds")) == 1
 
 
+def test_polars_series_of_structs_are_tables_and_others_are_refused(tmp_path):
+    pl = pytest.importorskip("polars")
+    ds = tenfold.ingest(pl.Series([{"x": 1}, {"x": 2}]), tmp_path / "ds")
+    assert ds["x"].tolist() == [1, 2]
+    with pytest.raises(tenfold.UnsupportedError, match="put the array into a table"):
+        tenfold.ingest(pl.Series([1, 2]), tmp_path / "ds")
+
+
 def test_hugging_face_datasets_apply_their_indices(tmp_path):
     datasets = pytest.importorskip("datasets")
     source = datasets.Dataset.from_dict({"x": list(range(100)), "s": [str(i) for i in range(100)]})

@@ -265,6 +265,22 @@ def test_masked_values_of_columns_are_null(tmp_path):
     assert ds["s.valid"].tolist() == [False, True, True, False, True, True, False]
 
 
+def test_validity_of_another_length_is_refused(tmp_path):
+    valid = torch.tensor([True, True])
+    for values in (torch.arange(3.0), [1, 2, 3]):
+        for columns in ({"x": values, "x.valid": valid}, {"r": {"x": values, "x.valid": valid}}):
+            with pytest.raises(ValueError, match=r"x.valid.: .*expected 3 rows .*found 2"):
+                tenfold.ingest(columns, tmp_path / "ds")
+    ds = tenfold.ingest({"x": torch.arange(2.0), "x.valid": valid}, tmp_path / "ds")
+    assert ds.columns == ["x"]
+
+
+@pytest.mark.parametrize("kind", ["U1", "O", "M8[s]"])
+def test_a_column_without_dimensions_is_refused(tmp_path, kind):
+    with pytest.raises(ValueError, match=r"column 'x': expected at least one dimension"):
+        tenfold.ingest({"x": np.zeros((), kind)}, tmp_path / "ds")
+
+
 def test_ingest_with_durable_false_is_complete(tmp_path):
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"x": 0}\n{"x": 1}\n')

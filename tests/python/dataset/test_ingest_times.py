@@ -66,6 +66,21 @@ def test_other_numpy_units_become_the_next_finer_unit(
     assert ds["t"].tolist() == [count]
 
 
+@pytest.mark.parametrize("unit", ["W", "D", "h", "s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+def test_columns_of_numpy_times_are_as_their_rows(tmp_path: Path, kind: str, unit: str) -> None:
+    array = np.array([3, -5, "NaT"], f"{kind}[{unit}]")
+    rows = ingest(tmp_path, list(array))
+    np.save(tmp_path / "t.npy", array)
+    for source in ({"t": array}, {"t": array.astype(array.dtype.newbyteorder())}, "t.npy"):
+        path = tmp_path / source if isinstance(source, str) else source
+        ds = tenfold.ingest(path, tmp_path / "columns")
+        assert ds.schema == rows.schema
+        assert ds["t"].tolist() == rows["t"].tolist()
+    matrix = tenfold.ingest({"t": array[:2].reshape(1, 2)}, tmp_path / "matrix")
+    assert matrix.schema["t"].unit == rows.schema["t"].unit
+
+
 def test_pandas_timestamps_are_in_nanoseconds(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     ds = ingest(tmp_path, [pd.Timestamp("1970-01-01"), pd.NaT, pd.Timestamp(7)])

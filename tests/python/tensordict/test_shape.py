@@ -81,3 +81,6 @@ def test_invalid_shape_arguments_raise():
         tree().permute(0, 0)
     with pytest.raises(IndexError, match="unbind: expected a batch dimension from -2 to 1"):
         tree().unbind(2)
+    match = r"split: expected a batch dimension, which batch_size \[\] does not have, found 0"
+    with pytest.raises(IndexError, match=match):
+        tenfold.TensorDict({"x": torch.ones(2)}).split(1)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class UnknownPathError(KeyNotFoundError, RuntimeError):
-    """Raised for a path that is not in the manifest; a RuntimeError, as in torchsnapshot."""
+    """Raised for a path, or the name of a state, that a snapshot lacks.
+
+    It is a RuntimeError, too, as in torchsnapshot.
+    """
 
 
 @set_module("tenfold")

@@ -175,7 +175,7 @@ def _box_job(
 ) -> tuple[tuple[Any, tuple[int, ...]], Any, Any]:
     item, offsets, part, dtype = box
     is_direct = _is_direct("tensor", part) and arrays.dtype_name(part.dtype) == dtype
-    return (item, offsets), part, part if is_direct else empty(dtype, tuple(part.shape))
+    return (item, offsets), part, part if is_direct else empty(dtype, tuple(part.shape), part)
 
 
 def _read_boxes(boxes: list[tuple[tuple[Any, tuple[int, ...]], Any]]) -> None:
@@ -193,7 +193,7 @@ def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
 def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
     """Fills a tensor through buffers of at most `budget_bytes`, and of at least one element."""
     target = _bare(tensor)
-    num_left = max(1, budget_bytes // empty(dtype, ()).itemsize)
+    num_left = max(1, budget_bytes // empty(dtype, (), tensor).itemsize)
     steps = []
     for length in reversed(tensor.shape):
         steps.append(max(1, min(length, num_left)))
@@ -203,14 +203,14 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
         rows = [slice(at, at + step) for at, (_, step) in zip(offsets, pairs, strict=True)]
         index = (*rows, ...)  # without `...`, a 0-d numpy array would return a scalar, not a view
         part = target[index]
-        buffer = empty(dtype, tuple(part.shape))
+        buffer = empty(dtype, tuple(part.shape), tensor)
         _read_boxes([((item, offsets), buffer)])
         part[...] = buffer
 
 
-def empty(dtype: str, shape: tuple[int, ...]) -> Any:
-    """A new array of the default framework: a torch tensor or a numpy array."""
-    torch = arrays.torch_or_none()
+def empty(dtype: str, shape: tuple[int, ...], like: Any = None) -> Any:
+    """A new torch tensor or numpy array, as `like` is; without it, of the default framework."""
+    torch = arrays.torch_or_none() if like is None else arrays.torch_of(like)
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
     numpy = numpy_module()

@@ -88,9 +88,9 @@ class Snapshot:
     ) -> Snapshot:
         """Saves the state of everything in `app_state`.
 
-        At any moment, the folder contains the complete old snapshot or the complete new one.
-        Dense tensors on the CPU are written without a copy in memory. Tensors that share storage
-        are stored once.
+        The folder is replaced as by `tenfold.save`: a crash leaves the complete old snapshot or the
+        complete new one. Dense tensors on the CPU are written without a copy in memory. Tensors
+        that share storage are stored once.
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
         if one of them fails, all raise. Each rank has its own entries. Replicated entries are

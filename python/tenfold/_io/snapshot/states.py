@@ -102,7 +102,7 @@ def check(app_state: Any) -> None:
 def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> dict[str, Any]:
     """Collects the state of each object.
 
-    That of an `RNGState` is from before the call, and its generators have it again after the call.
+    The state of an `RNGState` is that before the call, and it is restored at the end of the call.
 
     Args:
         ranks: The ranks. State dicts may be collective, so all ranks make them in the same order.

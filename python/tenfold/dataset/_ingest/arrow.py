@@ -92,11 +92,6 @@ def kind_of(file: str) -> str:
     return _SUFFIXES[suffix]
 
 
-def is_ingestible(file: str) -> bool:
-    """True for the suffixes of Parquet, Arrow, npy and npz files."""
-    return os.path.splitext(file)[1].lower() in _SUFFIXES
-
-
 def pyarrow(where: str) -> Any:
     """The module pyarrow.
 
@@ -121,7 +116,7 @@ def is_read_once(source: object) -> bool:
     return hasattr(source, "__arrow_c_stream__") and hasattr(source, "read_next_batch")
 
 
-def stream_of(source: Any, num_threads: int | None) -> Stream | None:
+def stream_of(source: Any) -> Stream | None:
     """The record batches of a table, frame, reader or data set; None for other objects."""
     module = type(source).__module__.partition(".")[0]
     if module == "pandas" and hasattr(source, "columns"):
@@ -135,7 +130,7 @@ def stream_of(source: Any, num_threads: int | None) -> Stream | None:
             return Stream(source.scanner().to_reader(), 0)
         return Stream(source, getattr(source, "nbytes", 0), getattr(source, "num_rows", 0))
     if hasattr(source, "__arrow_c_stream__"):
-        return Stream(source, 0, source.height if module == "polars" else 0)
+        return Stream(source, 0, getattr(source, "height", 0) if module == "polars" else 0)
     return None
 
 

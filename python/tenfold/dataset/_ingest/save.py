@@ -1,4 +1,4 @@
-"""Saves views of data sets as new data sets."""
+"""Saves the rows of data sets and views as new data sets."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _run(
         )
     if isinstance(source, Dataset):
         return tables.run_dataset(source, options)
-    stream = arrow.stream_of(source, num_threads)
+    stream = arrow.stream_of(source)
     if stream is not None:
         return arrow.run([stream], options)
     if isinstance(source, tuple) and source and any(is_array(item) for item in source):

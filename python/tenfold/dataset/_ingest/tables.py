@@ -188,8 +188,11 @@ def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> 
         known = (name.removesuffix(".valid"),) if base in flat else ()
         if not row_values.is_validity(name, known, flat[keys], names, prefix, 1):
             continue
-        values, valid = flat[base], flat.pop(keys)
-        if len(valid) != len(values) or bool(valid.all()):
+        values, valid = flat[base], flat[keys]
+        if len(valid) != len(values):
+            continue  # The caller compares the lengths of columns.
+        del flat[keys]
+        if bool(valid.all()):
             continue
         flat[base] = _Nullable(values, valid) if _is_array(values) else _listed(values, valid)
 
@@ -220,8 +223,9 @@ def _column(values: Any, name: str) -> Any:
                 return unmasked_rows(values)
             if isinstance(values, numpy.ma.MaskedArray):
                 values = values.data
-            if values.dtype.kind in "OUSTMmV":
-                return values.tolist()
+            if values.dtype.kind in "OUSTMmV" and values.ndim > 0:
+                # tolist() loses the unit of times.
+                return list(values) if values.dtype.kind in "mM" else values.tolist()
             if not values.dtype.isnative:
                 values = values.astype(values.dtype.newbyteorder("="))
         elif not hasattr(values, "__dlpack__"):

@@ -1,4 +1,4 @@
-"""Rows of JSON, CSV and TSV files, without ingest."""
+"""JSON, CSV and TSV files: arguments that name them, and their rows without `ingest`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import need_torch
+from tenfold._interop.arrays import dim_in, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._entries import (
     LEAF,
@@ -320,11 +320,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         tensor: Item = need_torch("cat").cat(tds, dim, out=out)
         return tensor
     ndim = len(tds[0].batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise RuntimeError(
-            f"cat: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+    at = dim_in(dim, ndim, "cat", RuntimeError)
     made: Item = _joined(tds, at)
     return made if out is None else written(out, made)
 

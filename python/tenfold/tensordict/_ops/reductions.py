@@ -256,11 +256,7 @@ def every(td: Any, method: str, dim: int | None) -> Any:
         found = (bool(getattr(entry, method)()) for entry in entries)
         return all(found) if method == "all" else any(found)
     ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise RuntimeError(
-            f"{method}: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+    at = dim_in(dim, ndim, method, RuntimeError)
     new, names = _without(td, (at,), False)
     return _each_value(td, lambda tensor: getattr(tensor, method)(dim=at), new, names)
 

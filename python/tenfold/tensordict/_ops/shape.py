@@ -451,11 +451,7 @@ def rows_of(td: Any) -> Iterator[Any]:
 
 def unbind(td: Like, dim: int) -> tuple[Like, ...]:
     ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise IndexError(
-            f"unbind: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+    at = dim_in(dim, ndim, "unbind")
     shape = (*td._batch_size[:at], *td._batch_size[at + 1 :])
     names = td._names
     if names is not None:
@@ -524,11 +520,7 @@ def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = F
     if inplace:
         raise ValueError("gather: expected inplace=False, found True")
     ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise RuntimeError(
-            f"gather: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
-        )
+    at = dim_in(dim, ndim, "gather", RuntimeError)
     shape = tuple(index.shape)
     if len(shape) != ndim:
         raise RuntimeError(f"gather: expected an index of {ndim} dimensions, found {len(shape)}")
