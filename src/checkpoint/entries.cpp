@@ -165,7 +165,7 @@ void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
   folder.sync();
 }
 
-/// The same entry of the previous step, unmodified since it was saved.
+/// The same entry of the previous step, whose size and checksum are still those in its document.
 struct EarlierEntry {
   formats::EarlierVersion version;
   std::string checksum;
@@ -198,7 +198,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
   }
 }
 
-/// Returns the tree with only the chosen tensors. `chosen` is in the order of for_each_leaf.
+/// Returns the tree with only the chosen tensors. `chosen` has a flag for each tensor, in the order
+/// of tensors_of().
 TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::size_t& next) {
   TensorDict part = empty_like(tree);
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -426,7 +427,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       of_entry = verify_tensors(path / entry.path, entry, options, rank);
     } else {
       open_entry(path, entry);
-      if (entry.format != "memmap") return;  // the fingerprint covers everything but the tensors
+      if (entry.format != "memmap") return;  // the fingerprint covers the metadata
       of_entry = verify_metadata(path / entry.path, entry.format, options);
     }
     formats::add_report(report, of_entry);

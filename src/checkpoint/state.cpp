@@ -506,7 +506,7 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Of the complete steps, only the newest of the line matters: the files of others are not
+    // Only the newest complete step of the line matters: the files of other complete steps are not
     // examined.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {

@@ -109,7 +109,7 @@ class Files {
   }
 
  private:
-  static constexpr std::size_t kMaxFiles = 512;  ///< open at a time; further files are ignored
+  static constexpr std::size_t kMaxFiles = 512;  ///< kept open; further files are ignored
 
   void add_file(const os::Directory& folder, const std::string& name) {
     if (files_.size() < kMaxFiles) files_.push_back(os::File::open_read_at(folder, name));
