@@ -39,8 +39,9 @@ constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
 constexpr std::string_view kHoldPrefix = ".hold-";
 constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
-/// Numbers that a save skips if a step cannot be read, whose own number is unknown. If it can be
-/// read again later, this save must still be the most recent one, or it would be pruned.
+/// Values of seq that a save skips if the document of a step cannot be read, because the seq of
+/// that step is then unknown. If the document can be read again later, this save must still have
+/// the highest seq, or it would be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
