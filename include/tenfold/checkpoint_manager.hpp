@@ -214,8 +214,9 @@ class TENFOLD_API CheckpointManager {
   /// missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
-  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and
-  /// Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
+  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found),
+  /// Error(corrupt) if the step's document is damaged, and Error(io) (EBUSY) if others that set
+  /// metrics of the step hold its lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged

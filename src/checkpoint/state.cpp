@@ -471,8 +471,10 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
     std::this_thread::sleep_for(kMetricsPoll);
   }
   os::FileInfo file;
-  CheckpointInfo info = checkpoint::parse_document(checkpoint::read_document(folder, &file),
-                                                   folder.display_of(document));
+  const std::string text = checkpoint::read_document(folder, &file);
+  CheckpointInfo info = checkpoint::parse_document(text, folder.display_of(document));
+  // The new document gets its own checksum, which must not hide damage of the old one.
+  checkpoint::require_checksum(text, folder.display_of(document));
   if (!info.saved_ns) info.saved_ns = file.modified_ns;
   for (const auto& [metric, value] : metrics) info.metrics[metric] = value;
   const std::string hidden = formats::hidden_name(document, "0");

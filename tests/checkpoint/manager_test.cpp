@@ -498,6 +498,24 @@ TEST(CheckpointManager, AStepStaysKnownToVerifyWhenMetricsAreSet) {
   EXPECT_THAT(rules_of(manager, 1), ElementsAre("newest", "verified"));
 }
 
+TEST(CheckpointManager, SettingMetricsDoesNotHideDamageOfTheDocument) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  manager.save(1, state_at(1), {.metrics = {{"loss", 0.25}}});
+  const fs::path document = folder / "step_00000001/checkpoint.json";
+  std::string text = read_bytes(document);
+  const std::string loss = R"("loss":0.25)";
+  const std::size_t at = text.find(loss);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, loss.size(), R"("loss":0.05)");
+  write_bytes(document, text);
+  const Error error = error_of([&] { manager.set_metrics(1, {{"acc", 0.5}}); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_THAT(error.what(), HasSubstr("checkpoint.json: checksum: expected"));
+  EXPECT_EQ(read_bytes(document), text);
+  EXPECT_FALSE(manager.verify(1).ok());
+}
+
 TEST(CheckpointManager, ADamagedStepDoesNotCountUntilItsFilesAreRepaired) {
   for (const bool is_repaired : {false, true}) {
     const TemporaryFolder folder;
