@@ -205,18 +205,18 @@ class TENFOLD_API CheckpointManager {
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
-  /// Throws before writing any entry: Error(invalid_argument) for a negative step;
-  /// Error(unsupported) naming the key of an entry that its format cannot hold, or
-  /// Error(invalid_argument) naming a key that cannot be stored, such as one that is too long for
-  /// the name of a file; Error(unsupported) for `extra` or `versions` that JSON cannot represent,
-  /// such as NaN; Error(io) with ENOSPC, with EBUSY if another process or manager writes to the
-  /// directory, or with ESTALE if the directory was moved. If the directory was
-  /// missing, an empty one may remain.
+  /// Throws before writing any entry: Error(invalid_argument) for a negative step, or for the name
+  /// of an entry or metric that is not UTF-8; Error(unsupported) naming the key of an entry that
+  /// its format cannot hold, or Error(invalid_argument) naming a key that cannot be stored, such as
+  /// one that is too long for the name of a file; Error(unsupported) for `extra` or `versions` that
+  /// JSON cannot represent, such as NaN; Error(io) with ENOSPC, with EBUSY if another process or
+  /// manager writes to the directory, or with ESTALE if the directory was moved. If the directory
+  /// was missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
-  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found),
-  /// Error(corrupt) if the step's document is damaged, and Error(io) (EBUSY) if others that set
-  /// metrics of the step hold its lock for 10 s.
+  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
+  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's document is
+  /// damaged, and Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged

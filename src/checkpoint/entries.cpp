@@ -115,6 +115,12 @@ TensorDict wrapped(const TensorDict::Item& item) {
 PlannedEntry plan_entry(const std::string& name, const TensorDict::Item& item,
                         const FormatRules& rules, const std::string& where,
                         std::set<std::string>& taken) {
+  if (!base::is_utf8(name)) {
+    throw base::invalid_argument(where)
+        .part("entry ", base::quote(name))
+        .expected("a name in UTF-8")
+        .found("other bytes");
+  }
   PlannedEntry planned;
   planned.entry.name = name;
   if (const auto* value = std::get_if<NonTensor>(&item);

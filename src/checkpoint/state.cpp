@@ -101,6 +101,16 @@ void require_json(std::string_view option, const Value& value) {
   }
 }
 
+void require_utf8_names(const std::map<std::string, double>& metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (base::is_utf8(name)) continue;
+    throw base::invalid_argument()
+        .part("metric ", base::quote(name))
+        .expected("a name in UTF-8")
+        .found("other bytes");
+  }
+}
+
 Value versions_of(const CheckpointSaveOptions& options) {
   Value::Object versions;
   versions.members.emplace_back("tenfold", std::string(version()));
@@ -326,6 +336,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   if (number < 0) {
     throw base::invalid_argument().part("step").expected("0 or more").found(number);
   }
+  require_utf8_names(save_options.metrics);
   require_json("extra", save_options.extra);
   require_json("versions", save_options.versions);
   os::Directory& folder = require_writer();
@@ -454,6 +465,7 @@ void CheckpointManager::State::discard_after(std::int64_t step) {
 
 void CheckpointManager::State::set_metrics(std::int64_t number,
                                            const std::map<std::string, double>& metrics) {
+  require_utf8_names(metrics);
   const Listing listing = reader.list();
   const std::string& name = require_step(listing, number).folder_name;
   // Uses a descriptor, so that nothing is created at the old path if the step is pruned

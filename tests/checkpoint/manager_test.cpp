@@ -176,6 +176,34 @@ TEST(CheckpointManager, UnsupportedStateIsRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
+TEST(CheckpointManager, NamesThatAreNotUtf8AreRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  const auto expect = [](const std::string& part, const auto& work) {
+    const Error error = error_of(work);
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr(part));
+    EXPECT_THAT(error.what(), HasSubstr("expected a name in UTF-8, found other bytes"));
+  };
+  manager.save(1, state_at(1));
+  const std::string document = manager.metadata_json(1);
+  for (const std::string name : {"a\xed\xb2\x80", "a\xff"}) {
+    TensorDict with_value = state_at(2);
+    with_value.set(name, Value(1));
+    TensorDict with_tensors = state_at(2);
+    with_tensors.set(name, state_at(2).get("model"));
+    for (const TensorDict& state : {with_value, with_tensors}) {
+      expect("entry \"a\\x", [&] { manager.save(2, state); });
+    }
+    expect("metric \"a\\x", [&] { manager.save(2, state_at(2), {.metrics = {{name, 1.0}}}); });
+    expect("metric \"a\\x", [&] { manager.set_metrics(1, {{name, 1.0}}); });
+  }
+  EXPECT_EQ(manager.metadata_json(1), document);
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1));
+  manager.close();
+  EXPECT_THAT(names_in(folder / "run"), ElementsAre("step_00000001"));
+}
+
 TEST(CheckpointManager, ADamagedStepIsSkipped) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
