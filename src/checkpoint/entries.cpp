@@ -161,7 +161,7 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
 /// create one.
 void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
                      const formats::EarlierVersion& earlier, bool durable) {
-  const std::string linked = entry.path + ".linked";
+  const std::string linked = ".linked";  // no entry's path starts with a dot
   os::File file = formats::link_unchanged(folder, linked, earlier, earlier.folder, earlier.name,
                                           entry.num_bytes);
   if (!file.valid()) return;

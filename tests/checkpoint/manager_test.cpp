@@ -870,6 +870,20 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
+TEST(CheckpointManager, AFileIsLinkedNextToAnyOtherEntry) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(),
+                            {.formats = {{"x", "pt"}, {"*", "memmap"}}, .share_unchanged = true});
+  TensorDict state;
+  for (const char* name : {"x.pt.linked", "x", ".linked"}) {
+    state.set(name, state_at(1).get("model"));
+  }
+  const CheckpointSaveOptions constant = {.constant = {"x.pt.linked", "x", ".linked"}};
+  for (const std::int64_t step : {1, 2}) manager.save(step, state, constant);
+  EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/x.pt"), 2U);
+  EXPECT_TRUE(manager.verify(2).ok());
+}
+
 /// The state of a large model and its optimizer. `changing` is in a small tensor of the optimizer.
 TensorDict mostly_frozen_state(float changing) {
   constexpr std::size_t kNumbers = std::size_t{1} << 14;
