@@ -169,18 +169,19 @@ class TENFOLD_API CheckpointHold {
 ///     manager.save(500, state, {.metrics = {{"loss", 0.25}}});
 ///     tenfold::RestoredCheckpoint last = manager.restore();
 ///
-/// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It
-/// contains a file or folder for each entry of the state, and `checkpoint.json`, which lists the
-/// entries. `cp -r` and `rsync` can copy the folder. A folder whose `checkpoint.json` is missing,
-/// damaged or of a newer version is not a step: it is never pruned, and a warning names it.
+/// A step's folder (`step_00000500/`) gets its name when it is complete, so a step is complete or
+/// absent. The folder contains a file or folder for each entry of the state, and `checkpoint.json`,
+/// which lists the entries. `cp -r` and `rsync` can copy the folder. A folder whose
+/// `checkpoint.json` is missing, damaged or of a newer version is not a step: it is never pruned,
+/// and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,
 /// later steps stay in the directory but no longer belong to the current line. The current line is
 /// the line of the newest save.
 ///
 /// One manager at a time may save, prune and remove; readers need no lock. Steps that the Python
-/// package saved from several processes are read, verified and pruned. Of the entries of single
-/// ranks, restore() returns those of rank 0.
+/// package saved from several processes are read, verified and pruned. restore() returns the
+/// entries that belong to all ranks, and among those of single ranks only the ones of rank 0.
 ///
 /// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
 /// throw the reason, such as Error(corrupt), instead of Error(key_not_found).
@@ -203,19 +204,21 @@ class TENFOLD_API CheckpointManager {
   /// another thread.
   void begin_save(std::int64_t step);
 
-  /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
-  /// replaces it atomically. Returns the step's folder.
-  /// Throws before writing any entry: Error(invalid_argument) for a negative step;
-  /// Error(unsupported) naming the key of an entry that its format cannot hold, or
-  /// Error(invalid_argument) naming a key that cannot be stored, such as one that is too long for
-  /// the name of a file; Error(unsupported) for `extra` or `versions` that JSON cannot represent,
-  /// such as NaN; Error(io) with ENOSPC, with EBUSY if another process or manager writes to the
-  /// directory, or with ESTALE if the directory was moved. If the directory was
-  /// missing, an empty one may remain.
+  /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is
+  /// replaced: by one exchange of names, or, where the file system has none, by two renames. If a
+  /// crash between these leaves no step, the next listing of steps restores the old one. Returns
+  /// the step's folder. Throws before writing any entry: Error(invalid_argument) for a negative
+  /// step, or for the name of an entry or metric that is not UTF-8; Error(unsupported) naming the
+  /// key of an entry that its format cannot hold, or Error(invalid_argument) naming a key that
+  /// cannot be stored, such as one that is too long for the name of a file; Error(unsupported) for
+  /// `extra` or `versions` that JSON cannot represent, such as NaN; Error(io) with ENOSPC, with
+  /// EBUSY if another process or manager writes to the directory, or with ESTALE if the directory
+  /// was moved. If the directory was missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
-  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found), and
-  /// Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
+  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
+  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's document is
+  /// damaged, and Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged

@@ -125,7 +125,10 @@ TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 /// tensor or JSON value that save_value() or torch.save saved without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
-/// Saves a tree and replaces `path` atomically: a crash leaves the old version or the new one.
+/// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
+/// one. A file is replaced by one rename or exchange of names, a folder by one exchange. Where the
+/// file system cannot exchange names, a folder is replaced by two renames: `path` is absent between
+/// them, and after a crash there, the next open(), load() or save() restores the old version.
 /// Returns the path. Throws before writing anything if the format cannot hold the tree.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 

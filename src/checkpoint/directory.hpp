@@ -69,9 +69,10 @@ struct HiddenName {
 };
 std::optional<HiddenName> parse_hidden_name(std::string_view name);
 
-/// Reads the steps of a directory. Reads a document again only if it has changed. Warns once of
-/// each entry with the name of a step that is not a step or is a duplicate. Renames steps that a
-/// crashed save left under a hidden name, if this process may. Thread-safe.
+/// Reads the steps of a directory. Reads the document of a step that is already known again only if
+/// its file has changed. Warns of each entry with the name of a step that is not a step or is a
+/// duplicate; repeats no message. Renames steps that a crashed save left under a hidden name, if
+/// this process may. Thread-safe.
 class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}

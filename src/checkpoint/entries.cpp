@@ -115,6 +115,12 @@ TensorDict wrapped(const TensorDict::Item& item) {
 PlannedEntry plan_entry(const std::string& name, const TensorDict::Item& item,
                         const FormatRules& rules, const std::string& where,
                         std::set<std::string>& taken) {
+  if (!base::is_utf8(name)) {
+    throw base::invalid_argument(where)
+        .part("entry ", base::quote(name))
+        .expected("a name in UTF-8")
+        .found("other bytes");
+  }
   PlannedEntry planned;
   planned.entry.name = name;
   if (const auto* value = std::get_if<NonTensor>(&item);
@@ -155,7 +161,7 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
 /// create one.
 void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
                      const formats::EarlierVersion& earlier, bool durable) {
-  const std::string linked = entry.path + ".linked";
+  const std::string linked = ".linked";  // no entry's path starts with a dot
   os::File file = formats::link_unchanged(folder, linked, earlier, earlier.folder, earlier.name,
                                           entry.num_bytes);
   if (!file.valid()) return;
@@ -165,7 +171,7 @@ void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
   folder.sync();
 }
 
-/// The same entry of the previous step, unmodified since it was saved.
+/// The same entry of the previous step, whose size and checksum are still those in its document.
 struct EarlierEntry {
   formats::EarlierVersion version;
   std::string checksum;
@@ -198,7 +204,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
   }
 }
 
-/// Returns the tree with only the chosen tensors. `chosen` is in the order of for_each_leaf.
+/// Returns the tree with only the chosen tensors. `chosen` has a flag for each tensor, in the order
+/// of tensors_of().
 TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::size_t& next) {
   TensorDict part = empty_like(tree);
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -426,7 +433,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       of_entry = verify_tensors(path / entry.path, entry, options, rank);
     } else {
       open_entry(path, entry);
-      if (entry.format != "memmap") return;  // the fingerprint covers everything but the tensors
+      if (entry.format != "memmap") return;  // the fingerprint covers the metadata
       of_entry = verify_metadata(path / entry.path, entry.format, options);
     }
     formats::add_report(report, of_entry);

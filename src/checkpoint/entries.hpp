@@ -82,9 +82,10 @@ struct Fingerprint {
 Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry);
 
 /// Hashes the stat of each file and folder of the entries: device, inode, modification time, size.
-/// The result differs if a file was replaced, removed or written since. Reads no content. The
-/// step's document is not included, because set_metrics() replaces it. Throws only errors for which
-/// formats::is_problem_of_files() is false; others are part of the hash.
+/// The result changes if a file is replaced or removed, or if a write changes its modification time
+/// or size. Reads no content. The step's document is not included, because set_metrics() replaces
+/// it. Throws only errors for which formats::is_problem_of_files() is false; others are part of the
+/// hash.
 std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info);
 
 /// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors

@@ -121,7 +121,8 @@ class IndexLayout final : public ShardedLayout {
         .remedy("save again");
   }
 
-  /// The names in the headers, whose space is reserved, differ from the planned ones.
+  /// Throws the error of a header whose names differ from the planned ones, for which its space is
+  /// reserved.
   [[noreturn]] void refuse_names() const {
     throw base::unsupported(path_)
         .part("the tree to publish")

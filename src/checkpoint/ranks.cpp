@@ -62,7 +62,8 @@ void add_item(Digests& digests, const std::string& name, const TensorDict::Item&
     try {
       add(digests.values, to_json(value, codecs::JsonStyle::python));
     } catch (const Error&) {
-      // A string in the value is not UTF-8: the content of the value is not compared.
+      // A string in the value is not UTF-8, or the value is nested too deep: its content is not
+      // compared.
       add(digests.values, "no UTF-8");
     }
   }

@@ -61,7 +61,7 @@ std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& 
 struct EntryDigest {
   std::string name;
   std::string structure;  ///< digest of keys, dtypes and shapes
-  std::string values;     ///< digest of the JSON values
+  std::string values;     ///< digest of the values that are not tensors
 };
 std::vector<EntryDigest> entry_digests(const TensorDict& state);
 /// Returns a digest of the bytes of all tensors of each entry. The entries must be nodes: the bytes

@@ -62,7 +62,7 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
       continue;
     }
     if (unreadable.empty() || problem.code() == ErrorCode::corrupt) code = problem.code();
-    // Others are of a newer version, or without permission.
+    // The others cannot be read, for example without permission, or are of a newer version.
     are_damaged = are_damaged && problem.code() == ErrorCode::corrupt;
     unreadable.push_back({step, problem.what()});
   }

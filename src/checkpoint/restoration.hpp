@@ -21,12 +21,12 @@ namespace tenfold::checkpoint {
 /// one each, and agree on a step by its number and seq.
 class Restoration {
  public:
-  /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if the requested step
-  /// is missing. If the document of the requested step cannot be read, throws that error. Without a
-  /// requested step, if no document can be read, throws one error that lists the problems. It is
-  /// Error(corrupt) if a document is damaged, otherwise it has the code of the newest problem that
-  /// is not a missing document. Throws Error(invalid_argument) if the options have both `path` and
-  /// `discard_later`.
+  /// Throws Error(key_not_found) if the requested step is missing. If the document of the requested
+  /// step cannot be read, throws that error. Without a requested step, throws Error(file_not_found)
+  /// if there is no step; if no document can be read, throws one error that lists the problems. It
+  /// is Error(corrupt) if a document is damaged, otherwise it has the code of the newest problem
+  /// that is not a missing document. Throws Error(invalid_argument) if the options have both `path`
+  /// and `discard_later`.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }

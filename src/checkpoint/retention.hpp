@@ -12,10 +12,11 @@
 
 namespace tenfold::checkpoint {
 
-/// Steps that are held, and steps that are known to be complete or damaged.
+/// Steps that are held, and steps that are known to be complete or damaged. Only results of checks
+/// count after which the files of the step did not change.
 struct KnownSteps {
   std::set<std::int64_t> held;
-  /// The newest step of the current line that this manager saved or verified.
+  /// The newest step of the current line that this manager saved, or found undamaged.
   std::optional<std::int64_t> newest_verified;
   std::set<std::int64_t> damaged;  ///< this manager found them damaged
 };

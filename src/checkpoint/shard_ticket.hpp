@@ -49,7 +49,7 @@ struct ShardTicket {
   bool are_crc32 = false;    ///< checksums are CRC-32 instead of XXH3
   bool shares_files = true;  ///< other ranks may write into the same files
   int rank = 0;
-  int num_ranks = 1;  ///< number of ranks that write, with this one
+  int num_ranks = 1;  ///< number of ranks that write, including this one
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;
   std::vector<Box> boxes;

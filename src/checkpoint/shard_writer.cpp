@@ -37,8 +37,8 @@ using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 using detail::formats::LeafWrite;
 
-/// Runs of fewer bytes are copied into a mapping of the file, because a system call for each would
-/// be slower.
+/// Runs of fewer bytes are copied into a mapping of the file, if its blocks are reserved, because a
+/// system call for each run would be slower.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Bytes that are hashed and then written, while they are in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
@@ -120,7 +120,7 @@ class ShardWriter::State {
   }
 
  private:
-  /// By default, the ranks share the cores, as if they were on one host.
+  /// By default, the ranks share the default number of threads, as if they were on one host.
   int threads_for(int requested) const {
     return requested > 0 ? requested : std::max(1, os::num_threads_for(0) / ticket_.num_ranks);
   }
@@ -334,7 +334,7 @@ class ShardWriter::State {
   }
 
   /// Syncs (in a durable save) and closes the files. Uses the descriptors that wrote them, because
-  /// the kernel reports writeback errors only to descriptors that were open when they occurred.
+  /// the kernel need not report a writeback error to a descriptor that was opened after the error.
   void close_files() {
     for (auto& [number, file] : files_) {
       if (ticket_.durable) file.sync();

@@ -345,6 +345,7 @@ class TorchShards final : public ShardsLayout {
     dcp::Metadata metadata;
     metadata.files = data_files();
     add_node(metadata, tree, {}, "");
+    require_different_names(metadata);
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& shard = shards_[i].shard;
       auto& tensor = std::get<dcp::TensorEntry>(metadata.entries[entry_of_[shard.tensor]].what);
@@ -394,6 +395,20 @@ class TorchShards final : public ShardsLayout {
       }
       path.pop_back();
     });
+  }
+
+  /// Readers find entries by name, so of two with the same name one would be lost.
+  void require_different_names(const dcp::Metadata& metadata) const {
+    std::unordered_set<std::string_view> names;
+    for (const dcp::Entry& entry : metadata.entries) {
+      if (names.insert(entry.name).second) continue;
+      throw base::unsupported(path_)
+          .part("key ", base::quote(entry.name))
+          .problem("torch joins nested keys with dots")
+          .expected("different keys")
+          .found("the same one for two entries")
+          .remedy("rename one of them");
+    }
   }
 
   void add_value(dcp::Metadata& metadata, const Value& value, std::vector<dcp::Key> path,

@@ -17,7 +17,7 @@ class StagingPool {
  public:
   StagingPool();
 
-  /// Returns a tree over copies of all tensors. Tensors that share storage share the copy. Throws
+  /// Returns a tree over copies of all tensors. Tensors over the same bytes share the copy. Throws
   /// std::bad_alloc, before it copies anything, if the tensors exceed the kept and the available
   /// memory together.
   TensorDict copy(const TensorDict& tree, int num_threads);

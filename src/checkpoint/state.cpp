@@ -39,8 +39,9 @@ constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
 constexpr std::string_view kHoldPrefix = ".hold-";
 constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
-/// Numbers that a save skips if a step cannot be read, whose own number is unknown. If it can be
-/// read again later, this save must still be the most recent one, or it would be pruned.
+/// Values of seq that a save skips if the document of a step cannot be read, because the seq of
+/// that step is then unknown. If the document can be read again later, this save must still have
+/// the highest seq, or it would be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -97,6 +98,16 @@ void require_json(std::string_view option, const Value& value) {
         .expected("finite numbers, because JSON has no others")
         .found("NaN or an infinity")
         .remedy("store it as null or as a string");
+  }
+}
+
+void require_utf8_names(const std::map<std::string, double>& metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (base::is_utf8(name)) continue;
+    throw base::invalid_argument()
+        .part("metric ", base::quote(name))
+        .expected("a name in UTF-8")
+        .found("other bytes");
   }
 }
 
@@ -325,6 +336,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   if (number < 0) {
     throw base::invalid_argument().part("step").expected("0 or more").found(number);
   }
+  require_utf8_names(save_options.metrics);
   require_json("extra", save_options.extra);
   require_json("versions", save_options.versions);
   os::Directory& folder = require_writer();
@@ -453,6 +465,7 @@ void CheckpointManager::State::discard_after(std::int64_t step) {
 
 void CheckpointManager::State::set_metrics(std::int64_t number,
                                            const std::map<std::string, double>& metrics) {
+  require_utf8_names(metrics);
   const Listing listing = reader.list();
   const std::string& name = require_step(listing, number).folder_name;
   // Uses a descriptor, so that nothing is created at the old path if the step is pruned
@@ -470,8 +483,10 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
     std::this_thread::sleep_for(kMetricsPoll);
   }
   os::FileInfo file;
-  CheckpointInfo info = checkpoint::parse_document(checkpoint::read_document(folder, &file),
-                                                   folder.display_of(document));
+  const std::string text = checkpoint::read_document(folder, &file);
+  CheckpointInfo info = checkpoint::parse_document(text, folder.display_of(document));
+  // The new document gets its own checksum, which must not hide damage of the old one.
+  checkpoint::require_checksum(text, folder.display_of(document));
   if (!info.saved_ns) info.saved_ns = file.modified_ns;
   for (const auto& [metric, value] : metrics) info.metrics[metric] = value;
   const std::string hidden = formats::hidden_name(document, "0");
@@ -506,7 +521,7 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Of the complete steps, only the newest of the line matters: the files of others are not
+    // Only the newest complete step of the line matters: the files of other complete steps are not
     // examined.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {

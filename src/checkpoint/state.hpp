@@ -105,8 +105,8 @@ struct CheckpointManager::State {
   /// `required`, throws like require_step() if the directory has no step of that number.
   bool is_listed(const checkpoint::Step& step, bool required);
 
-  /// The three parts of a save. The destructor of a PendingSave removes its folder unless it was
-  /// published.
+  /// Begins a save, which write_entries() and publish() complete. The destructor of a PendingSave
+  /// removes its folder unless it was published.
   std::unique_ptr<checkpoint::PendingSave> begin_save(std::int64_t step, const TensorDict& state,
                                                       const CheckpointSaveOptions& options,
                                                       const checkpoint::RanksPlan& ranks = {});
@@ -163,7 +163,7 @@ struct CheckpointManager::State {
   std::string run_id_;                    ///< empty until the first save, and after a restore
   std::vector<CheckpointRun> ancestors_;  ///< the runs that this run continues, oldest first
   bool has_continued_ = false;
-  std::optional<std::int64_t> last_saved_;  ///< the last step that the run `run_id_` saved
+  std::optional<std::int64_t> last_saved_;  ///< the last step saved after the last restore
   std::mutex checked_mutex_;
   std::map<std::int64_t, Checked> checked_;  ///< by the step's seq
   std::set<std::string> warned_entries_;

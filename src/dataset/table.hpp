@@ -44,7 +44,7 @@ struct StoredColumn {
 /// Thread safety: like a const object.
 class Table {
  public:
-  /// `in_place`: of a tree whose tensors are shared mappings of files that have checksums.
+  /// `in_place`: for a tree whose tensors are shared mappings; null for other trees.
   explicit Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place = nullptr);
   /// A table that keeps no descriptor open, except those of ring(), and whose tree() is empty for
   /// that reason.

@@ -427,7 +427,7 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
   const Lock lock(mutex_);
   if (state_ != old) return state_;
   const auto was_replaced = [&] {
-    // A writer replaces the index if it needs a larger one; compact() replaces the whole
+    // A writer replaces the index if it is full or out of date; compact() replaces the whole
     // dictionary.
     const auto& root = old->place.root;
     return old->index->word(DictWord::writer) == kDictReplaced ||
@@ -441,7 +441,7 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
 }
 
 /// Returns the first state that contains the rows to which slots pointed in `lookup`, or that has
-/// another index. Returns `state` if those rows are not committed.
+/// another index. Returns the newest state if those rows are not committed.
 std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const DictState> state,
                                                         const DictLookup& lookup) {
   const std::uint64_t seed = state->index->seed();

@@ -189,8 +189,9 @@ class DictHandle {
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
   std::atomic<bool> is_cold_{false};     ///< a page was not cached
   std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;               ///< state_ may lack rows: this handle has added some or
-                                         ///< acquired the writer lock since state_ was read
+  bool is_behind_ = false;               ///< state_ may lack rows: this handle has added some,
+                                         ///< acquired the writer lock, or was closed since
+                                         ///< state_ was read
   bool is_closed_ = false;
 };
 

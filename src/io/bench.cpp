@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "formats/format.hpp"
+#include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/progress.hpp"
 #include "io/registry.hpp"
@@ -109,10 +110,10 @@ class Files {
   }
 
  private:
-  static constexpr std::size_t kMaxFiles = 512;  ///< open at a time; further files are ignored
+  static constexpr std::size_t kMaxFiles = 512;  ///< kept open; further files are ignored
 
-  void add_file(const os::Directory& folder, const std::string& name) {
-    if (files_.size() < kMaxFiles) files_.push_back(os::File::open_read_at(folder, name));
+  void add_file(os::File file) {
+    if (files_.size() < kMaxFiles) files_.push_back(std::move(file));
   }
   /// Adds the shards of the index at `path`, which is open already.
   void add_shards(const Path& path) {
@@ -120,7 +121,7 @@ class Files {
     const std::string text = files_.front().read_all(kMaxHubIndexBytes);
     const HubIndex index = parse_hub_index(text, path.string());
     for (os::File& shard : open_indexed(folder_of_shards(path, index), index, path.string())) {
-      if (files_.size() < kMaxFiles) files_.push_back(std::move(shard));
+      add_file(std::move(shard));
     }
   }
   void add_folder(const os::Directory& folder) {
@@ -130,7 +131,9 @@ class Files {
       const auto info = folder.entry_info(name);
       if (!info) continue;
       if (info->is_regular) {
-        add_file(folder, name);
+        add_file(os::File::open_read_at(folder, name));
+      } else if (info->is_symlink && detail::formats::is_cache_link(folder, name)) {
+        add_file(detail::formats::open_shard(folder, name, folder.display()));
       } else if (info->is_directory) {
         add_folder(os::Directory::open_at(folder, name));
       }
@@ -205,6 +208,7 @@ class Bench {
   /// smaller.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
                                                  const std::vector<BenchRange>& rows) {
+    if (sizes.empty()) return {};
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());
     Random random;
     std::vector<BenchRange> places;

@@ -28,7 +28,8 @@ void require_whole(const Leaf& leaf);
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 
-/// Throws Error(invalid_argument) if a shard size is given (not 0) and the format has no shards.
+/// Throws Error(invalid_argument) if a shard size is given (not 0) and the format is not that of an
+/// index of safetensors shards.
 void refuse_shard_size(const detail::formats::Format& format, const Path& target,
                        std::uint64_t shard_size_bytes);
 

@@ -8,8 +8,8 @@
 
 namespace tenfold {
 
-/// The format in which convert() writes `target`. Warns about a suffix that resembles a known one.
-/// Throws Error(invalid_argument) if a shard size is given and the format has no shards.
+/// The format in which convert() writes `target`. Warns and throws as format_for_saving() and
+/// refuse_shard_size() do.
 const detail::formats::Format& format_for_converting(const Path& target,
                                                      const ConvertOptions& options);
 

@@ -17,9 +17,9 @@ namespace tenfold {
 /// An access to a page that is not cached waits for one request to the device. So a reader without
 /// prefetching has one outstanding request, and gets at most half of the device's throughput. With
 /// ReadAhead, a thread requests the pages in large pieces before they are used. Pages that are
-/// already cached are mapped by two threads, so that later accesses do not even fault. Nothing is
-/// copied: `pread` to a buffer would also bring pages into the page cache, but take several times
-/// as much CPU time.
+/// already cached are mapped, so that later accesses do not even fault; two threads do this if the
+/// first piece is cached. Nothing is copied: `pread` to a buffer would also bring pages into the
+/// page cache, but take several times as much CPU time.
 ///
 /// A hint: errors are reported by the later access. Leaves whose last tensor was destroyed are
 /// skipped.

@@ -26,7 +26,7 @@ namespace {
 
 namespace formats = detail::formats;
 
-/// Runs of fewer bytes are copied from a mapping of the file.
+/// Runs of fewer bytes are copied from a mapping of the file, unless the box is a single run.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
 /// A task gets further boxes until their total size exceeds this.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;

@@ -21,7 +21,8 @@ class Pruner {
  public:
   Pruner(Selector& keys, Selector& exclude) : keys_(keys), exclude_(exclude) {}
 
-  /// The selected part of `node`. `inside`: a key names the node or an ancestor.
+  /// The selected part of `node`. `inside`: a key names the node or an ancestor, or no keys are
+  /// given.
   TensorDict prune(const TensorDict& node, bool inside) {
     const Depth depth(levels_);
     TensorDict kept = empty_like(node);

@@ -15,9 +15,9 @@ TensorDict empty_like(const TensorDict& node);
 /// The properties of a node that becomes a dict: those of a root, schema and metadata, are kept.
 NodeInfo dict_info(const NodeInfo& info);
 
-/// Repairs the kind of a node that lost entries. A list, tuple or lazy stack whose keys are no
-/// longer "0" to "n - 1" becomes a dict whose integer keys are int, an incomplete sparse tensor a
-/// dict. Other nodes keep their kind. Removes typed keys without an entry.
+/// Repairs the kind of a node whose entries were changed. A list, tuple or lazy stack whose keys
+/// are no longer "0" to "n - 1" becomes a dict whose integer keys are int, an incomplete sparse
+/// tensor a dict. Other nodes keep their kind. Removes typed keys without an entry.
 void fix_kind(TensorDict& node);
 
 /// The same tree with each tensor replaced by `change(tensor)`.

@@ -251,9 +251,9 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// Adds a finding for an archive other than zip, or a compressed file, and returns true. Returns
-/// false for a tar archive, too: a pickle can contain its magic number in a string, so the caller
-/// tries other kinds of content.
+/// Adds a finding for an archive other than zip, or for a compressed file. Returns true if it added
+/// one, but false for a tar archive: a pickle can contain the magic number of tar in a string, so
+/// the caller tries other kinds of content.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;

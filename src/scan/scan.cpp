@@ -62,17 +62,20 @@ void add_items(ScanItems& items, const os::Path& metadata) {
   }
 }
 
-/// Scans bytes that no item covers. tenfold does not read them, but other programs may.
-void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
+/// Scans bytes that no item covers. tenfold does not read them, but other programs may. Returns
+/// false if there are bytes and none of them are an archive.
+bool scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
   const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
-  if (bytes.empty() || scanner.archives(bytes, where)) return;
+  if (bytes.empty() || scanner.archives(bytes, where)) return true;
   scanner.add(std::to_string(bytes.size()) + " bytes that no key names, which are not scanned",
               ScanRisk::suspicious, "", begin);
+  scanner.guess(bytes, where);
+  return false;
 }
 
-/// Scans the items of a file, and the bytes between them. Returns true if the items are zip
-/// archives that do not overlap. Otherwise they may split a pickle or an archive, which other
-/// programs read when they open the file without its metadata.
+/// Scans the items of a file, and the bytes between them. Returns true if the items and these bytes
+/// are zip archives that do not overlap. Otherwise the items may split or replace a pickle or an
+/// archive, which other programs read when they open the file without its metadata.
 bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   const auto range = [](const ScanItem& item) { return std::pair(item.begin, item.size_bytes); };
   std::ranges::stable_sort(items, {}, range);
@@ -84,6 +87,7 @@ bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
     if (item.begin > bytes.size() || item.size_bytes > bytes.size() - item.begin) {
       scanner.add("item of the key " + base::quote(item.key) + " that is beyond the file's end",
                   ScanRisk::suspicious, "", item.begin);
+      are_archives = false;
       continue;
     }
     // Scanning all of many overlapping items would take too long.
@@ -93,7 +97,7 @@ bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
       are_archives = false;
       continue;
     }
-    if (item.begin > done) scan_between(scanner, bytes.substr(done, item.begin - done), done);
+    are_archives &= scan_between(scanner, bytes.substr(done, item.begin - done), done);
     const std::string where = "key " + base::quote(item.key);
     const std::string_view content = bytes.substr(item.begin, item.size_bytes);
     are_archives = are_archives && content.starts_with("PK\x03\x04");
@@ -104,7 +108,7 @@ bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
     }
     done = item.begin + item.size_bytes;
   }
-  scan_between(scanner, bytes.substr(done), done);
+  are_archives &= scan_between(scanner, bytes.substr(done), done);
   return are_archives;
 }
 

@@ -176,6 +176,34 @@ TEST(CheckpointManager, UnsupportedStateIsRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
+TEST(CheckpointManager, NamesThatAreNotUtf8AreRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  const auto expect = [](const std::string& part, const auto& work) {
+    const Error error = error_of(work);
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr(part));
+    EXPECT_THAT(error.what(), HasSubstr("expected a name in UTF-8, found other bytes"));
+  };
+  manager.save(1, state_at(1));
+  const std::string document = manager.metadata_json(1);
+  for (const std::string name : {"a\xed\xb2\x80", "a\xff"}) {
+    TensorDict with_value = state_at(2);
+    with_value.set(name, Value(1));
+    TensorDict with_tensors = state_at(2);
+    with_tensors.set(name, state_at(2).get("model"));
+    for (const TensorDict& state : {with_value, with_tensors}) {
+      expect("entry \"a\\x", [&] { manager.save(2, state); });
+    }
+    expect("metric \"a\\x", [&] { manager.save(2, state_at(2), {.metrics = {{name, 1.0}}}); });
+    expect("metric \"a\\x", [&] { manager.set_metrics(1, {{name, 1.0}}); });
+  }
+  EXPECT_EQ(manager.metadata_json(1), document);
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1));
+  manager.close();
+  EXPECT_THAT(names_in(folder / "run"), ElementsAre("step_00000001"));
+}
+
 TEST(CheckpointManager, ADamagedStepIsSkipped) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
@@ -496,6 +524,24 @@ TEST(CheckpointManager, AStepStaysKnownToVerifyWhenMetricsAreSet) {
   manager.save(1, state_at(1));
   CheckpointManager(folder.path()).set_metrics(1, {{"loss", 0.5}});
   EXPECT_THAT(rules_of(manager, 1), ElementsAre("newest", "verified"));
+}
+
+TEST(CheckpointManager, SettingMetricsDoesNotHideDamageOfTheDocument) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  manager.save(1, state_at(1), {.metrics = {{"loss", 0.25}}});
+  const fs::path document = folder / "step_00000001/checkpoint.json";
+  std::string text = read_bytes(document);
+  const std::string loss = R"("loss":0.25)";
+  const std::size_t at = text.find(loss);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, loss.size(), R"("loss":0.05)");
+  write_bytes(document, text);
+  const Error error = error_of([&] { manager.set_metrics(1, {{"acc", 0.5}}); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_THAT(error.what(), HasSubstr("checkpoint.json: checksum: expected"));
+  EXPECT_EQ(read_bytes(document), text);
+  EXPECT_FALSE(manager.verify(1).ok());
 }
 
 TEST(CheckpointManager, ADamagedStepDoesNotCountUntilItsFilesAreRepaired) {
@@ -821,6 +867,20 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_EQ(links("step_00000003/model.safetensors"), 1U);
   manager.remove(1);
   manager.wait();
+  EXPECT_TRUE(manager.verify(2).ok());
+}
+
+TEST(CheckpointManager, AFileIsLinkedNextToAnyOtherEntry) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(),
+                            {.formats = {{"x", "pt"}, {"*", "memmap"}}, .share_unchanged = true});
+  TensorDict state;
+  for (const char* name : {"x.pt.linked", "x", ".linked"}) {
+    state.set(name, state_at(1).get("model"));
+  }
+  const CheckpointSaveOptions constant = {.constant = {"x.pt.linked", "x", ".linked"}};
+  for (const std::int64_t step : {1, 2}) manager.save(step, state, constant);
+  EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/x.pt"), 2U);
   EXPECT_TRUE(manager.verify(2).ok());
 }
 

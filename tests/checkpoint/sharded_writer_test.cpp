@@ -995,6 +995,26 @@ TEST(ShardsLayout, ASplitTensorWithoutElementsHasAnEntryOfItsShape) {
   EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
 }
 
+TEST(ShardsLayout, EntriesOfOneNameInTorchAreRefused) {
+  const TemporaryFolder folder;
+  Save save = laid_out({dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}}, "torch");
+  save.tree.set("w", numbered(DType::float32, {4}));
+  TensorDict inner = dict();
+  inner.set("b", Value(2));
+  TensorDict outer = dict();
+  outer.set("a.b", Value(1));
+  outer.set("a", inner);
+  save.tree.set("o", outer);
+  try {
+    run(save, folder / "m");
+    FAIL() << "saved";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("key \"o.a.b\": torch joins nested keys"));
+  }
+  EXPECT_FALSE(fs::exists(folder / "m"));
+}
+
 TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {

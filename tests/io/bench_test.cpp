@@ -66,6 +66,23 @@ TEST(Bench, MeasuresTheShardsOfAnIndexInTheHubCache) {
   }
 }
 
+TEST(Bench, MeasuresAFolderOfLinksInTheHubCache) {
+  const test::TemporaryFolder folder;
+  save(table(), folder / "real.pt");
+  const Path snapshot = folder / "snapshots/c0ffee";
+  std::filesystem::create_directories(snapshot);
+  std::filesystem::create_directory(folder / "blobs");
+  const std::string hash(64, '0');
+  std::filesystem::rename(folder / "real.pt", folder / "blobs" / hash);
+  std::filesystem::create_symlink("../../blobs/" + hash, snapshot / "mp_rank_00_model_states.pt");
+  std::filesystem::create_symlink("nowhere", snapshot / "other");
+  const BenchReport report = bench(snapshot);
+  for (const BenchPart& part : {report.read, report.gather}) {
+    EXPECT_TRUE(is_speed(part.speed.warm) && is_speed(part.limit.warm));
+  }
+  EXPECT_EQ(report.read.num_bytes, 80'080U);
+}
+
 TEST(Bench, ReadsNoMoreThanTheLimit) {
   const test::TemporaryFolder folder;
   save(table(), folder / "t");

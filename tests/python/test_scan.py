@@ -298,6 +298,34 @@ def test_metadata_that_cuts_a_file_does_not_hide_its_content(tmp_path, kind, cut
         assert ("posix.system", "dangerous") in found
 
 
+@pytest.mark.parametrize("protocol", [0, 2])
+def test_metadata_that_does_not_name_a_pickle_does_not_hide_it(tmp_path, protocol):
+    dcp.save({"a": torch.ones(3)}, checkpoint_id=tmp_path, no_dist=True)
+    path = tmp_path / "__0_0.distcp"
+    archive = path.read_bytes()
+    evil = pickle.dumps(Calls(), protocol)
+
+    def assert_found():
+        found = {(found.name, found.risk) for found in tenfold.scan(tmp_path).findings}
+        assert ("posix.system", "dangerous") in found
+
+    path.write_bytes(evil)  # the item is beyond the end
+    assert_found()
+    path.write_bytes(evil + archive)
+    write_metadata(tmp_path, path.name, [(len(evil), len(archive))])
+    assert_found()
+    path.write_bytes(archive + evil + archive)
+    second = len(archive) + len(evil)
+    write_metadata(tmp_path, path.name, [(0, len(archive)), (second, len(archive))])
+    assert_found()
+    # A bytes object of the pickle contains the item and a byte that is not an opcode.
+    size = (len(archive) + 1).to_bytes(4, "little")
+    head = pickle.PROTO + b"\x03" + pickle.BINBYTES + size
+    path.write_bytes(head + archive + b"\xff" + pickle.dumps(Calls(), 0))
+    write_metadata(tmp_path, path.name, [(len(head), len(archive))])
+    assert_found()
+
+
 def test_overlapping_items_of_metadata_are_suspicious(tmp_path):
     with open(tmp_path / "x", "wb") as file:
         torch.save([1], file)

@@ -11,6 +11,7 @@ from tenfold import _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._io.snapshot import RNGState
+from tenfold._options import text
 from tenfold._reports import LoadReport, Mismatch
 from tenfold.checkpoint._rng import load_derived
 
@@ -27,6 +28,7 @@ def check_names(app_state: Any) -> None:
 
     Raises:
         TypeError: For another type, or a name that is not a str.
+        ValueError: For a name with an unpaired surrogate.
         RuntimeError: If there is more than one RngState.
     """
     if not isinstance(app_state, dict):
@@ -34,6 +36,7 @@ def check_names(app_state: Any) -> None:
     for name in app_state:
         if not isinstance(name, str):
             raise TypeError(f"app_state: expected names that are str, found {name!r}")
+        text("app_state: name", name)
     random = [name for name, value in app_state.items() if isinstance(value, RNGState)]
     if len(random) > 1:
         raise RuntimeError(f"app_state: expected one RngState at most, found {random}")
@@ -52,7 +55,7 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
     Random states are taken first, and restored at the end, because other calls may draw numbers.
 
     Raises:
-        TypeError, RuntimeError: As for `check_names`.
+        TypeError, ValueError, RuntimeError: As for `check_names`.
         UnsupportedError: For an object with state_dict and without load_state_dict, and for a class
             with state_dict.
     """

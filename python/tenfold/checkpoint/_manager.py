@@ -337,6 +337,7 @@ class CheckpointManager:
         Raises:
             KeyError: If there is no such step.
             TypeError: If a metric is not a number.
+            CorruptFileError: If ``checkpoint.json`` of the step is damaged; it does not change.
             OSError: If a system call failed, or another process sets metrics of the step for 10 s.
 
         Example:

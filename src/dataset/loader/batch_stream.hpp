@@ -94,7 +94,7 @@ class BatchStream {
 
   os::ForkSafeLock turn_;
 
-  std::mutex mutex_;  ///< guards the members below
+  std::mutex mutex_;  ///< guards the members below, except workers_
   std::vector<Slot> slots_;
   std::int64_t next_ = 0;     ///< next batch to return; changed by the consumer only
   std::int64_t claimed_ = 0;  ///< batches before this one are made or being made

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -33,21 +34,38 @@ std::uint64_t bytes_of(const Batch& rows) {
   return bytes;
 }
 
-/// An unused name for the next part of an append.
-std::string next_name(const formats::PartsManifest& manifest) {
-  std::int64_t last = 0;
+/// Returns a number for the next part of an append, greater than those of the parts.
+std::int64_t next_number(const formats::PartsManifest& manifest) {
+  std::int64_t next = 1;
   for (const formats::PartEntry& part : manifest.parts) {
     if (!part.path.starts_with(kAppendPrefix)) continue;
     std::int64_t number = 0;
     const char* end = part.path.data() + part.path.size();
     if (std::from_chars(part.path.data() + kAppendPrefix.size(), end, number).ptr != end) continue;
-    last = std::max(last, number);
+    if (number < std::numeric_limits<std::int64_t>::max()) next = std::max(next, number + 1);
   }
+  return next;
+}
+
+std::string name_of(std::int64_t number) {
   constexpr std::size_t kSequenceDigits = 8;
-  const std::string digits = std::to_string(last + 1);
+  const std::string digits = std::to_string(number);
   return std::string(kAppendPrefix) +
          std::string(digits.size() < kSequenceDigits ? kSequenceDigits - digits.size() : 0, '0') +
          digits;
+}
+
+/// Removes a part without rows, which a writer leaves that crashes before the manifest names its
+/// part. Returns false if anything else has that name, such as a part that will be committed.
+bool make_free(os::Directory& folder, const Path& path, const std::string& name) {
+  if (!folder.entry_info(name)) return true;
+  try {
+    if (Dataset(path / name).size() > 0) return false;
+  } catch (const Error&) {
+    return false;
+  }
+  folder.remove_tree(name);
+  return true;
 }
 
 }  // namespace
@@ -153,10 +171,10 @@ bool PartsGrowth::continue_last() {
 }
 
 void PartsGrowth::begin_part() {
-  const std::string name = next_name(manifest_);
-  // A writer may have crashed before the manifest named its part. This process holds the lease, so
-  // no other writer is alive.
-  folder_.remove_tree(name);
+  std::int64_t number = next_number(manifest_);
+  // This process holds the lease, so a part without rows is not that of another writer.
+  while (!make_free(folder_, path_, name_of(number))) ++number;
+  const std::string name = name_of(number);
   Dataset writer = create(path_ / name, schema_);
   writer.append(writer.rows(0, 0));
   formats::PartEntry entry;

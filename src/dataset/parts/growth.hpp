@@ -48,7 +48,7 @@ class PartsGrowth final : public Growth {
   std::mutex mutex_;  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
   Schema schema_;
-  std::optional<os::Lease> lease_;           ///< held since the first append
+  std::optional<os::Lease> lease_;           ///< held since the first append of rows
   detail::formats::PartsManifest manifest_;  ///< valid while the lease is held
   std::optional<Dataset> writer_;            ///< appends to the last part
   std::uint64_t writer_bytes_ = 0;           ///< size of the last part

@@ -108,8 +108,9 @@ os::Path Folder::path_of(const std::string& name) const {
 }
 
 bool is_bundle(const os::Directory& folder) {
-  const auto state = folder.entry_info("trainer_state.json");
-  if (state && state->is_regular) return true;
+  const std::string state_name = "trainer_state.json";
+  const auto state = folder.entry_info(state_name);
+  if (state && (state->is_regular || is_cache_link(folder, state_name))) return true;
   bool has_metadata = false;
   bool has_rank = false;
   for (const std::string& name : folder.list(kMaxEntries)) {

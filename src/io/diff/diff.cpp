@@ -398,8 +398,8 @@ bool is_same_json(NonTensor a, NonTensor b) {
   return a == b;
 }
 
-/// The change if two entries differ in type, shape or JSON value. Empty if only dtypes and values
-/// of tensors are left to compare.
+/// The change if two entries differ in type, shape or JSON value. Empty for equal JSON values, and
+/// if only dtypes and values of tensors are left to compare.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
   change.key = dotted(a.path);

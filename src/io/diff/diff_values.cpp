@@ -60,9 +60,10 @@ struct Sums {
 struct Tolerance {
   double rtol = 0;
   double atol = 0;
-  /// Compares the magnitude of a difference with the tolerance for `b`.
+  /// Compares the magnitude of a difference with the tolerance for `b`, which is NaN if `rtol` is
+  /// infinite and `b` is 0.
   bool allows(double difference, double b) const noexcept {
-    return difference <= atol + rtol * std::abs(b);
+    return difference == 0 || difference <= atol + rtol * std::abs(b);
   }
 };
 

@@ -98,7 +98,8 @@ class Merger {
   }
 
  private:
-  /// Throws for an entry of which no receipt has all parts. `writers`: the ranks that write it.
+  /// Throws for an entry of which the receipts lack parts. `writers`: the ranks whose receipts
+  /// should have them.
   [[noreturn]] void fail(const std::string& path, std::vector<std::int64_t> writers) const {
     std::ranges::sort(writers);
     const auto repeated = std::ranges::unique(writers);

@@ -36,8 +36,8 @@ struct Merged {
 };
 
 /// Merges the receipts of all ranks. Throws Error(invalid_argument), naming the entry and the ranks
-/// that write it, if an entry, a chunk or a box is in no receipt, and Error(corrupt) for receipts
-/// whose documents cannot be parsed or have members of different types.
+/// whose receipts should have it, if an entry, a chunk or a box is in no receipt. Throws
+/// Error(corrupt) for receipts whose documents cannot be parsed or have members of different types.
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
              const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);
 

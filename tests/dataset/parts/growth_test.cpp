@@ -175,10 +175,33 @@ TEST_F(PartsGrowthTest, CommittedPartsFollowAppendedParts) {
 TEST_F(PartsGrowthTest, APartMissingFromTheManifestIsIgnored) {
   Dataset ds = make();
   // A writer that crashes after it created a part leaves a part that the manifest does not contain.
-  create(path_ / "append-00000001", Schema::of(rows_of_all_kinds(0, 1))).append(rows(7, 9));
+  create(path_ / "append-00000001", Schema::of(rows_of_all_kinds(0, 1)));
   EXPECT_EQ(Dataset(path_).size(), 0);
   EXPECT_EQ(ds.append(rows(0, 2)), 2);
   expect_rows(Dataset(path_), 2);
+  EXPECT_EQ(parts().back().path, "append-00000001");
+}
+
+TEST_F(PartsGrowthTest, AppendsKeepFoldersThatAreNotCommitted) {
+  Dataset ds = make();
+  save(rows_of_all_kinds(2, 4), path_ / "append-00000001");
+  fs::create_directory(path_ / "append-00000002");
+  write_bytes(path_ / "append-00000002/note", "1");
+  EXPECT_EQ(ds.append(rows(0, 2)), 2);
+  ds.close();
+  expect_rows(Dataset(path_), 2);
+  EXPECT_EQ(parts().back().path, "append-00000003");
+  EXPECT_TRUE(fs::exists(path_ / "append-00000002/note"));
+  expect_rows(commit_parts(path_, {.parts = {"append-00000001"}}), 4);
+}
+
+TEST_F(PartsGrowthTest, APartMayHaveTheGreatestNumber) {
+  save(rows_of_all_kinds(0, 2), path_ / "append-9223372036854775807");
+  expect_rows(commit_parts(path_), 2);
+  set_part_bytes(1);
+  Dataset ds(path_, Mode::write_through);
+  EXPECT_EQ(ds.append(rows(2, 3)), 3);
+  EXPECT_EQ(parts().back().path, "append-00000001");
 }
 
 }  // namespace

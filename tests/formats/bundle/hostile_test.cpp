@@ -76,7 +76,7 @@ TEST_F(HostileBundle, FollowsSymlinksOfTheHubCache) {
   test::write_bytes(blobs / std::string(40, 'b'), "{\"epoch\": 1}");
   fs::create_symlink("../../../blobs/" + hash, snapshot / "model.safetensors");
   fs::create_symlink("../../../blobs/" + std::string(40, 'b'), snapshot / "config.json");
-  test::write_bytes(snapshot / "trainer_state.json", "{}");
+  fs::create_symlink("../../../blobs/" + std::string(40, 'b'), snapshot / "trainer_state.json");
   const TensorDict tree = open(snapshot);
   EXPECT_EQ(tree["model"].size(), 3u);
   EXPECT_EQ(tree["config"].value("epoch"), Value(1));

@@ -88,6 +88,12 @@ TEST(Diff, ValuesWithinTheToleranceAreEqual) {
   EXPECT_EQ(diff_of<std::int64_t>({5, -5}, {6, -7}, {.atol = 1}).changed[0].num_different, 1U);
 }
 
+TEST(Diff, EqualZerosAreWithinAnInfiniteRelativeTolerance) {
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(diff_of<float>({0, 1, 2}, {0, 1, 3}, {.rtol = infinite}).same());
+  EXPECT_TRUE(diff_of<std::int64_t>({0, 2}, {0, 3}, {.rtol = infinite}).same());
+}
+
 TEST(Diff, RelativeToleranceRefersToTheSecondTree) {
   EXPECT_TRUE(diff_of<float>({1}, {2}, {.rtol = 0.5}).same());
   EXPECT_FALSE(diff_of<float>({2}, {1}, {.rtol = 0.5}).same());

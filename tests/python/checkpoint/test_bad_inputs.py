@@ -122,6 +122,16 @@ def test_key_that_is_too_long_for_a_file_is_named_before_anything_is_written(tmp
     assert_steps_and_next_save(manager, [])
 
 
+@pytest.mark.parametrize("value", [1, {"w": torch.ones(2)}])
+def test_name_with_a_lone_surrogate_is_refused_before_anything_is_written(tmp_path, value):
+    manager = tenfold.CheckpointManager(tmp_path)
+    wrong = {**state(), "m\udc80": value}
+    for call in (manager.estimate, lambda wrong: manager.save(1, wrong), manager.restore):
+        with pytest.raises(ValueError, match=r"app_state: name: expected Unicode text.*m\\udc80"):
+            call(wrong)
+    assert_steps_and_next_save(manager, [])
+
+
 @pytest.mark.parametrize("place", ["run", "run/below"])
 def test_error_names_a_file_in_place_of_the_directory(tmp_path, place):
     manager = tenfold.CheckpointManager(tmp_path / place)
