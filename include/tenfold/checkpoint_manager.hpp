@@ -179,8 +179,8 @@ class TENFOLD_API CheckpointHold {
 /// the line of the newest save.
 ///
 /// One manager at a time may save, prune and remove; readers need no lock. Steps that the Python
-/// package saved from several processes are read, verified and pruned. Of the entries of single
-/// ranks, restore() returns those of rank 0.
+/// package saved from several processes are read, verified and pruned. restore() returns the
+/// entries of rank 0, and those that belong to all ranks.
 ///
 /// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
 /// throw the reason, such as Error(corrupt), instead of Error(key_not_found).

@@ -100,7 +100,8 @@ struct LoadOptions {
 
 /// Options of save().
 struct SaveOptions {
-  std::string format{};        ///< empty: by suffix; no suffix or an unknown one is a folder
+  /// Empty: by suffix. No suffix or an unknown one is a folder; ".pkl" is Error(unsupported).
+  std::string format{};
   bool durable = true;         ///< fsynced when the call returns
   bool checksums = true;       ///< store them with the data
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -108,8 +109,8 @@ struct SaveOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of a
-/// folder's tensors, which writes would invalidate.
+/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of
+/// the tensors of a folder or an archive, which writes would invalidate.
 /// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
@@ -125,8 +126,10 @@ TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 /// tensor or JSON value that save_value() or torch.save saved without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
-/// Saves a tree and replaces `path` atomically: a crash leaves the old version or the new one.
-/// Returns the path. Throws before writing anything if the format cannot hold the tree.
+/// Saves a tree and replaces `path` atomically: a crash leaves the old version or the new one. If
+/// the file system cannot exchange two folders, a crash may leave the old folder under a hidden
+/// name; the next open() or save() of `path` renames it back. Returns the path. Throws before
+/// writing anything if the format cannot hold the tree.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().

@@ -98,7 +98,8 @@ class TrainingState {
     return tree;
   }
 
-  /// Loads every entry of a restored state. All names, dtypes and shapes are compared first.
+  /// Loads every entry of a restored state. All names, dtypes and shapes are compared first; the
+  /// states of loaders and of the generator are checked only when they are loaded.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
   /// and Error(invalid_argument) if the tensors of an entry differ. In any case, throws one of them
   /// for an entry of another kind, such as tensors for a value.
