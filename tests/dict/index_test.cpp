@@ -9,8 +9,11 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <tenfold/error.hpp>
 
 namespace tenfold {
 namespace {
@@ -53,6 +56,35 @@ TEST(DictIndex, MatchesSlotsWithSse2AsWithScalarCode) {
   }
 }
 #endif
+
+TEST(DictIndex, HasABucketForEachEightKeysAtFullLoad) {
+  EXPECT_EQ(dict_home_buckets(0, 0.5), 1U);
+  EXPECT_EQ(dict_home_buckets(8, 1), 1U);
+  EXPECT_EQ(dict_home_buckets(9, 1), 2U);
+  EXPECT_EQ(dict_home_buckets(80, 0.5), 20U);
+  EXPECT_EQ(dict_home_buckets(kDictMaxRows, 1), (kDictMaxRows + 7) / 8);
+  try {
+    dict_home_buckets(kDictMaxRows + 1, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(error.what(), "dictionary: expected at most " + std::to_string(kDictMaxRows) +
+                                " rows, found " + std::to_string(kDictMaxRows + 1));
+  }
+}
+
+TEST(DictIndex, FindsAFreeSlotAndThatOfARowWithinTheTailOnly) {
+  constexpr std::uint64_t kHash = 0x123456;  // of the first home bucket
+  DictIndex index = empty_index(2);
+  for (std::uint64_t row = 0; row < kDictTailBuckets * kDictSlots; ++row) {
+    ASSERT_EQ(index.free_position(kHash), row);
+    index.store(row, dict_slot(kHash, row));
+  }
+  EXPECT_EQ(index.free_position(kHash), std::nullopt) << "the index is too full";
+  EXPECT_EQ(index.position_of(kHash, 9), 9U);
+  EXPECT_EQ(index.position_of(kHash, kDictTailBuckets * kDictSlots), std::nullopt);
+  EXPECT_EQ(index.position_of(kHash + 1, 9), std::nullopt) << "another key";
+}
 
 /// A writer assigns new rows to the keys of a full bucket, and gives one slot alternately to two
 /// keys, while other threads look the keys up. Uses the implementation of this build, which is the

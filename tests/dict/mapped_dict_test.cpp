@@ -19,6 +19,7 @@
 #include "dict/index.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
+#include "support/warnings.hpp"
 
 namespace tenfold {
 namespace {
@@ -296,6 +297,22 @@ TEST(MappedDict, RefusesColumnsThatDoNotFitTheFormOfTheValues) {
                [&] { MappedDict dict(tree); });
 }
 
+TEST(MappedDict, RemembersTheFormOfItsValues) {
+  const TemporaryFolder folder;
+  const Schema numbers = Schema::from_json(R"({"columns": {"value": {"dtype": "int64"}}})", "test");
+  for (const auto& [form, text] : {std::pair(DictValueForm::scalar, "scalar"),
+                                   {DictValueForm::tensor, "tensor"},
+                                   {DictValueForm::columns, "columns"}}) {
+    const Path path = folder / text;
+    MappedDictBuilder(path, DictKeyType::int64, numbers, {}, form).commit();
+    EXPECT_EQ(MappedDict(path).value_form(), form);
+    const TensorDict tree = load(path);
+    const auto& schema = std::get<Value::Object>(tree.info().schema->data());
+    EXPECT_EQ(to_json(*schema.find("mapped_dict")),
+              R"({"version": 1, "index": "key.index", "values": ")" + std::string(text) + "\"}");
+  }
+}
+
 TEST(MappedDict, MayBeEmpty) {
   const TemporaryFolder folder;
   build(folder / "d", 0);
@@ -379,6 +396,23 @@ TEST(MappedDict, FindsStridedKeysOfATreeInMemory) {
   EXPECT_TRUE(dict.check().empty());
 }
 
+TEST(MappedDict, CopiesAnIndexThatIsNotAligned) {
+  const TemporaryFolder folder;
+  test::build_pairs(folder / "d", 20);
+  TensorDict tree = load(folder / "d");
+  const TensorDict::Item item = tree.get("key.index");
+  const Tensor index = std::get<Leaf>(item).tensor();
+  Buffer bytes = Buffer::allocate(static_cast<std::size_t>(index.nbytes()) + 4);
+  std::memcpy(bytes.mutable_data() + 4, index.raw_data(), static_cast<std::size_t>(index.nbytes()));
+  Leaf shifted(Tensor(DType::int64, index.shape(), index.strides(), bytes, 4));
+  shifted.mark_unbatched();
+  tree.set("key.index", TensorDict::Item(shifted));
+  const MappedDict dict(tree);
+  EXPECT_EQ(test::pair_at(dict, "key19"), 19);
+  EXPECT_FALSE(dict.contains("key20"));
+  EXPECT_TRUE(dict.check().empty());
+}
+
 TEST(MappedDict, RefusesADataSetWithoutAnIndex) {
   const TemporaryFolder folder;
   save(test::numbers(10), folder / "t");
@@ -459,6 +493,37 @@ TEST(MappedDict, RefusesAnIndexThatDoesNotMatch) {
   refuses({}, "");
 }
 
+TEST(MappedDict, ReportsAWrongNumberOfSupersededRows) {
+  const TemporaryFolder folder;
+  build(folder / "d", 500);
+  const Path file = index_file(folder / "d");
+  auto words = words_of(file);
+  words[words.size() - kDictSlots + static_cast<std::size_t>(DictWord::dead_a)] = 2;
+  write_words(file, words);
+  const std::vector<Problem> problems = MappedDict(folder / "d").check();
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].part, "index of the keys: number of keys");
+  EXPECT_EQ(problems[0].what, "expected 500, found 498");
+}
+
+TEST(MappedDict, RebuildsTheIndexIfItsWriterLeftItWithoutTheNumberOfRows) {
+  const TemporaryFolder folder;
+  test::build_pairs(folder / "d", 50);
+  const Path file = index_file(folder / "d");
+  auto words = words_of(file);
+  const std::size_t header = words.size() - kDictSlots;
+  words[header + static_cast<std::size_t>(DictWord::writer)] = dict_boot();
+  words[header + static_cast<std::size_t>(DictWord::num_rows_a)] = 49;
+  write_words(file, words);
+  const test::Warnings warnings;
+  const MappedDict dict(folder / "d");
+  EXPECT_EQ(dict.size(), 50);
+  EXPECT_EQ(test::pair_at(dict, "key49"), 49);
+  ASSERT_EQ(warnings.all().size(), 1U);
+  EXPECT_NE(warnings.all()[0].find("the index of the keys does not fit the rows"),
+            std::string::npos);
+}
+
 TEST(MappedDict, ReportsInvalidEndOffsetsOfItsKeys) {
   const TemporaryFolder folder;
   build(folder / "d", 500);
@@ -494,8 +559,21 @@ TEST(MappedDict, AnInvalidNoteIsAnError) {
                [&] { opened(R"({"version": 1, "index": "x", "values": "tensor"})"); });
   expect_error(ErrorCode::corrupt, "size: expected",
                [&] { opened(R"({"version": 1, "index": "id", "values": "tensor"})"); });
+  expect_error(ErrorCode::corrupt, "expected an unbatched int64 tensor, found float32",
+               [&] { opened(R"({"version": 1, "index": "x", "values": "tensor"})"); });
   expect_error(ErrorCode::corrupt, "\"values\"",
                [&] { opened(R"({"version": 1, "index": "id", "values": "rows"})"); });
+}
+
+TEST(MappedDict, RefusesADictionaryWithoutAColumnOfKeys) {
+  TensorDict tree = test::numbers(3);
+  tree.info().schema = from_json(R"({"columns": {"id": {"dtype": "int64"},
+      "x": {"dtype": "float32", "shape": [3]}},
+      "mapped_dict": {"version": 1, "index": "id", "values": "columns"}})",
+                                 "test");
+  expect_error(ErrorCode::corrupt,
+               "dictionary: column \"key\": expected the keys of the dictionary, found none",
+               [&] { MappedDict dict(tree); });
 }
 
 TEST(MappedDict, AcceptsKeysOfEveryStringType) {

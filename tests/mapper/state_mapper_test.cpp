@@ -14,6 +14,8 @@
 #include <tenfold/state_mapper.hpp>
 
 #include "core/tensor/cast.hpp"
+#include "mapper/saved_mapper.hpp"
+#include "mapper/state_paths.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
@@ -377,6 +379,197 @@ TEST(StateMapper, SavesASparseMapperOfAProgram) {
   message_of([&] { StateMapper::sparse(many, matrix); }, ErrorCode::invalid_argument);
   message_of([&] { StateMapper::sparse(kinds[0], matrix, Tensor::zeros(DType::bool_, {1})); },
              ErrorCode::invalid_argument);
+}
+
+/// The node "paths" of a hierarchy.
+TensorDict paths_node(const std::vector<std::string_view>& paths,
+                      const std::vector<std::int64_t>& tables,
+                      const std::vector<std::int64_t>& rows,
+                      const std::vector<std::uint8_t>& is_level) {
+  return StatePaths::make(paths, tables, rows, is_level);
+}
+
+/// The golden tree of `name` with other arguments, opened from memory.
+std::string message_with_config(const std::string& name, std::string_view config) {
+  const TensorDict tree = load(kData / name);
+  const TensorDict::Item item = tree.get("state_mapper");
+  Value head = std::get<NonTensor>(item).value;
+  for (auto& [key, member] : std::get<Value::Object>(head.data()).members) {
+    if (key == "config") member = from_json(config, "config");
+  }
+  TensorDict made;
+  made.set("state_mapper", std::move(head));
+  made.set("tensors", tree["tensors"]);
+  return message_of([&] { const StateMapper mapper(made); }, ErrorCode::corrupt);
+}
+
+TEST(StateMapper, RefusesAConfigThatDoesNotFitTheTensors) {
+  const auto levels = [](std::string_view members) {
+    return message_with_config("levels.tdz",
+                               R"({"default_key": "default", )" + std::string(members) + "}");
+  };
+  EXPECT_THAT(levels(R"("tables": ["list", "tensor", "tensor", "set"], "mappers": [])"),
+              HasSubstr("config: tables: expected a list of \"number\", \"list\" and \"tensor\", "
+                        "found another name"));
+  EXPECT_THAT(levels(R"("tables": 4, "mappers": [])"),
+              HasSubstr("config: tables: expected a list, found no list"));
+  EXPECT_THAT(levels(R"("tables": ["list"], "mappers": [])"),
+              HasSubstr("tables: expected 1 tensors, found 4"));
+  const std::string tables = R"("tables": ["list", "tensor", "tensor", "tensor"], )";
+  EXPECT_THAT(levels(tables + R"("mappers": [3, "rest/net"])"),
+              HasSubstr("config: mappers: expected a list of paths, found no path"));
+  EXPECT_THAT(levels(tables + R"("mappers": ["rest/net"])"),
+              HasSubstr("mappers: expected 1 trees, found 2"));
+  EXPECT_THAT(message_with_config("tuples.tdz", R"({"keys": "float"})"),
+              HasSubstr("config: keys: expected int, str, bytes or json, found another name"));
+  EXPECT_THAT(message_with_config("module.safetensors", R"({"factory": "f", "config": 3})"),
+              HasSubstr("config: config: expected the arguments of a factory, found int"));
+  EXPECT_THAT(message_with_config("module.safetensors", R"({"factory": "f"})"),
+              HasSubstr("config: config: expected the arguments of a factory, found none"));
+  TensorDict tensor;
+  tensor.set("state_mapper", Tensor::zeros(DType::float32, {2}));
+  EXPECT_THAT(message_of([&] { const StateMapper mapper(tensor); }, ErrorCode::corrupt),
+              HasSubstr("state_mapper: expected a JSON object, found another entry"));
+}
+
+TEST(StateMapper, NamesTheDamagedPartOfAHierarchy) {
+  const auto with = [](const std::string& part, const TensorDict::Item& instead) {
+    return message_without("levels.tdz", part, instead, ErrorCode::corrupt);
+  };
+  TensorDict scalars = TensorDict::dict();
+  for (const char* key : {"0", "1", "2", "3"}) scalars.set(key, Tensor::zeros(DType::float32, {}));
+  EXPECT_THAT(with("tables", scalars),
+              HasSubstr("tables: 0: expected a tensor of rows, found a 0-d tensor"));
+  const TensorDict::Item floats = Leaf(Tensor::zeros(DType::float32, {2}));
+  for (const char* part : {"texts", "text_ends"}) {
+    EXPECT_THAT(
+        with(part, floats),
+        HasSubstr("texts: expected uint8 bytes and int64 ends of one dimension, found other "
+                  "tensors"));
+  }
+  EXPECT_THAT(with("paths", paths_node({"", "a"}, {-1, 2}, {0, 7}, {1, 0})),
+              HasSubstr("paths: expected the row of a value, found row 7 of table 2"));
+  EXPECT_THAT(with("paths", paths_node({"", "a"}, {-1, 4}, {0, 0}, {1, 0})),
+              HasSubstr("found row 0 of table 4"));
+  EXPECT_THAT(with("paths", paths_node({"a"}, {0}, {0}, {0})),
+              HasSubstr(R"(paths: expected a level with the path "", found none)"));
+  EXPECT_THAT(with("paths", paths_node({"", "a"}, {-1, 0}, {0, 0}, {0, 0})),
+              HasSubstr(R"(paths: expected a level with the path "", found none)"));
+}
+
+TEST(StateMapper, ReportsATextThatDoesNotEndWithinTheBytes) {
+  const TensorDict tree = load(kData / "levels.tdz");
+  const auto message = [&](std::int64_t first, std::int64_t second) {
+    TensorDict tensors;
+    tree["tensors"].for_each(
+        [&](const std::string& key, const TensorDict::Item& item) { tensors.set(key, item); });
+    tensors.set("text_ends", Tensor::from({first, second}));
+    TensorDict made;
+    made.set("state_mapper", tree.get("state_mapper"));
+    made.set("tensors", tensors);
+    const StateMapper mapper(made);
+    return message_of([&] { mapper.value("mixed"); }, ErrorCode::corrupt);
+  };
+  EXPECT_THAT(message(6, 16),
+              HasSubstr("texts: ends: expected nondecreasing ends up to 15, found 6 before 16"));
+  EXPECT_THAT(message(6, 5), HasSubstr("found 6 before 5"));
+  EXPECT_THAT(message(-1, 15), HasSubstr("found -1 before 15"));
+}
+
+TEST(StateMapper, RefusesToSaveAHierarchyWhosePathsAreDamaged) {
+  const test::TemporaryFolder folder;
+  const StateMapper good = StateMapper::hierarchical(TensorDict::dict({{"a", 1}}));
+  const auto message = [&](const TensorDict& paths) {
+    const TensorDict tree = good.tree();
+    TensorDict tensors;
+    tensors.set("tables", tree["tensors"]["tables"]);
+    tensors.set("paths", paths);
+    TensorDict made;
+    made.set("state_mapper", tree.get("state_mapper"));
+    made.set("tensors", tensors);
+    const StateMapper mapper(made);
+    return message_of([&] { mapper.save(folder / "x.json"); }, ErrorCode::corrupt);
+  };
+  EXPECT_THAT(message(paths_node({"", "a/b", "a"}, {-1, 0, -1}, {0, 0, 0}, {1, 0, 1})),
+              HasSubstr(R"(paths: expected the level of "a/b" before the entry, found none)"));
+  EXPECT_THAT(message(paths_node({"", "a"}, {-1, -1}, {0, 0}, {1, 0})),
+              HasSubstr(R"(paths: "a": expected a value, found none)"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "x.json"));
+}
+
+TEST(StateMapper, NamesTheMatrixIfItIsNone) {
+  const TensorDict::Item dict(TensorDict::dict({{"values", Tensor::zeros(DType::float32, {2})}}));
+  EXPECT_THAT(message_without("tuples.tdz", "matrix", dict, ErrorCode::corrupt),
+              HasSubstr("matrix: kind: expected a sparse tensor, found a dict"));
+  EXPECT_THAT(message_without("tuples.tdz", "keys", dict, ErrorCode::corrupt), HasSubstr("key"));
+}
+
+TEST(StateMapper, ReturnsTheTreeThatItSaves) {
+  const StateMapper made = StateMapper::hierarchical(
+      TensorDict::dict({{"a", 2.5}, {"b", TensorDict::dict({{"c", 1}})}}));
+  EXPECT_EQ(made.class_name(), "tenfold.HierarchicalStateMapper");
+  const StateMapper again(made.tree());
+  EXPECT_EQ(again.kind(), MapperKind::hierarchical);
+  EXPECT_EQ(to_json(again.config()), to_json(made.config()));
+  EXPECT_EQ(again.at("a").item<double>(), 2.5);
+  EXPECT_EQ(again.at("b/c").item<std::int64_t>(), 1);
+  EXPECT_EQ(StateMapper::open(kData / "tuples.tdz").class_name(), "tenfold.SparseStateMapper");
+}
+
+TEST(StateMapper, KeepsTheConfigAndTensorsOfAClassItDoesNotKnow) {
+  TensorDict made;
+  made.set("state_mapper", from_json(R"({"class": "my.Mapper", "version": 1, "config": {"n": 3}})",
+                                     "state_mapper"));
+  made.set("tensors", TensorDict::dict({{"w", Tensor::from({1.0F, 2.0F})}}));
+  const StateMapper mapper(made);
+  EXPECT_EQ(mapper.kind(), MapperKind::other);
+  EXPECT_EQ(mapper.class_name(), "my.Mapper");
+  EXPECT_EQ(to_json(mapper.config()), R"({"n": 3})");
+  EXPECT_EQ(doubles_of(mapper.parameters().at("w")), (std::vector<double>{1, 2}));
+  EXPECT_THAT(message_of([&] { mapper.at(3); }, ErrorCode::unsupported),
+              HasSubstr("rows of a \"my.Mapper\" are computed by a program: expected a sparse or "
+                        "hierarchical mapper, found a class of a Python program"));
+  EXPECT_THAT(message_of([&] { mapper.value(3); }, ErrorCode::unsupported),
+              HasSubstr("value(): expected a hierarchy, found a \"my.Mapper\""));
+}
+
+TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
+  const StateMapper levels = StateMapper::open(kData / "levels.tdz");
+  for (const Value& state : {Value("rest/net"), Value("rest/inner")}) {
+    EXPECT_THAT(message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
+                HasSubstr("it ends at a mapper, without a state for that mapper: expected a longer "
+                          "path"));
+  }
+}
+
+TEST(StateMapper, ReturnsNoRowsOfTheOnlyTableOrOfFloats) {
+  const StateMapper one =
+      StateMapper::hierarchical(TensorDict::dict({{"a", Tensor::from({1, 2})}}));
+  EXPECT_EQ(one.rows({}).shape(), (Shape{0, 2}));
+  EXPECT_EQ(one.rows({}).dtype(), DType::int32);
+  const StateMapper levels = StateMapper::open(kData / "levels.tdz");
+  EXPECT_EQ(levels.rows({}).shape(), (Shape{0}));
+  EXPECT_EQ(levels.rows({}).dtype(), DType::float64);
+}
+
+TEST(StateMapper, RefusesABatchOfValuesOfSeveralShapes) {
+  const StateMapper mapper = StateMapper::hierarchical(
+      TensorDict::dict({{"a", Tensor::from({1, 2})}, {"b", Tensor::from({3})}}));
+  EXPECT_THAT(message_of([&] { mapper.rows({"a", "b"}); }, ErrorCode::invalid_argument),
+              HasSubstr("states \"a\" and \"b\": their values differ in shape: expected [2], found "
+                        "[1]"));
+}
+
+TEST(StateMapper, ChecksTheRowsOfATable) {
+  const MapperHead head;
+  const Tensor table = Tensor::from({1, 2, 3, 4}, {2, 2});
+  EXPECT_EQ(doubles_of(take_rows(head, table, std::vector<std::int64_t>{1, 0, 1})),
+            (std::vector<double>{3, 4, 1, 2, 3, 4}));
+  for (const std::int64_t row : {std::int64_t{-1}, std::int64_t{2}}) {
+    EXPECT_THAT(
+        message_of([&] { take_rows(head, table, std::span(&row, 1)); }, ErrorCode::corrupt),
+        HasSubstr("table: row: expected at least 0 and less than 2, found " + std::to_string(row)));
+  }
 }
 
 }  // namespace

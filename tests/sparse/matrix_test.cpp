@@ -5,15 +5,21 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <complex>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <tenfold/error.hpp>
 #include <tenfold/sparse_builder.hpp>
 
+#include "os/fs/file.hpp"
+#include "os/memory/advice.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
@@ -187,6 +193,197 @@ TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
               HasSubstr("row 0: entries: expected a range within [0, 3), found [0, 9)"));
   EXPECT_THAT(told(csr_node({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("row 1: entries"));
   EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
+}
+
+TEST(SparseMatrix, NamesTheColumnOfADamagedEntryInEveryLayout) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csc";
+  info.dense_shape = {3, 2};
+  const std::array<std::int64_t, 2> both = {0, 1};
+  const auto with_index_dtype = [&](const auto& indices) {
+    TensorDict node(info);
+    node.set("ccol_indices", indices({0, 1, 2}));
+    node.set("row_indices", indices({1, 3}));
+    node.set("values", floats({1, 2}));
+    const SparseMatrix m(node);
+    for (const RowsLayout layout :
+         {RowsLayout::dense, RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
+      EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { m.cols(both, layout); }),
+                "sparse matrix: column 1: index of an entry: expected 0 to 2, found 3");
+    }
+  };
+  with_index_dtype([](const std::vector<std::int64_t>& values) { return longs(values); });
+  with_index_dtype(
+      [](const std::vector<std::int64_t>& values) { return ints({values.begin(), values.end()}); });
+}
+
+TEST(SparseMatrix, RefusesComponentsOfOtherDimensions) {
+  TensorDict blocks = csr_node({0, 2, 2, 3}, {1, 3, 0});
+  blocks.set("values", Tensor::zeros(DType::float32, {3, 2}));
+  EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { const SparseMatrix m(blocks); }),
+            "sparse matrix: values: expected one number for each entry, [nnz], found [3, 2]");
+  TensorDict scalar = csr_node({0, 2, 2, 3}, {1, 3, 0});
+  scalar.set("values", Tensor::zeros(DType::float32, {}));
+  EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { const SparseMatrix m(scalar); }),
+            "sparse matrix: values: expected 1 dimensions, found []");
+  TensorDict square = csr_node({0, 2, 2, 3}, {1, 3, 0});
+  square.set("col_indices", Tensor::zeros(DType::int64, {3, 1}));
+  EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { const SparseMatrix m(square); }),
+            "sparse matrix: col_indices: expected 1 dimensions, found [3, 1]");
+  EXPECT_EQ(complaint(ErrorCode::invalid_argument,
+                      [&] { const SparseMatrix m(TensorDict::dict({{"values", 1}})); }),
+            "sparse matrix: kind: expected a sparse tensor, found a dict");
+}
+
+TEST(SparseMatrix, InvalidComponentsAreInvalidArguments) {
+  const std::vector<Tensor> good = {longs({0, 2, 2, 3}), longs({1, 3, 0}), floats({1, 2, 3})};
+  EXPECT_EQ(*SparseMatrix::of_parts(SparseLayout::csr, 3, 4, good).at(0, 3).data<float>(), 2);
+  const auto refused = [](const std::vector<Tensor>& parts) {
+    return complaint(ErrorCode::invalid_argument,
+                     [&] { SparseMatrix::of_parts(SparseLayout::csr, 3, 4, parts); });
+  };
+  EXPECT_EQ(refused({good[0], good[1]}), "sparse matrix: expected 3 parts, found 2");
+  EXPECT_THAT(refused({good[0], longs({1, 4, 0}), good[2]}), HasSubstr("found 4"));
+  EXPECT_THAT(refused({longs({0, 2, 2}), good[1], good[2]}),
+              HasSubstr("crow_indices: expected one entry more than 3 rows, found 3"));
+  EXPECT_THAT(refused({good[0], good[1], Tensor::zeros(DType::float32, {3, 2})}),
+              HasSubstr("expected one number for each entry"));
+}
+
+TEST(SparseMatrix, AMatrixInMemoryHasNoPathToAppendTo) {
+  SparseMatrix m = example(SparseLayout::csr);
+  const auto refused = [&](const auto& call) { return complaint(ErrorCode::unsupported, call); };
+  const std::string rest =
+      ": expected one that was opened from its own path, found one in memory or in a tree; save it "
+      "and open the saved path";
+  EXPECT_EQ(refused([&] { m.append_rows(m); }), "sparse matrix: append_rows" + rest);
+  EXPECT_EQ(refused([&] { m.flush(); }), "sparse matrix: flush" + rest);
+  EXPECT_EQ(refused([&] { m.refresh(); }), "sparse matrix: refresh" + rest);
+  EXPECT_EQ(refused([&] { m.close(); }), "sparse matrix: close" + rest);
+  EXPECT_EQ(m.where(), "sparse matrix");
+  const TemporaryFolder folder;
+  EXPECT_EQ(SparseMatrix(m.save(folder / "m")).where(), (folder / "m").string());
+}
+
+TEST(RowsLayout, HasNames) {
+  EXPECT_EQ(rows_layout_from_name("dense"), RowsLayout::dense);
+  EXPECT_EQ(rows_layout_from_name("csr"), RowsLayout::csr);
+  EXPECT_EQ(rows_layout_from_name("coo"), RowsLayout::coo);
+  EXPECT_EQ(rows_layout_from_name("padded"), RowsLayout::padded);
+  EXPECT_EQ(rows_layout_from_name("csc"), std::nullopt);
+}
+
+TEST(SparseMatrix, ReturnsElementsOfTwoAndSixteenBytes) {
+  const auto rows_with = [](const Tensor& values) {
+    const std::vector<Tensor> parts = {longs({0, 2, 2, 3}), longs({1, 3, 0}), values};
+    return SparseMatrix::of_parts(SparseLayout::csr, 3, 4, parts).rows({2, 0}).values;
+  };
+  EXPECT_THAT(values_of<std::int16_t>(rows_with(Tensor::from<std::int16_t>({1, -2, 3}))),
+              ElementsAre(3, 0, 0, 0, 0, 1, 0, -2));
+  using Complex = std::complex<double>;
+  Tensor pairs = Tensor::zeros(DType::complex128, {3});
+  const std::array<Complex, 3> numbers = {Complex(1, 2), Complex(3, 4), Complex(5, 6)};
+  std::memcpy(pairs.mutable_raw_data(), numbers.data(), sizeof numbers);
+  const Tensor dense = rows_with(pairs);
+  std::array<Complex, 8> found;
+  ASSERT_EQ(dense.nbytes(), sizeof found);
+  std::memcpy(found.data(), dense.raw_data(), sizeof found);
+  EXPECT_THAT(found,
+              ElementsAre(Complex(5, 6), 0.0, 0.0, 0.0, 0.0, Complex(1, 2), 0.0, Complex(3, 4)));
+}
+
+/// 4,096 rows of 128 entries, with the value of entry i being i: 2 MiB of values.
+TensorDict large_node() {
+  constexpr std::int32_t kRows = 4096;
+  constexpr std::int32_t kEntries = 128;
+  std::vector<std::int32_t> ends(kRows + 1);
+  std::vector<std::int32_t> columns(static_cast<std::size_t>(kRows) * kEntries);
+  std::vector<float> values(columns.size());
+  for (std::int32_t row = 0; row <= kRows; ++row) {
+    ends[static_cast<std::size_t>(row)] = row * kEntries;
+  }
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    columns[i] = static_cast<std::int32_t>(i % kEntries) * 2;
+    values[i] = static_cast<float>(i);
+  }
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = {kRows, 2 * kEntries};
+  TensorDict node(info);
+  node.set("crow_indices", ints(ends));
+  node.set("col_indices", ints(columns));
+  node.set("values", floats(values));
+  return node;
+}
+
+TEST(SparseMatrix, SeveralThreadsReturnTheSameRowsAsOne) {
+  const SparseMatrix m(large_node());
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < 9000; ++row) rows.push_back(row * 37 % 4096);
+  const SparseRows csr = m.rows(rows, RowsLayout::csr);
+  const SparseRows padded = m.rows(rows, RowsLayout::padded);
+  const Tensor dense = m.rows(rows).values;
+  for (const std::size_t i :
+       {std::size_t{0}, std::size_t{4499}, std::size_t{4500}, std::size_t{8999}}) {
+    const SparseRows one = m.rows({rows[i]}, RowsLayout::csr);
+    const auto at = static_cast<std::int64_t>(i);
+    const auto expected = values_of<float>(one.values);
+    EXPECT_EQ(values_of<float>(csr.values.narrow(at * 128, at * 128 + 128)), expected) << i;
+    EXPECT_EQ(values_of<std::int32_t>(csr.indices.narrow(at * 128, at * 128 + 128)),
+              values_of<std::int32_t>(one.indices))
+        << i;
+    EXPECT_EQ(values_of<float>(padded.values.select(at)), expected) << i;
+    EXPECT_EQ(values_of<float>(dense.select(at)), values_of<float>(m.rows({rows[i]}).values)) << i;
+  }
+}
+
+TEST(SparseMatrix, RefusesMoreSelectedEntriesThanItsIndicesCanCount) {
+  constexpr std::int64_t kEntries = std::int64_t{1} << 20U;
+  std::vector<std::int32_t> columns(kEntries);
+  for (std::size_t i = 0; i < columns.size(); ++i) columns[i] = static_cast<std::int32_t>(i);
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = {1, kEntries};
+  TensorDict node(info);
+  node.set("crow_indices", ints({0, static_cast<std::int32_t>(kEntries)}));
+  node.set("col_indices", ints(columns));
+  node.set("values", Tensor::zeros(DType::uint8, {kEntries}));
+  const SparseMatrix m(node);
+  const std::vector<std::int64_t> often(2048);
+  EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { m.rows(often, RowsLayout::csr); }),
+            "sparse matrix: selected entries: expected at most 2147483647, because indices are "
+            "int32, found 2147483648; select fewer rows or columns");
+}
+
+TEST(SparseMatrix, WillNeedReadsTheEntriesInAdvance) {
+  const TemporaryFolder folder;
+  tenfold::save(large_node(), folder / "m");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "m")) {
+    if (!os::drop_from_page_cache(os::File::open_read(entry.path()))) {
+      GTEST_SKIP() << "the file system is in memory";
+    }
+  }
+  const SparseMatrix m(folder / "m");
+  const std::array<std::int64_t, 4> rows = {7, 8, 9, 4000};
+  m.will_need(rows);
+  const std::span<const std::byte> values = m.tree().at("values").buffer().bytes();
+  constexpr std::size_t kRowBytes = 128 * sizeof(float);
+  const auto is_there = [&] {
+    return os::is_resident(values.subspan(7 * kRowBytes, 3 * kRowBytes)) &&
+           os::is_resident(values.subspan(4000 * kRowBytes, kRowBytes));
+  };
+  for (int i = 0; i < 500 && !is_there(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(is_there());
+  EXPECT_EQ(values_of<float>(m.rows({4000}, RowsLayout::csr).values)[0], 4000 * 128);
+  EXPECT_THAT(complaint(ErrorCode::invalid_argument,
+                        [&] { m.will_need(std::array<std::int64_t, 1>{4096}); }),
+              HasSubstr("row: expected an index in [0, 4096), found 4096"));
+  example(SparseLayout::csc).will_need(std::array<std::int64_t, 1>{2});  // no effect
 }
 
 TEST(SparseMatrix, AnEntryInANonexistentRowIsReported) {

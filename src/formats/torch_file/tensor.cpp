@@ -19,6 +19,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
+#include "core/tensor/cast.hpp"
 #include "core/tensor/extended_scalar.hpp"
 #include "core/tree/sparse.hpp"
 #include "formats/torch_file/builder.hpp"
@@ -109,10 +110,7 @@ std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
   if (call.is("torch._tensor", "_rebuild_from_type_v2")) return of_type(id, call);
   const bool is_of_device = call.is(kUtils, "_rebuild_device_tensor_from_cpu_tensor") ||
                             call.is(kUtils, "_rebuild_device_tensor_from_numpy");
-  if (is_of_device) {
-    pickle_.require_arguments(call, 4, 4);
-    return of_call(call.arguments[0]);
-  }
+  if (is_of_device) return of_device(id, call);
   // Tensors over one storage are aliases through it. Copies are cached, so that a shared node stays
   // one tensor.
   if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
@@ -124,18 +122,7 @@ std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
 Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   const Storage where = storage(call.arguments[0]);
   std::optional<DType> dtype = where.dtype;
-  if (names_dtype) {
-    const PickleNode node = pickle_.at(call.arguments[6]);
-    dtype = node.kind == PickleKind::global && node.text == "torch" ? dtype_from_name(node.name)
-                                                                    : std::nullopt;
-    if (!dtype) {
-      throw pickle_.unsupported()
-          .part("dtype")
-          .problem("it cannot be read")
-          .expected("a dtype of torch")
-          .found(pickle_.describe(call.arguments[6]));
-    }
-  }
+  if (names_dtype) dtype = torch_dtype(call.arguments[6]);
   if (!dtype) {
     throw pickle_.corrupt().part("storage").expected("one with a dtype").found("one without");
   }
@@ -146,6 +133,17 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
     made.mark_grad(Grad::required);
   }
   return made;
+}
+
+DType Tensors::torch_dtype(std::uint32_t id) const {
+  const PickleNode node = pickle_.at(id);
+  const bool is_of_torch = node.kind == PickleKind::global && node.text == "torch";
+  if (const auto dtype = is_of_torch ? dtype_from_name(node.name) : std::nullopt) return *dtype;
+  throw pickle_.unsupported()
+      .part("dtype")
+      .problem("it cannot be read")
+      .expected("a dtype of torch")
+      .found(pickle_.describe(id));
 }
 
 /// Reads requires_grad. Throws Error(corrupt) if it is not a bool, or if it is true for a dtype
@@ -172,6 +170,33 @@ Leaf Tensors::parameter(const Pickle::Call& call, bool has_state) {
   const bool is_trained = requires_grad(call.arguments[1], made);
   made.mark_grad(is_trained ? Grad::parameter : Grad::frozen_parameter);
   return made;
+}
+
+/// Returns the tensor of a call with (tensor or array, dtype, device, requires_grad), on the CPU.
+/// The dtypes may differ: torch stored bfloat16 tensors of XLA as arrays of float32.
+Leaf Tensors::of_device(std::uint32_t id, const Pickle::Call& call) {
+  pickle_.require_arguments(call, 4, 4);
+  Leaf made = of_call(call.arguments[0]);
+  const DType dtype = torch_dtype(call.arguments[1]);
+  if (made.dtype() != dtype) made = converted(id, made, dtype);
+  made.mark_grad(requires_grad(call.arguments[3], made) ? Grad::required : Grad::none);
+  return made;
+}
+
+Leaf Tensors::converted(std::uint32_t id, const Leaf& leaf, DType dtype) {
+  if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
+  const Tensor from = leaf.tensor();
+  // Strides of 0 would repeat a few bytes as often as the shape says.
+  if (!can_cast(from.dtype(), dtype) || !from.is_contiguous()) {
+    throw pickle_.unsupported()
+        .part("dtype")
+        .expected("that of the stored tensor, or contiguous elements that can be converted")
+        .found(to_string(dtype), " for a tensor of ", to_string(from.dtype()));
+  }
+  Buffer to = Buffer::allocate(static_cast<std::size_t>(nbytes_of(dtype, from.shape())));
+  cast_elements(from.dtype(), from.raw_data(), dtype, to.mutable_data(),
+                static_cast<std::size_t>(from.numel()));
+  return copies_.emplace(id, Tensor(dtype, from.shape(), std::move(to))).first->second;
 }
 
 /// Returns the tensor inside another call. The inner call uses a storage or NumPy's bytes, so this

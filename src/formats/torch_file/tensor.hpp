@@ -50,6 +50,9 @@ class Tensors {
   Leaf parameter(const Pickle::Call& call, bool has_state);
   bool requires_grad(std::uint32_t id, const Leaf& leaf) const;
   std::optional<Leaf> of_type(std::uint32_t id, const Pickle::Call& call);
+  Leaf of_device(std::uint32_t id, const Pickle::Call& call);
+  Leaf converted(std::uint32_t id, const Leaf& leaf, DType dtype);
+  DType torch_dtype(std::uint32_t id) const;
   Leaf of_call(std::uint32_t id);
   void warn_of_state(std::uint32_t state) const;
   LazyView lazy_view(std::uint32_t metadata) const;
@@ -65,8 +68,8 @@ class Tensors {
 
   Pickle& pickle_;
   std::shared_ptr<Storages> storages_;
-  std::unordered_map<std::uint32_t, Leaf> copies_;  ///< copied from the pickle, or resolved lazy
-                                                    ///< views
+  std::unordered_map<std::uint32_t, Leaf> copies_;  ///< copied from the pickle, resolved lazy
+                                                    ///< views, or converted
 };
 
 /// Returns a NumPy scalar or array, copied from the pickle; nullopt for another call.

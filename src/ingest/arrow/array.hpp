@@ -49,8 +49,9 @@ struct ArrowType {
   /// If not null, the values are indices (of type `stored`) into an array of this type.
   std::shared_ptr<const ArrowType> dictionary;
 
-  /// The type of the values: that of the dictionary, if there is one.
-  const ArrowType& values() const noexcept { return dictionary ? *dictionary : *this; }
+  /// The type of the values: that of the dictionary, or of the dictionary of a dictionary, if there
+  /// is one.
+  const ArrowType& values() const noexcept { return dictionary ? dictionary->values() : *this; }
   bool is_list() const noexcept {
     return kind == ArrowKind::list || kind == ArrowKind::list_view || kind == ArrowKind::fixed_list;
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -20,7 +22,10 @@ namespace {
 class RowsReader {
  public:
   RowsReader(const ArrowColumn& column, const ArrowSlice& batch)
-      : column_(column.column), is_json_(column.is_json), is_nested_(column.is_nested) {
+      : column_(column.column),
+        is_json_(column.is_json),
+        is_nested_(column.is_nested),
+        is_shape_given_(column.is_shape_given) {
     rows_ = batch;
     for (const std::size_t field : column.fields) {
       merge_validity(rows_);
@@ -131,14 +136,21 @@ class RowsReader {
            numbers.size > 0;
   }
 
-  bool is_null(const ArrowSlice& numbers, std::int64_t i) const {
-    if (!numbers.is_valid(i)) return true;
-    if (!numbers.type->dictionary) return false;
-    return !numbers.entry(numbers.index_at(i)).is_valid(0);
+  /// True if the value is null, or the entry of the dictionary.
+  static bool is_null(const ArrowSlice& values, std::int64_t i) {
+    if (!values.is_valid(i)) return true;
+    return values.type->dictionary && is_null(values.entry(values.index_at(i)), 0);
+  }
+
+  /// True if the dictionary, or that of its values, may have nulls.
+  static bool dictionary_may_have_nulls(const ArrowSlice& values) {
+    if (!values.type->dictionary) return false;
+    const ArrowSlice all = ArrowSlice::whole(*values.array->dictionary, *values.type->dictionary);
+    return all.may_have_nulls() || dictionary_may_have_nulls(all);
   }
 
   void read_scalars() {
-    if (rows_.type->dictionary) merge_dictionary_nulls();
+    merge_dictionary_nulls();
     if (owned_valid().empty() && is_stored_so(rows_)) {
       made_.chunk.values = {buffer_of(rows_),
                             static_cast<std::size_t>(rows_.size) * itemsize(column_.dtype)};
@@ -153,8 +165,7 @@ class RowsReader {
   }
 
   void merge_dictionary_nulls() {
-    const ArrowSlice all = ArrowSlice::whole(*rows_.array->dictionary, *rows_.type->dictionary);
-    if (!all.may_have_nulls()) return;
+    if (!dictionary_may_have_nulls(rows_)) return;
     auto& valid = made_.owned.valid;
     for (std::int64_t i = 0; i < rows_.size; ++i) {
       if (!rows_.is_valid(i) || !is_null(rows_, i)) continue;
@@ -271,7 +282,12 @@ class RowsReader {
   }
 
   std::string add_numbers(const ArrowSlice& items) {
-    if (is_nested_) return add_nested(items);
+    if (is_nested_) {
+      if (is_shape_given_ && !has_shape_of_column(items))
+        return "expected lists of the shape " + base::list_text(column_.shape) +
+               " in the list, found another shape";
+      return add_nested(items);
+    }
     ArrowSlice flat = items;
     if (items.type->kind == ArrowKind::fixed_list) {
       for (std::int64_t i = 0; i < items.size; ++i) {
@@ -281,6 +297,11 @@ class RowsReader {
       if (!wrong.empty()) return wrong;
     }
     return copy_items(flat, grow(static_cast<std::size_t>(flat.size) * itemsize(column_.dtype)));
+  }
+
+  bool has_shape_of_column(const ArrowSlice& items) const {
+    Shape shape = column_.shape;
+    return have_shape(items, 0, shape);
   }
 
   /// Appends the numbers of nested lists, whose lengths were checked before.
@@ -299,6 +320,10 @@ class RowsReader {
 
   // --- strings ---
 
+  static std::string not_utf8(std::string_view text) {
+    return "expected UTF-8, found " + base::quote(text, 40);
+  }
+
   /// Appends one string. Returns an error message, or "".
   std::string add_one_text(const ArrowSlice& slice, std::int64_t i) {
     if (!slice.is_valid(i)) return "expected text in the list, found null";
@@ -309,7 +334,7 @@ class RowsReader {
     }
     const std::string_view text = slice.text_at(i);
     if (column_.kind == ColumnKind::string && !base::is_utf8(text)) {
-      return "expected UTF-8, found " + base::quote(text, 40);
+      return not_utf8(text);
     }
     owned().values.append(text);
     return {};
@@ -325,7 +350,7 @@ class RowsReader {
   }
 
   void read_texts() {
-    if (rows_.type->dictionary) merge_dictionary_nulls();
+    merge_dictionary_nulls();
     if (read_texts_in_place()) return;
     auto& ends = owned().ends;
     ends.reserve(static_cast<std::size_t>(rows_.size));
@@ -364,8 +389,17 @@ class RowsReader {
   }
 
   void read_json() {
+    merge_dictionary_nulls();
     for (std::int64_t row = 0; row < rows_.size; ++row) {
-      if (is_valid(row)) owned().values.append(to_json(arrow_value(rows_, row)));
+      if (is_valid(row)) {
+        std::optional<std::string> other_bytes;
+        const Value value = arrow_value(rows_, row, &other_bytes);
+        if (other_bytes) {
+          mark_bad(row, not_utf8(*other_bytes));
+        } else {
+          owned().values.append(to_json(value));
+        }
+      }
       owned().ends.push_back(static_cast<std::int64_t>(owned().values.size()));
     }
   }
@@ -373,6 +407,7 @@ class RowsReader {
   const Column& column_;
   bool is_json_;
   bool is_nested_;
+  bool is_shape_given_;
   ArrowSlice rows_;
   ArrowRows made_;
   std::int64_t num_items_ = 0;

@@ -1,5 +1,6 @@
 #include "ingest/arrow/plan.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -63,6 +64,11 @@ const ArrowType* nested_numbers(const ArrowType& type) {
   return is_number(*inner) ? inner : nullptr;
 }
 
+/// Nesting depth of lists.
+std::size_t depth_of(const ArrowType& type) {
+  return type.is_list() ? 1 + depth_of(type.children[0]) : 0;
+}
+
 void set_column(const ArrowType& type, ArrowColumn& made) {
   Column& column = made.column;
   const ArrowType& values = type.values();
@@ -87,6 +93,7 @@ void set_column(const ArrowType& type, ArrowColumn& made) {
     set_numbers(column, *nested);
     column.ragged = true;
     made.is_nested = true;
+    made.depth = depth_of(type.children[0]);
   } else {
     set_json(made);
   }
@@ -110,25 +117,6 @@ void add_columns(const ArrowType& record, ArrowColumn& at, std::vector<ArrowColu
   }
 }
 
-/// Nesting depth of lists.
-std::size_t depth_of(const ArrowType& type) {
-  return type.is_list() ? 1 + depth_of(type.children[0]) : 0;
-}
-
-/// Compares the lengths of lists with `shape[depth...]`, and sets lengths that are still -1.
-/// Returns false if they differ, are 0, or a list is null.
-bool same_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape) {
-  if (!lists.type->is_list()) return true;
-  for (std::int64_t i = 0; i < lists.size; ++i) {
-    if (!lists.is_valid(i)) return false;
-    const auto [begin, end] = lists.range_at(i);
-    if (shape[depth] < 0) shape[depth] = end - begin;
-    if (end == begin || end - begin != shape[depth]) return false;
-    if (!same_shape(lists.items(begin, end - begin), depth + 1, shape)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where) {
@@ -145,17 +133,47 @@ std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string
   return columns;
 }
 
+void take_shape(ArrowColumn& column, const Column& target) {
+  if (!column.is_nested || target.is_text()) return;
+  const std::size_t outer = target.ragged ? 0 : 1;
+  if (target.shape.size() != outer + column.depth) return;
+  column.column.shape.assign(target.shape.begin() + static_cast<std::ptrdiff_t>(outer),
+                             target.shape.end());
+  column.has_shape = column.is_shape_given = true;
+}
+
+bool have_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape) {
+  if (!lists.type->is_list()) return true;
+  for (std::int64_t i = 0; i < lists.size; ++i) {
+    if (!lists.is_valid(i)) return false;
+    const auto [begin, end] = lists.range_at(i);
+    if (shape[depth] < 0) shape[depth] = end - begin;
+    if (end == begin || end - begin != shape[depth]) return false;
+    if (!have_shape(lists.items(begin, end - begin), depth + 1, shape)) return false;
+  }
+  return true;
+}
+
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch) {
-  if (!column.is_nested || column.is_json) return false;
+  if (!column.is_nested || column.is_json || column.is_shape_given) return false;
   ArrowSlice rows = batch;
-  for (const std::size_t field : column.fields) rows = rows.field(field);
+  std::vector<ArrowSlice> enclosing;
+  for (const std::size_t field : column.fields) {
+    enclosing.push_back(rows);
+    rows = rows.field(field);
+  }
+  // The list of a null struct need not be null.
+  const auto is_valid = [&](std::int64_t row) {
+    return rows.is_valid(row) &&
+           std::ranges::all_of(enclosing, [&](const auto& record) { return record.is_valid(row); });
+  };
   const bool had_shape = column.has_shape;
   Shape shape = column.column.shape;
-  if (!had_shape) shape.assign(depth_of(rows.type->children[0]), -1);
+  if (!had_shape) shape.assign(column.depth, -1);
   for (std::int64_t row = 0; row < rows.size; ++row) {
-    if (!rows.is_valid(row)) continue;
+    if (!is_valid(row)) continue;
     const auto [begin, end] = rows.range_at(row);
-    if (!same_shape(rows.items(begin, end - begin), 0, shape)) {
+    if (!have_shape(rows.items(begin, end - begin), 0, shape)) {
       set_json(column);
       name_leaves(column.column);
       return true;

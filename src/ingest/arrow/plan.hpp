@@ -34,15 +34,25 @@ struct ArrowColumn {
   bool is_nested = false;
   bool has_shape = false;  ///< is_nested: the inner shape is known, because a row with a list was
                            ///< read
+  std::size_t depth = 0;   ///< is_nested: number of dimensions of the inner shape
+  bool is_shape_given = false;  ///< is_nested: the inner shape is that of a requested schema
 };
 
 /// The columns of a record batch of that type, in order. Only null columns are nullable at first.
 /// Throws Error(unsupported) if the batch is not a struct.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Determines the inner shape of a nested column from its lists. The column becomes JSON if the
-/// inner lists have no common shape, or another one than in earlier batches, or one is null or
-/// empty. Returns true if the column changed.
+/// Sets the inner shape of a nested column to that of the rows of `target`, if both have the same
+/// number of dimensions. Rows with another inner shape are bad rows.
+void take_shape(ArrowColumn& column, const Column& target);
+
+/// Compares the lengths of lists, and of the lists in them, with `shape[depth...]`, and sets
+/// lengths that are still -1. Returns false if they differ, are 0, or a list is null.
+bool have_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape);
+
+/// Determines the inner shape of a nested column from its lists, unless it was given. The column
+/// becomes JSON if the inner lists have no common shape, or another one than in earlier batches, or
+/// one is null or empty. Returns true if the column changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

@@ -40,7 +40,7 @@ class BadRowPieces {
   struct Piece {
     std::string column{};  ///< the bad column; empty if this stream has none in the row
     std::string error{};
-    std::string text{};  ///< the values of the stream's columns: a JSON object
+    std::string text{};  ///< the values of the stream's columns: a JSON object, or null
   };
 
   /// `folder`: where unnamed spill files are created.
@@ -77,8 +77,9 @@ std::string read_member(const SpillFile& spill, std::uint64_t& at) {
   return text;
 }
 
-/// Appends the members of `object` to those of `all`.
+/// Appends the members of `object`, or none if it is null, to those of `all`.
 void join_members(std::string& all, std::string_view object) {
+  if (!object.starts_with('{')) return;
   const std::string_view members = object.substr(1, object.size() - 2);
   if (members.empty()) return;
   all.insert(all.size() - 1, (all.size() > 2 ? ", " : "") + std::string(members));
@@ -306,6 +307,7 @@ class ArrowIngest {
       if (target.unit.empty()) target.unit = source->column.unit;
       targets_.push_back(std::move(target));
       sources_.push_back(*source);
+      take_shape(sources_.back(), targets_.back());
     }
     for (const Source& column : found) {
       if (options_.schema->find(column.column.path) == nullptr) {

@@ -1,13 +1,19 @@
 #include "ingest/arrow/value.hpp"
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/base64.hpp"
+#include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "ingest/bad_row.hpp"
 
 namespace tenfold {
 namespace {
+
+using OtherBytes = std::optional<std::string>;
 
 Value number_value(const ArrowSlice& slice, std::int64_t i) {
   const DType stored = slice.type->stored;
@@ -28,23 +34,32 @@ Value number_value(const ArrowSlice& slice, std::int64_t i) {
   return number;
 }
 
-Value list_value(const ArrowSlice& slice, std::int64_t i) {
+Value text_value(std::string_view text, OtherBytes* other_bytes) {
+  if (base::is_utf8(text)) return text;
+  if (other_bytes != nullptr && !*other_bytes) *other_bytes = std::string(text);
+  return shown_text(text);
+}
+
+Value list_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_bytes) {
   const auto [begin, end] = slice.range_at(i);
   const ArrowSlice items = slice.items(begin, end - begin);
   Value::List list;
-  for (std::int64_t k = 0; k < items.size; ++k) list.items.push_back(arrow_value(items, k));
+  for (std::int64_t k = 0; k < items.size; ++k) {
+    list.items.push_back(arrow_value(items, k, other_bytes));
+  }
   return list;
 }
 
-Value record_value(const ArrowSlice& slice, std::int64_t i) {
+Value record_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_bytes) {
   Value::Object object;
   for (std::size_t k = 0; k < slice.type->children.size(); ++k) {
-    object.members.emplace_back(slice.type->children[k].name, arrow_value(slice.field(k), i));
+    object.members.emplace_back(slice.type->children[k].name,
+                                arrow_value(slice.field(k), i, other_bytes));
   }
   return object;
 }
 
-Value map_value(const ArrowSlice& slice, std::int64_t i) {
+Value map_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_bytes) {
   const auto [begin, end] = slice.range_at(i);
   const ArrowSlice entries = slice.items(begin, end - begin);
   const ArrowSlice keys = entries.field(0);
@@ -53,8 +68,8 @@ Value map_value(const ArrowSlice& slice, std::int64_t i) {
   Value::List pairs;
   bool all_text = true;
   for (std::int64_t k = 0; k < entries.size; ++k) {
-    Value key = arrow_value(keys, k);
-    Value value = arrow_value(values, k);
+    Value key = arrow_value(keys, k, other_bytes);
+    Value value = arrow_value(values, k, other_bytes);
     const auto* text = key.get_if<std::string>();
     all_text = all_text && text != nullptr && object.find(*text) == nullptr;
     if (all_text) object.members.emplace_back(*text, value);
@@ -69,12 +84,12 @@ Value map_value(const ArrowSlice& slice, std::int64_t i) {
 
 }  // namespace
 
-Value arrow_value(const ArrowSlice& slice, std::int64_t i) {
+Value arrow_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_bytes) {
   if (!slice.is_valid(i)) return {};
-  if (slice.type->dictionary) return arrow_value(slice.entry(slice.index_at(i)), 0);
+  if (slice.type->dictionary) return arrow_value(slice.entry(slice.index_at(i)), 0, other_bytes);
   switch (slice.type->kind) {
     case ArrowKind::null:
-      return {};
+      break;
     case ArrowKind::boolean:
       return slice.bit_at(1, i);
     case ArrowKind::number:
@@ -83,17 +98,17 @@ Value arrow_value(const ArrowSlice& slice, std::int64_t i) {
     case ArrowKind::text_view:
     case ArrowKind::fixed_bytes:
       if (slice.type->is_binary) return base::base64(slice.text_at(i));
-      return slice.text_at(i);
+      return text_value(slice.text_at(i), other_bytes);
     case ArrowKind::decimal:
       return slice.decimal_at(i);
     case ArrowKind::list:
     case ArrowKind::list_view:
     case ArrowKind::fixed_list:
-      return list_value(slice, i);
+      return list_value(slice, i, other_bytes);
     case ArrowKind::record:
-      return record_value(slice, i);
+      return record_value(slice, i, other_bytes);
     case ArrowKind::map:
-      return map_value(slice, i);
+      return map_value(slice, i, other_bytes);
   }
   return {};
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include <tenfold/value.hpp>
 
@@ -11,6 +13,10 @@ namespace tenfold {
 /// Converts value `i` to a JSON value: structs and maps become objects, a map whose keys are not
 /// unique strings becomes a list of pairs, decimals become strings, binary becomes base64, dates
 /// and times become their counts.
-Value arrow_value(const ArrowSlice& slice, std::int64_t i);
+///
+/// Text that is not UTF-8 is returned as by shown_text(). `other_bytes`: if not null, becomes the
+/// first such text as it is stored.
+Value arrow_value(const ArrowSlice& slice, std::int64_t i,
+                  std::optional<std::string>* other_bytes = nullptr);
 
 }  // namespace tenfold

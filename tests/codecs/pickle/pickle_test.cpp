@@ -279,6 +279,59 @@ TEST(Pickle, NaturalNamesAnIntegerOutOfRange) {
       "expected an integer from 0 to 9223372036854775807, found " + std::string(40, '1') + "...");
 }
 
+TEST(Pickle, LengthsAreOfATupleAListOrASize) {
+  const auto found = [](const std::string& pickle) -> std::string {
+    const PickleGraph graph = read_pickle(pickle, "x.pkl");
+    try {
+      const auto lengths = graph.lengths(graph.root, [] { return Error(ErrorCode::corrupt); });
+      return fmt::format("{}", fmt::join(lengths, ","));
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(found("(K\x02K\x03t."s), "2,3");
+  EXPECT_EQ(found("](K\x02K\3e."s), "2,3");
+  EXPECT_EQ(found("ctorch\nSize\n((K\x02K\x03ttR."s), "2,3");
+  EXPECT_EQ(found("ctorch\nSize\n)R."s),
+            "expected a torch.Size, tuple or list, found a call of \"torch.Size\"");
+  EXPECT_EQ(found("cos\nsystem\n."s), "expected a torch.Size, tuple or list, found \"os.system\"");
+  std::string many = "(";
+  for (int i = 0; i < 65; ++i) many += "K\x01";
+  EXPECT_EQ(found(many + "t."), "too many dimensions: expected at most 64, found 65");
+}
+
+TEST(Pickle, ValuesAreDescribedForMessages) {
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {"N", "None"},
+      {"\x88", "a boolean"},
+      {"K\x01", "an integer"},
+      {"L36893488147419103232L\n", "an integer"},
+      {"F0.5\n", "a float"},
+      {"X\1\0\0\0a"s, "text"},
+      {"U\1a", "a string of Python 2"},
+      {"C\1a", "bytes"},
+      {"\x96\1\0\0\0\0\0\0\0a"s, "a bytearray"},
+      {"]", "a list"},
+      {")", "a tuple"},
+      {"}", "a dict"},
+      {"\x8f", "a set"},
+      {"(\x91", "a frozenset"},
+      {"\x82\x07", "an extension code"},
+      {"NQ", "a persistent id"},
+      {"cos\nsystem\n", "\"os.system\""},
+      {"cos\nsystem\n)R", "a call of \"os.system\""},
+      {"ca\nB\n)\x81", "an object of \"a.B\""},
+      {"(ia\nB\n", "an object of \"a.B\""},
+      {"ca\nB\n)R)R", "a call"},
+      {"ca\nB\n)R)\x81", "an object"}};
+  for (const auto& [pickle, expected] : cases) {
+    const std::string whole = pickle + ".";
+    const PickleGraph graph = read_pickle(whole, "x.pkl");
+    EXPECT_EQ(graph.describe(graph.root), expected);
+  }
+  EXPECT_EQ(describe(PickleKind::global), "a global");
+}
+
 TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 3}),
             "unsupported: too many values: expected at most 3, found more at byte 7");

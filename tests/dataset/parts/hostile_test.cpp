@@ -183,6 +183,52 @@ TEST_F(HostileFolders, PartsMustMatchTheRowsAndColumnsOfTheManifest) {
   EXPECT_THAT(fault(), HasSubstr("expected a folder, found"));
 }
 
+TEST_F(HostileFolders, TheSchemaOfTheManifestNeedsAColumn) {
+  write(R"({"version": 1, "schema": {"columns": {}}, "parts": []})");
+  EXPECT_THAT(fault(), HasSubstr("%parts.json: schema: expected at least one column, found none"));
+}
+
+TEST_F(HostileFolders, AnOpenPartMustHaveTheRowsOfTheManifest) {
+  replace("\"num_rows\": 3", "\"open\": true, \"num_rows\": 4");
+  EXPECT_THAT(fault(), HasSubstr(part_name(1, 2) + ": rows: expected at least 4, found 3"));
+}
+
+TEST_F(HostileFolders, TheNumberOfBytesOfAPartMustBeThatOfTheManifest) {
+  const std::string sound = text();
+  const std::size_t at = sound.find("\"num_bytes\": ") + 13;
+  const std::string number = sound.substr(at, sound.find(',', at) - at);
+  replace("\"num_bytes\": " + number, "\"num_bytes\": 7");
+  const VerifyReport report = verify(path_);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].path, HasSubstr(part_name(0, 2)));
+  EXPECT_EQ(report.problems[0].part, "num_bytes");
+  EXPECT_EQ(report.problems[0].what, "expected 7, the number in %parts.json, found " + number);
+}
+
+TEST_F(HostileFolders, TheElementsOfAllPartsMustBeCountable) {
+  // Each part claims more elements than it has: only their sum, or the size of the sum, is too
+  // large.
+  const auto claim = [&](const std::string& column, std::int64_t count) {
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const Path part = path_ / part_name(i, 2);
+      std::string meta = read_bytes(part / "%values" / "meta.json");
+      const std::size_t from = meta.find("[", meta.find("\"" + column + "\": {")) + 1;
+      meta.replace(from, meta.find("]", from) - from, std::to_string(count));
+      write_bytes(part / "%values" / "meta.json", meta);
+      std::string ends = read_bytes(part / (column + ".end.memmap"));
+      ends.replace(ends.size() - 8, 8, reinterpret_cast<const char*>(&count), 8);
+      write_bytes(part / (column + ".end.memmap"), ends);
+    }
+  };
+  claim("tokens", std::int64_t{1} << 60);
+  EXPECT_THAT(fault(),
+              HasSubstr("%parts.json: rows: tensor: shape [2305843009213693952] of int32 is too "
+                        "large: expected at most 2^63 - 1 bytes"));
+  claim("name", std::int64_t{1} << 62);
+  EXPECT_THAT(fault(), HasSubstr(part_name(1, 2) +
+                                 ": elements: expected fewer than 2^63 in all parts, found more"));
+}
+
 TEST_F(HostileFolders, InvalidEndOffsetsAreReportedByPart) {
   const Path ends = path_ / part_name(1, 2) / "name.end.memmap";
   for (const std::int64_t last : {std::int64_t{-1}, std::int64_t{1} << 62}) {

@@ -5,9 +5,11 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/diff.hpp>
@@ -20,6 +22,7 @@
 #include "dataset/parts/parts_of.hpp"
 #include "os/fs/lease.hpp"
 #include "support/leases.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -188,6 +191,27 @@ TEST(Parts, CommitChecksEachPart) {
   expect_same(Dataset(ds).rows(0, 11), in_memory(11).rows(0, 11));
 }
 
+TEST(Parts, CommitRefusesAPartThatIsMissingOrHasPartsItself) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  fs::create_directories(ds);
+  for (const char* name : {"gone", "deep/gone"}) {
+    expect_error(ErrorCode::file_not_found,
+                 (ds / name).string() + ": part is missing: expected a data set, found nothing",
+                 [&] { commit_parts(ds, {.parts = {name}}); });
+  }
+  make_parts(ds / "inner", {2});
+  for (const CommitPartsOptions& options : {CommitPartsOptions{}, {.parts = {"inner"}}}) {
+    expect_error(ErrorCode::invalid_argument,
+                 (ds / "inner").string() +
+                     ": expected a data set in one folder, found one of parts; compact() it",
+                 [&] { commit_parts(ds, options); });
+  }
+  EXPECT_FALSE(fs::exists(ds / "%parts.json"));
+  compact(ds / "inner");
+  EXPECT_EQ(commit_parts(ds).size(), 2);
+}
+
 TEST(Parts, CommitIgnoresUnfinishedPartsOfLiveWriters) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
@@ -317,6 +341,63 @@ TEST(Parts, VerifyNamesThePartAndTheProblem) {
   EXPECT_THROW(Dataset(ds).rows(0, 1), Error);
   fs::remove_all(ds / part_name(0, 2));
   EXPECT_THAT(only_problem(), HasSubstr("part is missing"));
+}
+
+/// Calls `action` before the manifest of a data set of parts is examined or opened.
+class BeforeManifest : public WatchChanges {
+ public:
+  explicit BeforeManifest(std::function<void()> action)
+      : WatchChanges({}), action_(std::move(action)) {}
+  void before_read(const std::string& name) override {
+    if (name.ends_with("%parts.json")) action_();
+  }
+
+ private:
+  std::function<void()> action_;
+};
+
+/// verify() cannot know that a problem is not that of a manifest which another process replaces.
+TEST(Parts, VerifyEndsWithTheProblemsOfItsLastPassIfTheManifestAlwaysChanges) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  save(numbers(1), ds / "a", {.durable = false});
+  commit_parts(ds, {.durable = false});
+  std::string manifest = read_bytes(ds / "%parts.json");
+  const std::size_t at = manifest.find("\"num_bytes\": ") + 13;
+  int num_changes = 0;
+  const BeforeManifest changing([&] {
+    std::string changed = manifest;
+    changed.replace(at, changed.find(',', at) - at, std::to_string(1000 + num_changes++));
+    write_bytes(ds / "%parts.json", changed);
+  });
+  const VerifyReport report = verify(ds);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "num_bytes");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("the number in %parts.json"));
+  EXPECT_GT(num_changes, 10);
+}
+
+TEST(Parts, AnErrorOfATensorNamesFolderAndTensor) {
+  const TemporaryFolder folder;
+  make_parts(folder / "ds", {2});
+  const TensorDict tree = open(folder / "ds");
+  const TensorDict::Item item = tree.get("tags.end");
+  expect_error(ErrorCode::invalid_argument,
+               (folder / "ds").string() + ": tensor \"tags.end\": not a nested tensor",
+               [&] { static_cast<void>(std::get<Leaf>(item).sizes()); });
+}
+
+TEST(Parts, APartThatWasNotOpenedBeforeADataSetIsReplacedIsRefused) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  for (const char* name : {"a", "b"}) save(numbers(2), ds / name, {.durable = false});
+  const Dataset opened = commit_parts(ds, {.durable = false});
+  compact(ds);
+  expect_error(ErrorCode::io,
+               ds.string() +
+                   ": it was replaced since it was opened: expected the same data set, "
+                   "found another data set; open it again",
+               [&] { static_cast<void>(opened.rows(2, 3)); });
 }
 
 TEST(Parts, AReplacedDataSetIsReadAsOpenedOrRefused) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "formats/bundle/folder.hpp"
 #include "io/sample_trees.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
@@ -17,6 +18,7 @@ namespace tenfold {
 namespace {
 
 namespace fs = std::filesystem;
+namespace bundle = detail::formats::bundle;
 using test::thrown_by;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -166,6 +168,20 @@ TEST_F(HostileBundle, AcceptsManyStrayFiles) {
   EXPECT_EQ(tree.size(), kMany + 1u);
   EXPECT_EQ(tree["trainer_state"].size(), 0u);
   EXPECT_EQ(verify(path_).unchecked.size(), kMany + 1u);
+}
+
+TEST(BundleEntries, AreLimited) {
+  if (!fs::is_directory("/dev/shm")) GTEST_SKIP() << "no file system creates so many files in time";
+  const test::TemporaryFolder folder("/dev/shm");
+  const auto directory = os::Directory::open(folder.path());
+  for (std::size_t i = 0; i <= bundle::kMaxEntries; ++i) {
+    ASSERT_EQ(::mknodat(directory.fd(), std::to_string(i).c_str(), S_IFREG | 0600, 0), 0);
+  }
+  const auto thrown = thrown_by([&] { bundle::list_entries(directory); });
+  EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+  EXPECT_EQ(thrown.message, folder.path().string() +
+                                ": too many entries: expected at most 262144 files and folders, "
+                                "found more; open the files one by one");
 }
 
 }  // namespace

@@ -138,6 +138,35 @@ TEST(Consolidated, ReadsUnalignedTensorsAndIgnoresTheSize) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(leaf.tensor().raw_data()) % 16, 0U);
 }
 
+TEST(Consolidated, IgnoresMembersOfTenfoldThatDoNotFitTheTreeWithAWarning) {
+  const std::string leaves =
+      R"("a": ["torch.uint8", [1], 0, 1, 0], "b": ["torch.uint8", [1], 1, 2, 0])";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("order": 3)", R"("order" is ignored: expected an object, found int)"},
+      {R"("order": {"": 3})",
+       R"("order" of "" is ignored: expected each position once, found others)"},
+      {R"("order": {"": [1, "0"]})", R"("order" of "" is ignored)"},
+      {R"("order": {"": [0, 0]})", R"("order" of "" is ignored)"},
+      {R"("order": {"": [2, 0, 1]})", R"("order" is ignored: expected 2 positions, found 3)"},
+      {R"("notes": {})", R"("notes" is ignored: expected a string, found dict)"},
+      {R"("later": [])", R"("later" is ignored: expected a string, found list)"},
+  };
+  for (const auto& [member, message] : cases) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "file",
+                file_of(node(leaves, "", "", R"(, "size": ["tenfold", {)" + member + "}]")));
+    const Warnings warnings;
+    const TensorDict tree = consolidated::kFormat.open(folder / "file", {});
+    EXPECT_EQ(tree.keys(), (std::vector<std::string>{"a", "b"})) << member;
+    ASSERT_EQ(Warnings::messages().size(), 1U) << member;
+    EXPECT_THAT(Warnings::messages()[0], HasSubstr(message));
+    EXPECT_THAT(Warnings::messages()[0], HasSubstr("another tool may have changed the file"));
+  }
+  const TensorDict reversed =
+      opened(node(leaves, "", "", R"(, "size": ["tenfold", {"order": {"": [1, 0]}}])"));
+  EXPECT_EQ(reversed.keys(), (std::vector<std::string>{"b", "a"}));
+}
+
 TEST(Consolidated, KeepsTheClassOfATensorclass) {
   std::string document = node(R"("x": ["torch.uint8", [], 0, 8, 7])");
   document.replace(document.find("TensorDict"), 10, "<class 'm.C'>");

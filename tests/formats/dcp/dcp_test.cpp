@@ -2,14 +2,18 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "codecs/zip/zip.hpp"
 #include "formats/dcp/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/writer.hpp"
@@ -266,6 +270,98 @@ TEST(Dcp, NeedsAllShardsInSafetensors) {
   std::filesystem::remove(folder / "hf" / "shard-00001-model-00001-of-00001.safetensors");
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(folder / "hf"); }),
               HasSubstr("its pieces do not make up the tensor"));
+}
+
+TEST(Dcp, RefusesABoxWhoseEndDoesNotFit63Bits) {
+  const TemporaryFolder folder;
+  const std::string header =
+      R"({"__metadata__":{"DCP_SHARDING_INFO":"{\"w\": {\"saved_offsets\": [9223372036854775807]}}"},)"
+      R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  const Path shard = folder / "shard-00001-model-00001-of-00001.safetensors";
+  const std::uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+  write_bytes(shard, bytes + header + '\0');
+  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { open(folder.path()); }),
+            shard.string() +
+                ": tensor \"w\": the end of its box is too large: expected at most 63 bits, found "
+                "[9223372036854775807] + [1]");
+  EXPECT_THAT(verify(folder.path()).problems, SizeIs(1));
+}
+
+TEST(Dcp, AFolderWithoutShardsIsRefused) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "model.safetensors", "");
+  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { safetensors::kDcpFormat.open(folder.path(), {}); }),
+            folder.path().string() +
+                ": no shards: expected files called "
+                "\"shard-<rank + 1>-model-<i>-of-<n>.safetensors\", found none");
+}
+
+/// The location of the first compressed tensor of `zstd`.
+dcp::Item compressed_item() {
+  const dcp::Metadata metadata =
+      dcp::parse_metadata(bytes_of(checkpoint("zstd") / ".metadata"), "x");
+  for (const dcp::Entry& entry : metadata.entries) {
+    const auto* tensor = std::get_if<dcp::TensorEntry>(&entry.what);
+    if (tensor != nullptr && !tensor->chunks.empty()) return tensor->chunks[0].item;
+  }
+  ADD_FAILURE() << "no tensor";
+  return {};
+}
+
+std::string refusal_of_item(const dcp::Item& item) {
+  const auto files = std::make_shared<dcp::Files>(os::Directory::open(checkpoint("zstd")),
+                                                  std::vector<std::string>{"__0_0.distcp"});
+  return error_of(ErrorCode::corrupt, [&] { files->place(item); });
+}
+
+TEST(Dcp, RefusesACompressedItemThatIsTooLongOrIncomplete) {
+  dcp::Item item = compressed_item();
+  ASSERT_TRUE(item.is_compressed());
+  const std::string where = (checkpoint("zstd") / "__0_0.distcp").string() + ": item at byte " +
+                            std::to_string(item.begin) + ": ";
+  item.most_bytes = 100;
+  EXPECT_EQ(refusal_of_item(item),
+            where + "it decompresses to too much: expected at most 100 bytes, found more");
+  item = compressed_item();
+  item.size_bytes -= 10;
+  EXPECT_EQ(refusal_of_item(item),
+            where +
+                "expected more compressed bytes, found the end of the item; the file may be "
+                "truncated");
+}
+
+TEST(Dcp, MapsLargeTensorsAndReadsSmallOnes) {
+  const TemporaryFolder folder;
+  std::string data;
+  dcp::Metadata metadata;
+  metadata.files = {"__0_0.distcp"};
+  for (const auto& [name, count] : {std::pair("small", 100), std::pair("large", 20'000)}) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+    std::iota(values.begin(), values.end(), count);
+    const dcp::ItemFile file(DType::int32, {count});
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+    const std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(bytes)));
+    const dcp::Item item{0, data.size(), file.size_bytes(), 0};
+    data += file.head(crc) + bytes + file.tail(crc);
+    for (const std::string& key : {std::string(name), std::string(name) + "_again"}) {
+      metadata.entries.push_back(
+          {key, {{key, false}}, dcp::TensorEntry{DType::int32, {count}, {{{0}, {count}, item}}}});
+    }
+  }
+  write_bytes(folder / "__0_0.distcp", data);
+  write_bytes(folder / ".metadata", dcp::write_metadata(metadata));
+  EXPECT_TRUE(verify(folder.path()).ok());
+  const TensorDict tree = open(folder.path());
+  for (const auto& [name, count] : {std::pair("small", 100), std::pair("large", 20'000)}) {
+    const Tensor tensor = tree.at(name);
+    ASSERT_EQ(tensor.shape(), (Shape{count})) << name;
+    EXPECT_EQ(tensor.data<std::int32_t>()[0], count);
+    EXPECT_EQ(tensor.data<std::int32_t>()[count - 1], 2 * count - 1);
+    EXPECT_EQ(tensor.raw_data(), tree.at(std::string(name) + "_again").raw_data())
+        << "two names of one item share storage";
+  }
+  read_all(folder.path());
 }
 
 TEST(Dcp, ConvertsToOtherFormats) {

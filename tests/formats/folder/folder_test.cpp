@@ -10,6 +10,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -257,6 +258,56 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
                                                     "its bytes differ by now")));
 }
 
+TEST(MemmapFolder, CopiesShareStorageWithANodeThatIsNotUsedAnyMore) {
+  const Tensor weight = counting({300'000});  // more than is compared at a time
+  TensorDict tree;
+  tree.set("a", TensorDict::dict({{"w", weight}}));
+  tree.set("b", TensorDict::dict({{"w", weight}}));
+  const TemporaryFolder folder;
+  save_folder(tree, folder / "tree");
+  fs::copy(folder / "tree", folder / "copy", fs::copy_options::recursive);
+  ASSERT_NE(inode_of(folder / "copy/a/w.memmap"), inode_of(folder / "copy/b/w.memmap"));
+  const auto nodes = [&] {
+    TensorDict root = open_folder(folder / "copy");
+    TensorDict second = root["b"];
+    const Tensor first = root["a"].at("w");
+    return std::pair(std::move(second), first.raw_data());  // the root and "a" are gone
+  };
+  {
+    const Warnings warnings;
+    const auto [second, mapped] = nodes();
+    EXPECT_EQ(second.at("w").raw_data(), mapped);
+    EXPECT_EQ(test::bytes_of(second.at("w")), test::bytes_of(weight));
+    EXPECT_THAT(warnings.all(), IsEmpty());
+  }
+  {
+    std::fstream file(folder / "copy/b/w.memmap", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file << 'x';
+  }
+  const Warnings warnings;
+  const auto [second, mapped] = nodes();
+  EXPECT_NE(second.at("w").raw_data(), mapped);
+  EXPECT_EQ(test::bytes_of(second.at("w")).back(), 'x');
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"w\": an alias in %notes.json, but its bytes "
+                                                    "differ by now: not shared")));
+}
+
+TEST(MemmapFolder, ReadsANestedTensorWithoutComponents) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "tree");
+  std::ofstream(folder / "tree/meta.json")
+      << R"({"j": {"device": "cpu", "shape": [0, 2], "dtype": "torch.float32", "is_nested": true}, )"
+      << R"("shape": [], "device": "cpu", "_type": "<class 'tensordict._td.TensorDict'>"})";
+  const TensorDict tree = open_folder(folder / "tree");
+  const Leaf leaf = std::get<Leaf>(tree.get("j"));
+  ASSERT_TRUE(leaf.is_nested());
+  EXPECT_EQ(leaf.sizes().shape(), (Shape{0, 2}));
+  EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
+  save_folder(tree, folder / "again");
+  EXPECT_EQ(std::get<Leaf>(open_folder(folder / "again").get("j")).sizes().shape(), (Shape{0, 2}));
+}
+
 TEST(MemmapFolder, StoresSharedTensorsSeparatelyWithoutNotes) {
   TensorDict tree;
   const Tensor weight = counting({2});
@@ -350,6 +401,53 @@ TEST(MemmapFolder, RefusesToReplaceAForeignFolder) {
               HasSubstr(R"(home: folder to replace: expected a saved tree or an empty )"
                         R"(folder, found "a", "b", "c" and 1 more; save to another path)"));
   EXPECT_TRUE(fs::exists(folder / "home/a"));
+}
+
+TEST(MemmapFolder, TreatsTheFilesOfATreeWithDamagedMetadataAsForeign) {
+  TensorDict tree;
+  tree.set("a", counting({1}));
+  for (const std::string meta : {"[]", R"({"_type": "<class 'other.Type'>", "shape": 3})", "{"}) {
+    const TemporaryFolder folder;
+    save_folder(tree, folder / "tree");
+    std::ofstream(folder / "tree/meta.json") << meta;
+    EXPECT_THAT(
+        error_of([&] { save_folder(tree, folder / "tree"); }, ErrorCode::invalid_argument),
+        HasSubstr(
+            "expected only what its metadata names, found \"a.memmap\"; save to another path"))
+        << meta;
+    EXPECT_TRUE(fs::exists(folder / "tree/a.memmap"));
+    fs::remove(folder / "tree/a.memmap");
+    save_folder(tree, folder / "tree");
+    EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
+  }
+}
+
+TEST(MemmapFolder, TreatsThePartsOfADamagedOrNewerManifestAsForeign) {
+  TensorDict tree;
+  tree.set("a", counting({1}));
+  for (const std::string manifest : {"{", R"({"version": 99, "schema": {}, "parts": []})"}) {
+    const TemporaryFolder folder;
+    save_folder(tree, folder / "data/part-0");
+    std::ofstream(folder / "data/%parts.json") << manifest;
+    EXPECT_THAT(
+        error_of([&] { save_folder(tree, folder / "data"); }, ErrorCode::invalid_argument),
+        HasSubstr("expected only what its metadata names, found \"part-0\"; save to another path"));
+    EXPECT_TRUE(fs::exists(folder / "data/part-0/a.memmap"));
+  }
+}
+
+TEST(MemmapFolder, ReplacesATreeWithWhatCrashedSavesLeftInIt) {
+  TensorDict tree;
+  tree.set("a", counting({1}));
+  const TemporaryFolder folder;
+  save_folder(tree, folder / "tree");
+  fs::create_directory(folder / "tree/.n.tenfold-1");
+  std::ofstream(folder / "tree/.n.tenfold-1/x.memmap") << "left";
+  std::ofstream(folder / "tree/.tdtmp-1") << "left";
+  save_folder(tree, folder / "tree");
+  EXPECT_FALSE(fs::exists(folder / "tree/.n.tenfold-1"));
+  EXPECT_FALSE(fs::exists(folder / "tree/.tdtmp-1"));
+  EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
 }
 
 struct Refused {

@@ -147,6 +147,51 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
               HasSubstr("cannot be changed in place"));
 }
 
+TEST(Npy, ChangesTheFileInModeWriteThrough) {
+  const TemporaryFolder folder;
+  for (const char* name : {"ok-dtype-float32", "ok-no-elements"}) {
+    const Path path = folder / "x.npy";
+    std::filesystem::copy_file(npy(name), path, std::filesystem::copy_options::overwrite_existing);
+    const TensorDict tree = numpy::kNpy.open(path, {.mode = Mode::write_through});
+    const Tensor tensor = std::get<Leaf>(bare_value(tree)).tensor();
+    std::string expected = bytes_of(path);
+    if (tensor.numel() > 0) {
+      tensor.mutable_data<float>()[2] = 77;
+      const float changed = 77;
+      expected.replace(expected.size() - 4, 4, reinterpret_cast<const char*>(&changed), 4);
+    }
+    tree.flush();
+    EXPECT_EQ(bytes_of(path), expected) << name;
+  }
+}
+
+TEST(Npy, RefusesModeWriteThroughForUnalignedElements) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.npy";
+  std::filesystem::copy_file(npy("ok-no-padding"), path);
+  {
+    const TensorDict tree = numpy::kNpy.open(path, {.mode = Mode::write_through});
+    const auto leaf = std::get<Leaf>(bare_value(tree));
+    EXPECT_EQ(
+        error_of(ErrorCode::unsupported, [&] { static_cast<void>(leaf.tensor()); }),
+        path.string() +
+            ": data: is not aligned for a shared mapping: expected an offset that is a multiple "
+            "of 4 bytes, found 67; save it again, which aligns it");
+    EXPECT_EQ(read_bytes(leaf), bytes_of(path).substr(67)) << "they can be read";
+    tree.flush();
+  }
+  numpy::kNpy.write(numpy::kNpy.open(path, {}), path, {});
+  const TensorDict aligned = numpy::kNpy.open(path, {.mode = Mode::write_through});
+  EXPECT_EQ(values_of<float>(std::get<Leaf>(bare_value(aligned)).tensor()),
+            (std::vector<float>{1, 2}));
+}
+
+TEST(Npy, AnErrorOfATensorNamesTheFile) {
+  const Leaf leaf = leaf_in(npy("ok-dtype-float32"));
+  EXPECT_EQ(error_of(ErrorCode::invalid_argument, [&] { static_cast<void>(leaf.sizes()); }),
+            npy("ok-dtype-float32").string() + ": not a nested tensor: it has no component sizes");
+}
+
 /// Returns the error message of check() for `tree`. write() must fail with it, and leave no file.
 std::string refusal_of(const TensorDict& tree) {
   const TemporaryFolder folder;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "formats/safetensors/support.hpp"
@@ -231,6 +232,154 @@ TEST(SafetensorsHostile, EveryBadFileOfTheFolderIsInTheTable) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(found, expected);
+}
+
+/// A file with the tensors "w", float32 [2], and "s", float32 [], and this structure document.
+std::string file_with_structure(const std::string& structure, const std::string& notes = "") {
+  std::string header = R"({"__metadata__":{"tensordict":)" + to_json(Value(structure));
+  if (!notes.empty()) header += R"(,"tenfold":)" + to_json(Value(notes));
+  header += R"(},"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+            R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})";
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i)
+    length[i] = static_cast<char>(header.size() >> (8 * i) & 255U);
+  return length + header + std::string(12, '\0');
+}
+
+struct BadStructure {
+  const char* name;
+  const char* root;  ///< the members of the root level, or after "!" those of the document
+  const char* message;
+  const char* notes = "";
+};
+
+const std::vector<BadStructure> kBadStructures = {
+    {"VersionString", R"(!"version":"1")",
+     "node \"\": \"version\" has the wrong type: expected an integer from 0, found a string"},
+    {"VersionHuge", R"(!"version":99999999999999999999)",
+     "node \"\": \"version\" has the wrong type: expected an integer from 0, found "
+     "99999999999999999999"},
+    {"VersionFraction", R"(!"version":1.5)",
+     "node \"\": \"version\" has the wrong type: expected an integer from 0, found a "
+     "floating-point number"},
+    {"RootNull", R"(!"root":null)",
+     "node \"\": \"root\" has the wrong type: expected an object, found null"},
+    {"RootTwice", R"(!"root":{"batch_size":[],"keys":{}},"root":{})",
+     "node \"\": \"root\" is duplicated: expected it once, found two"},
+    {"BatchSizeNull", R"("batch_size":null)",
+     "node \"\": \"batch_size\" has the wrong type: expected an array, found null"},
+    {"BatchSizeTwice", R"("batch_size":[],"batch_size":[])",
+     "node \"\": \"batch_size\" is duplicated: expected it once, found two"},
+    {"BatchSizeNested", R"("batch_size":[[1]])",
+     "node \"\": an item of \"batch_size\" has the wrong type: expected an integer from 0, found "
+     "an array"},
+    {"NamesNumber", R"("names":3)",
+     "node \"\": \"names\" has the wrong type: expected an array or null, found an integer"},
+    {"NameTrue", R"("names":[true])",
+     "node \"\": an item of \"names\" has the wrong type: expected a string or null, found true"},
+    {"StackDimString", R"("stack_dim":"0")",
+     "node \"\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, or null, "
+     "found a string"},
+    {"StackDimHuge", R"("stack_dim":64)",
+     "node \"\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, or null, "
+     "found 64"},
+    {"ClassNumber", R"("class":3)",
+     "node \"\": \"class\" has the wrong type: expected a string or null, found an integer"},
+    {"DeviceNull", R"("device":null)",
+     "node \"\": \"device\" has the wrong type: expected a string, found null"},
+    {"DeviceUnknown", R"("batch_size":[],"device":"cuda:1000","keys":{})",
+     "node \"\": \"device\": expected a type and optionally an index of at most 127, as in "
+     "\"cuda:0\", found \"cuda:1000\""},
+    {"LazyStackNumber", R"("lazy_stack":1)",
+     "node \"\": \"lazy_stack\" has the wrong type: expected an object, found an integer"},
+    {"LazyStackDimNull", R"("lazy_stack":{"stack_dim":null})",
+     "node \"\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, found null"},
+    {"LazyStackNameNumber", R"("lazy_stack":{"name":1})",
+     "node \"\": \"name\" has the wrong type: expected a string or null, found an integer"},
+    {"LazyStackDimTooLarge",
+     R"("batch_size":[],"lazy_stack":{"stack_dim":1,"name":"n"},)"
+     R"("keys":{"0":{"td":{"batch_size":[],"keys":{}}}})",
+     "node \"\": \"stack_dim\": expected at most 0, the number of batch dimensions of entry \"0\", "
+     "found 1"},
+    {"LazyStackOfADict",
+     R"("batch_size":[],"lazy_stack":{"stack_dim":0},)"
+     R"("keys":{"0":{"td":{"batch_size":[],"keys":{}}}})",
+     "node \"0\": an entry of a lazy stack has the wrong kind: expected \"tensordict\", "
+     "\"tensorclass\" or \"lazy_stack\", found \"dict\"",
+     R"({"version":1,"nodes":{"0":{"kind":"dict"}}})"},
+    {"KeysArray", R"("keys":[])",
+     "node \"\": \"keys\" has the wrong type: expected an object, found an array"},
+    {"KeysTwice", R"("keys":{},"keys":{})",
+     "node \"\": \"keys\" is duplicated: expected it once, found two"},
+    {"EntryNumber", R"("keys":{"w":3})",
+     "node \"w\": an entry has the wrong type: expected an object, found an integer"},
+    {"UnbatchedNumber", R"("keys":{"w":{"unbatched":1}})",
+     "node \"w\": \"unbatched\" has the wrong type: expected a boolean, found an integer"},
+    {"NonTensorStackDim", R"("keys":{"w":{"stack_dim":-1}})",
+     "node \"w\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, found -1"},
+    {"TdArray", R"("keys":{"n":{"td":[]}})",
+     "node \"n\": \"td\" has the wrong type: expected an object, found an array"},
+    {"InnerKeysMissing", R"("batch_size":[],"keys":{"n/m":{"td":{"batch_size":[]}}})",
+     "node \"n%2Fm\": \"keys\" is missing: expected an object, found none"},
+    {"BatchSizeShorterThanTheStack",
+     R"("batch_size":[2],"stack_dim":0,"keys":{"n":{"td":{"batch_size":[1],"keys":{}}}})",
+     "node \"1/n\": batch_size does not fit the stack: expected more than 1 in dimension 0, found "
+     "1"},
+    {"TensorShorterThanTheStack",
+     R"("batch_size":[3],"stack_dim":0,"keys":{"n":{"td":{"batch_size":[],"keys":)"
+     R"({"w":{"tensor":"w"}}}}})",
+     "node \"2/n/w\": the shape of tensor \"w\" does not fit the stack: expected more than 2 in "
+     "dimension 0, found [2]"},
+    {"ScalarInAStack",
+     R"("batch_size":[1],"stack_dim":0,"keys":{"n":{"td":{"batch_size":[],"keys":)"
+     R"({"s":{"tensor":"s"}}}}})",
+     "node \"0/n/s\": the shape of tensor \"s\" does not fit the stack: expected more than 0 in "
+     "dimension 0, found []"},
+};
+
+class EveryBadStructure : public testing::TestWithParam<BadStructure> {};
+
+TEST_P(EveryBadStructure, IsRefusedWithItsMessage) {
+  const BadStructure& bad = GetParam();
+  const std::string root = bad.root;
+  const std::string document =
+      root.starts_with("!") ? "{" + root.substr(1) + "}" : R"({"version":1,"root":{)" + root + "}}";
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  write_bytes(path, file_with_structure(document, bad.notes));
+  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { safetensors::kFormat.open(path, {}); }),
+            path.string() + ": __metadata__ \"tensordict\": " + bad.message);
+  const VerifyReport report = safetensors::kFormat.verify(path, {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part + ": " + report.problems[0].what,
+            std::string("__metadata__ \"tensordict\": ") + bad.message);
+}
+
+INSTANTIATE_TEST_SUITE_P(Safetensors, EveryBadStructure, testing::ValuesIn(kBadStructures),
+                         [](const auto& bad) { return std::string(bad.param.name); });
+
+TEST(SafetensorsHostile, ReadsWhatAStructureDocumentSaysAboutALazyStack) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  write_bytes(
+      path,
+      file_with_structure(
+          R"({"version":1,"later":[{"a":1}],"root":{"batch_size":[],"names":null,"class":null,)"
+          R"("stack_dim":null,"later":{"b":[]},"lazy_stack":{"stack_dim":1,"name":"time","x":[2]},)"
+          R"("keys":{"0":{"td":{"batch_size":[2],"device":"cuda:1","keys":{"w":{"tensor":"w"}}}},)"
+          R"("1":{"td":{"batch_size":[2],"keys":{"w":{"tensor":"w"},"x":{"non_tensor":[1,2],)"
+          R"("stack_dim":0}}}}}}})"));
+  const test::Warnings warnings;
+  const TensorDict tree = safetensors::kFormat.open(path, {});
+  EXPECT_EQ(tree.kind(), NodeKind::lazy_stack);
+  EXPECT_EQ(tree.info().stack_dim, 1);
+  EXPECT_EQ(tree.info().stack_dim_name, "time");
+  EXPECT_EQ(tree["0"].info().device, "cuda:1");
+  const TensorDict::Item item = tree["1"].get("x");
+  EXPECT_TRUE(std::get<NonTensor>(item).is_stack);
+  EXPECT_EQ(to_json(std::get<NonTensor>(item).value), "[1, 2]");
+  EXPECT_THAT(Warnings::messages(),
+              testing::ElementsAre(testing::HasSubstr("tensor \"s\": not in __metadata__")));
 }
 
 /// A file system in memory if there is one, because these tests write thousands of small files.

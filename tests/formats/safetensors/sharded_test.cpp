@@ -205,6 +205,28 @@ TEST(SafetensorsSharded, ATensorMayHaveTheNameOfTheChecksums) {
   EXPECT_TRUE(safetensors::kShardedFormat.verify(folder / kIndex, {}).ok());
 }
 
+TEST(SafetensorsSharded, VerifyReportsAChecksumThatCannotBeRead) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(data("ok-blanks.safetensors"), folder / "s.safetensors");
+  for (const std::string value : {"\"0123\"", "\"0123456789abcdef0\""}) {
+    write_bytes(folder / kIndex, "{\"metadata\":{\"tenfold_xxh3\":" + value +
+                                     "},\"weight_map\":{\"w\":\"s.safetensors\"}}");
+    const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
+    ASSERT_EQ(report.problems.size(), 1U) << value;
+    EXPECT_EQ(report.problems[0].path, (folder / kIndex).string());
+    EXPECT_EQ(report.problems[0].part, "metadata \"tenfold_xxh3\"");
+    EXPECT_EQ(
+        report.problems[0].what,
+        "cannot be read: expected 16 hexadecimal digits as tenfold writes them, found another "
+        "value; another tool may have changed the file");
+  }
+  // Another tool wrote the index again, with a blank where tenfold writes none.
+  write_bytes(folder / kIndex,
+              "{\"metadata\":{\"tenfold_xxh3\" : \"0123456789abcdef\"},"
+              "\"weight_map\":{\"w\":\"s.safetensors\"}}");
+  EXPECT_EQ(safetensors::kShardedFormat.verify(folder / kIndex, {}).problems.size(), 1U);
+}
+
 /// A folder with one good shard "s.safetensors" that holds the tensor "w", and `index`.
 std::string open_error(const TemporaryFolder& folder, const std::string& index,
                        ErrorCode code = ErrorCode::corrupt) {

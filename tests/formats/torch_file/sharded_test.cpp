@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "io/sample_trees.hpp"
+#include "support/pickled.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/zip.hpp"
 
 namespace tenfold {
 namespace {
@@ -81,6 +83,37 @@ TEST_F(TorchSharded, NamesATensorThatItsShardLacks) {
 TEST_F(TorchSharded, RefusesShardsOutsideItsFolder) {
   write_index(R"({"b.weight": "../one.bin"})");
   EXPECT_THAT(thrown_by([&] { open(path_); }).message, HasSubstr("leads out of the folder"));
+}
+
+TEST_F(TorchSharded, NeedsADictInEveryShard) {
+  TensorDict list(NodeInfo{.kind = NodeKind::list});
+  list.set("0", Tensor::zeros(DType::float32, {2}));
+  save(list, folder_ / "list.bin");
+  write_index(R"({"b.weight": "list.bin"})");
+  EXPECT_THAT(thrown_by([&] { open(path_); }).message,
+              AllOf(HasSubstr("list.bin"), HasSubstr("tensor \"b.weight\": missing in its shard")));
+  for (const auto& [value, found] :
+       {std::pair(test::pickled::integer(1), "a JSON value"),
+        std::pair(test::pickled::object("my_net", "Net"), "an object of \"my_net.Net\"")}) {
+    test::write_zip(folder_ / "other.bin", {{"archive/data.pkl", test::pickled::whole(value)},
+                                            {"archive/version", "3\n"}});
+    write_index(R"({"b.weight": "other.bin"})");
+    const auto thrown = thrown_by([&] { open(path_); });
+    EXPECT_EQ(thrown.code, ErrorCode::corrupt);
+    EXPECT_THAT(thrown.message,
+                AllOf(HasSubstr("other.bin: not a shard: expected a dict of tensors, found "),
+                      HasSubstr(found)));
+    const VerifyReport report = verify(path_);
+    ASSERT_EQ(report.problems.size(), 1U);
+    EXPECT_THAT(report.problems[0].what, HasSubstr("not a shard"));
+  }
+}
+
+TEST_F(TorchSharded, IsRefusedAsTheTargetOfAConversionBeforeItIsWritten) {
+  const auto thrown = thrown_by([&] { convert(path_, folder_ / "n.bin.index.json"); });
+  EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+  EXPECT_THAT(thrown.message, HasSubstr("writes no index of files of torch.save"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "n.bin.index.json"));
 }
 
 TEST_F(TorchSharded, IsReadOnly) {

@@ -15,9 +15,12 @@
 #include <tenfold/io.hpp>
 
 #include "core/tensor/leaf_bytes.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "formats/safetensors/support.hpp"
 #include "formats/shared/object_file.hpp"
 #include "io/registry.hpp"
+#include "support/pickled.hpp"
+#include "support/zip.hpp"
 
 namespace tenfold::test {
 
@@ -450,6 +453,96 @@ TEST(TorchFile, VerifiesTensorsOfManyBlocksWithSeveralThreadCounts) {
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "entry \"x/data/0\"");
   EXPECT_THAT(report.problems[0].what, HasSubstr("its bytes are damaged: expected CRC-32"));
+}
+
+TEST(TorchFile, DetectsADamagedHeaderByTheChecksumOfTheStructure) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  save(many_tensors(3), path);
+  std::string bytes = bytes_of(path);
+  bytes[bytes.find("PK\x01\x02") + 12] ^= 1;  // the time in the directory, which nothing reads
+  write_bytes(path, bytes);
+  const VerifyReport report = torch_file::kFormat.verify(path, {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "archive");
+  EXPECT_THAT(report.problems[0].what, HasSubstr("save it again"));
+}
+
+TEST(TorchFile, RefusesATooLongVersion) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  write_zip(path, {{"archive/data.pkl", pickled::whole(pickled::none())},
+                   {"archive/version", std::string(65, '1')}});
+  EXPECT_THAT(
+      error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
+      HasSubstr("record \"archive/version\": too long: expected at most 64 bytes, found 65"));
+}
+
+TEST(TorchFile, RefusesATooLongPickleWithoutReadingIt) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  constexpr std::uint64_t kTooLong = (std::uint64_t{1} << 30) + 1;
+  write_zip(path, {{"archive/data.pkl", "", 0, kTooLong},  // a hole in the file
+                   {"archive/version", "3\n"}});
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.open(path, {}); }),
+              HasSubstr("record \"data.pkl\": too long: expected at most 1073741824 bytes, found "
+                        "1073741825"));
+}
+
+/// A file of the layout before torch 1.6.
+struct Legacy {
+  std::string machine = pickled::dict({pickled::text("protocol_version"), pickled::integer(1001),
+                                       pickled::text("little_endian"), pickled::boolean(true)});
+  std::string keys = pickled::list({pickled::text("94")});
+  std::string type = "FloatStorage";
+
+  std::string bytes() const {
+    const std::string storage = pickled::persistent(pickled::tuple(
+        {pickled::text("storage"), pickled::global("torch", type), pickled::text("94"),
+         pickled::text("cpu"), pickled::integer(2), pickled::none()}));
+    const std::string tensor =
+        pickled::call("torch._utils", "_rebuild_tensor",
+                      {storage, pickled::integer(1), pickled::list({pickled::integer(1)}),
+                       pickled::list({pickled::integer(1)})});
+    const std::string magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
+    return magic + pickled::whole(pickled::integer(1001)) + pickled::whole(machine) +
+           pickled::whole(pickled::dict({pickled::text("w"), tensor})) + pickled::whole(keys) +
+           pickled::little(2, 8) + std::string("\0\0\x80\x3f\0\0\0\x40", 8);
+  }
+};
+
+TEST(TorchFile, LegacyTensorsHaveAPlaceInTheFile) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  write_bytes(path, Legacy().bytes());
+  const TensorDict tree = torch_file::kFormat.open(path, {});
+  const TensorDict again = torch_file::kFormat.open(path, {});
+  const Leaf leaf = leaf_in(tree, "w");
+  EXPECT_EQ(tree.at("w").data<float>()[0], 2);
+  const StoredRange range = stored_range(leaf);
+  EXPECT_EQ(range, stored_range(leaf_in(again, "w")));
+  EXPECT_EQ(range.offset_bytes, std::filesystem::file_size(path) - 4);
+  EXPECT_EQ(range.size_bytes, 4U);
+  EXPECT_EQ(source_of(leaf)->where(leaf).text(), path.string() + ": storage \"94\"");
+}
+
+TEST(TorchFile, LegacyHeadersMustBeComplete) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.pt";
+  const auto refusal = [&](const Legacy& file) {
+    write_bytes(path, file.bytes());
+    return error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); });
+  };
+  for (const std::string& machine : {pickled::none(), pickled::dict({})}) {
+    EXPECT_THAT(refusal({.machine = machine}),
+                HasSubstr("byte order: expected \"little_endian\" in a dict, found none"));
+  }
+  EXPECT_THAT(refusal({.keys = pickled::tuple({pickled::text("94")})}),
+              HasSubstr("storage keys: expected a list, found an object of another type"));
+  EXPECT_THAT(refusal({.keys = pickled::list({pickled::text("95")})}),
+              HasSubstr("storage keys: expected one that the object names, found \"95\""));
+  EXPECT_THAT(refusal({.keys = pickled::list({pickled::integer(94)})}),
+              HasSubstr("storage keys: expected one that the object names, found an integer"));
 }
 
 }  // namespace

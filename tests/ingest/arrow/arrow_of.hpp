@@ -7,7 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/dataset.hpp>
+
 #include "ingest/arrow/abi.hpp"
+#include "ingest/arrow/stream.hpp"
+#include "support/files.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
 
@@ -74,6 +79,21 @@ class ArrowNode {
   ArrowArray array_{};
 };
 
+/// A view of text: `inlined` has up to 12 bytes, longer text is in a buffer.
+struct ArrowView {
+  std::int32_t size = 0;
+  char inlined[4] = {};
+  std::int32_t buffer = 0;
+  std::int32_t offset = 0;
+
+  static ArrowView of(const std::string& text) {
+    ArrowView made;
+    made.size = static_cast<std::int32_t>(text.size());
+    std::memcpy(reinterpret_cast<char*>(&made) + 4, text.data(), text.size());
+    return made;
+  }
+};
+
 /// A stream that returns one batch `times` times.
 class ArrowStreamOf {
  public:
@@ -109,6 +129,43 @@ class ArrowStreamOf {
   int error_ = 0;
   bool released_ = false;
   ArrowArrayStream stream_{};
+};
+
+/// A batch of `num_rows` rows whose only column is `column`.
+class ArrowBatchOf {
+ public:
+  ArrowBatchOf(ArrowNode& column, std::int64_t num_rows) {
+    root_.pointer().rows(num_rows).child(column);
+  }
+  ArrowNode& root() { return root_; }
+
+ private:
+  ArrowNode root_{"+s"};
+};
+
+/// Streams, and the data set of their rows.
+class IngestedArrow {
+ public:
+  /// The rows of a batch whose only column is `column`.
+  Dataset rows(ArrowNode& column, std::int64_t num_rows, const ArrowIngestOptions& options = {}) {
+    ArrowBatchOf batch(column, num_rows);
+    return rows(batch.root(), options);
+  }
+  Dataset rows(ArrowNode& root, const ArrowIngestOptions& options = {}) {
+    ArrowStreamOf stream(root);
+    return rows(stream.stream(), options);
+  }
+  Dataset rows(ArrowArrayStream& stream, const ArrowIngestOptions& options = {}) {
+    report = ingest_arrow(stream, target(), options);
+    return Dataset(target());
+  }
+  Path target() const { return folder_ / "rows"; }
+  std::string bad_rows() const { return read_bytes(target() / "bad_rows.jsonl"); }
+
+  SourceReport report;
+
+ private:
+  TemporaryFolder folder_;
 };
 
 }  // namespace tenfold::test

@@ -18,14 +18,19 @@
 #include <tenfold/error.hpp>
 
 #include "ingest/arrow/arrow_of.hpp"
+#include "ingest/ingest_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
 
 namespace tenfold {
 namespace {
 
+using test::ArrowBatchOf;
 using test::ArrowNode;
 using test::ArrowStreamOf;
+using test::IngestedArrow;
+using test::texts;
+using test::type_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -120,6 +125,129 @@ TEST(ArrowStream, AnErrorOfTheProducerKeepsItsMessage) {
 TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
   ArrowArrayStream stream{};
   EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
+}
+
+TEST(ArrowStream, AStreamWithoutFunctionsIsRefused) {
+  Batch batch;
+  ArrowStreamOf no_schema(batch.root);
+  no_schema.stream().get_schema = nullptr;
+  ArrowStreamOf no_batches(batch.root);
+  no_batches.stream().get_next = nullptr;
+  for (ArrowStreamOf* stream : {&no_schema, &no_batches}) {
+    try {
+      ingest_arrow(stream->stream(), std::nullopt, {});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt);
+      EXPECT_STREQ(error.what(),
+                   "Arrow stream: stream: expected functions that return schema and batches, "
+                   "found null pointers");
+    }
+  }
+}
+
+TEST(ArrowStream, AnErrorOfTheProducerNeedsNeitherMessageNorErrno) {
+  Batch batch;
+  ArrowStreamOf stream(batch.root);
+  stream.fail(-1);
+  stream.stream().get_last_error = nullptr;
+  try {
+    ingest_arrow(stream.stream(), std::nullopt, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(error.system_errno(), EIO);
+    EXPECT_THAT(error.what(), HasSubstr("Arrow stream: the next batch cannot be read"));
+  }
+}
+
+/// Options with a schema of these columns.
+ArrowIngestOptions with_schema(const std::string& columns) {
+  ArrowIngestOptions options;
+  options.schema = Schema::from_json("{\"columns\": {" + columns + "}}", "test");
+  return options;
+}
+
+TEST(ArrowStream, ColumnsAreFittedToTheSchemaInItsOrder) {
+  Batch batch;
+  ArrowNode when("tsm:", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5, 6, 7}).rows(3);
+  batch.root.child(when);
+  IngestedArrow of;
+  const Dataset ds = of.rows(batch.root, with_schema(R"("when": {"dtype": "int64"},
+                                                        "x": {"dtype": "float32"})"));
+  ASSERT_EQ(ds.schema().size(), 2U);
+  EXPECT_EQ(ds.schema().columns()[0].name(), "when");
+  EXPECT_EQ(ds.schema().columns()[0].unit, "ms") << "that of the source";
+  EXPECT_EQ(type_of(ds, "x"), "float32");
+  EXPECT_THAT(test::values<float>(ds.column("x")), ElementsAre(1, 2, 3));
+  EXPECT_THAT(of.report.ignored, ElementsAre("s"));
+}
+
+TEST(ArrowStream, AColumnOfTheSchemaThatTheStreamLacksIsRefused) {
+  Batch batch;
+  ArrowStreamOf stream(batch.root);
+  try {
+    ingest_arrow(stream.stream(), std::nullopt, with_schema(R"("y": {"dtype": "int32"})"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(),
+                 "Arrow stream: column \"y\": the schema names it, but it is not among the "
+                 "columns to read: expected a column of the source");
+  }
+}
+
+TEST(ArrowStream, ValuesThatDoNotFitTheSchemaAreBadRows) {
+  Batch batch;
+  ArrowNode x("i", "x");
+  x.buffer(std::vector<std::uint8_t>{0b011}).buffer(std::vector<std::int32_t>{1, 300, 3});
+  x.rows(3, 0, 1);
+  ArrowNode y("i", "y");
+  y.pointer().buffer(std::vector<std::int32_t>{1, 300, 3}).rows(3);
+  ArrowNode root("+s");
+  root.pointer().rows(3).child(batch.s).child(y).child(x);
+  ArrowIngestOptions options =
+      with_schema(R"("x": {"dtype": "uint8"}, "y": {"dtype": "uint8"}, "s": {"dtype": "string"})");
+  ArrowStreamOf refused(root);
+  try {
+    ingest_arrow(refused.stream(), std::nullopt, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(), "Arrow stream: row 1, column \"x\": expected uint8, found 300");
+  }
+  options.on_error = OnError::collect;
+  IngestedArrow of;
+  const Dataset ds = of.rows(root, options);
+  EXPECT_EQ(of.report.num_bad_rows, 2U);
+  EXPECT_THAT(test::values<std::uint8_t>(ds.column("x")), ElementsAre(1));
+  EXPECT_THAT(texts(ds, "s"), ElementsAre("a"));
+  // Row 1 is bad in two columns, and is listed once, with the first one.
+  EXPECT_EQ(
+      of.bad_rows(),
+      R"({"line": null, "row": 1, "column": "x", "error": "expected uint8, found 300", "text": "{\"s\": \"\", \"y\": 300, \"x\": 300}"})"
+      "\n"
+      R"({"line": null, "row": 2, "column": "x", "error": "expected uint8, found null; make )"
+      R"(the column nullable in the schema", "text": "{\"s\": \"bc\", \"y\": 3, )"
+      R"(\"x\": null}"})"
+      "\n");
+}
+
+TEST(ArrowStream, TheTextOfABadRowReplacesBytesThatAreNotUtf8) {
+  ArrowNode s("u", "s");
+  s.pointer()
+      .buffer(std::vector<std::int32_t>{0, 2, 3})
+      .text(
+          "a\xff"
+          "b")
+      .rows(2);
+  ArrowIngestOptions options;
+  options.on_error = OnError::collect;
+  IngestedArrow of;
+  EXPECT_THAT(texts(of.rows(s, 2, options), "s"), ElementsAre("b"));
+  EXPECT_THAT(of.bad_rows(), HasSubstr(R"("error": "expected UTF-8, found \"a\\xff\"")"));
+  EXPECT_THAT(of.bad_rows(), HasSubstr(R"("text": "{\"s\": \"a\\ufffd\"}")"));
 }
 
 /// A batch with one int32 column that counts from 1.
@@ -220,6 +348,10 @@ TEST(ArrowStream, ABadRowOfOneStreamIsSkippedInAll) {
   EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 3, 1, 3));
   EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(7, 9, 7, 9));
   EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
+  // The null row of the second stream has no values.
+  EXPECT_THAT(test::read_bytes(folder / "ds" / "bad_rows.jsonl"),
+              HasSubstr(R"("row": 1, "column": "n", "error": "expected a row, found null", )"
+                        R"("text": "{\"x\": 2, \"s\": \"\"}")"));
 }
 
 TEST(ArrowStream, ABadRowOfSeveralFilesIsNamedByItsFileAndRow) {
@@ -246,6 +378,76 @@ TEST(ArrowStream, ABadRowOfSeveralFilesIsNamedByItsFileAndRow) {
   const std::string lines(std::istreambuf_iterator<char>(file), {});
   EXPECT_THAT(lines, HasSubstr(R"("error": "a: row 1, column \"x\": )"));
   EXPECT_THAT(lines, HasSubstr(R"("row": 4, "column": "x", "error": "b: row 4, column \"x\": )"));
+}
+
+/// A column x of lists of lists of int32 that count from 1; one row for each inner list, of these
+/// lengths.
+struct NestedRows {
+  ArrowNode numbers{"i", "item"};
+  ArrowNode lists{"+l", "item"};
+  ArrowNode x{"+l", "x"};
+
+  explicit NestedRows(const std::vector<std::int32_t>& lengths) {
+    std::vector<std::int32_t> ends = {0};
+    for (const std::int32_t length : lengths) ends.push_back(ends.back() + length);
+    std::vector<std::int32_t> values(static_cast<std::size_t>(ends.back()));
+    std::iota(values.begin(), values.end(), 1);
+    std::vector<std::int32_t> rows(ends.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    const auto count = static_cast<std::int64_t>(lengths.size());
+    numbers.pointer().buffer(values).rows(ends.back());
+    lists.pointer().buffer(ends).rows(count).child(numbers);
+    x.pointer().buffer(rows).rows(count).child(lists);
+  }
+};
+
+TEST(ArrowStream, NestedListsOfAnotherLengthThanInTheSchemaAreBadRows) {
+  NestedRows rows({2, 3, 2, 2});
+  ArrowIngestOptions options =
+      with_schema(R"("x": {"dtype": "int32", "shape": [2], "ragged": true})");
+  options.batch_rows = 3;
+  options.on_error = OnError::collect;
+  IngestedArrow of;
+  const Dataset ds = of.rows(rows.x, 4, options);
+  EXPECT_EQ(type_of(ds, "x"), "int32[*, 2]");
+  EXPECT_EQ(of.report.num_bad_rows, 1U);
+  EXPECT_THAT(test::values<std::int32_t>(ds, "x"), ElementsAre(1, 2, 6, 7, 8, 9));
+  EXPECT_THAT(of.bad_rows(),
+              HasSubstr(R"("row": 1, "column": "x", "error": "expected lists of the shape [2] in )"
+                        R"(the list, found another shape", "text": "{\"x\": [[3, 4, 5]]}")"));
+}
+
+TEST(ArrowStream, NestedListsFillFixedRowsOfTheSchema) {
+  NestedRows rows({2, 2, 3});
+  ArrowIngestOptions options = with_schema(R"("x": {"dtype": "float32", "shape": [1, 2]})");
+  options.on_error = OnError::skip;
+  IngestedArrow of;
+  const Dataset ds = of.rows(rows.x, 3, options);
+  EXPECT_EQ(type_of(ds, "x"), "float32[1, 2]");
+  EXPECT_THAT(test::values<float>(ds.column("x")), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(of.report.num_bad_rows, 1U);
+}
+
+TEST(ArrowStream, NestedListsDoNotFitASchemaOfOtherDimensionsOrText) {
+  for (const auto& [column, text] :
+       {std::pair(R"("dtype": "int32", "ragged": true)", "expected int32[*], found int32[1, 2]"),
+        {R"("dtype": "int32", "shape": [2])", "expected int32[2], found int32[1, 2]"}}) {
+    NestedRows rows({2});
+    ArrowBatchOf batch(rows.x, 1);
+    ArrowStreamOf stream(batch.root());
+    try {
+      ingest_arrow(stream.stream(), std::nullopt,
+                   with_schema("\"x\": {" + std::string(column) + "}"));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr("row 0, column \"x\": " + std::string(text)));
+    }
+  }
+  NestedRows rows({2, 1});
+  IngestedArrow of;
+  const Dataset ds = of.rows(rows.x, 2, with_schema(R"("x": {"dtype": "string"})"));
+  EXPECT_THAT(texts(ds, "x"), ElementsAre("[[1, 2]]", "[[3]]"));
 }
 
 TEST(ArrowStream, BatchesWithInvalidCountsOrPointersAreRefused) {

@@ -226,6 +226,33 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
             "a.jsonl: line 3 (row 1), column \"x\": the key is duplicated: expected it once");
 }
 
+TEST(IngestJson, DecodesEveryEscapeOfAString) {
+  const std::vector<std::pair<const char*, std::string>> cases = {
+      {R"(a\"b)", "a\"b"},
+      {R"(\\)", "\\"},
+      {R"(\/)", "/"},
+      {R"(\b\f\n\r\t)", "\b\f\n\r\t"},
+      {R"(\u0041\u00e9\u20AC)", "A\xC3\xA9\xE2\x82\xAC"},
+      {R"(\u0000x)", std::string("\0x", 2)},
+      {R"(\uD834\uDD1E)", "\xF0\x9D\x84\x9E"},
+      {R"(\udbff\udfff.)", "\xF4\x8F\xBF\xBF."},
+  };
+  for (const auto& [json, text] : cases) {
+    IngestOf of;
+    EXPECT_THAT(texts(of.rows("a.jsonl", "{\"s\": \"" + std::string(json) + "\"}\n"), "s"),
+                ElementsAre(text))
+        << json;
+    // The same escapes in a key, and in a value that is kept as JSON.
+    IngestOf nested;
+    const std::string row = "{\"k\": [{\"" + std::string(json) + "\": \"" + json + "\"}]}";
+    const Value kept = from_json(texts(nested.rows("a.jsonl", row + "\n"), "k")[0], "test");
+    const auto& record =
+        std::get<Value::Object>(std::get<Value::List>(kept.data()).items[0].data());
+    EXPECT_EQ(record.members[0].first, text) << json;
+    EXPECT_EQ(record.members[0].second, Value(text)) << json;
+  }
+}
+
 TEST(IngestJson, RefusesInvalidJson) {
   for (const char* row : {"{\"x\": \"\\ud800\"}",
                           "{\"x\": \"\\ud800\\u0041\"}",

@@ -15,9 +15,12 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/hash/checksum.hpp"
+#include "codecs/zip/deflate.hpp"
 #include "codecs/zip/writer.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/format.hpp"
+#include "formats/shared/folder_checksums.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
@@ -58,16 +61,26 @@ struct Entry {
   std::string name;
   std::string bytes;
   std::uint32_t alignment = 64;
+  bool is_deflated = false;
+  std::uint64_t claimed_bytes = 0;  ///< if given, `bytes` are deflated already, from that many
 };
 
-/// An archive of stored entries.
 std::string archive_of(const std::vector<Entry>& entries) {
   std::vector<codecs::ZipItem> items;
+  std::vector<std::string> stored;
   std::vector<std::uint32_t> crcs;
   for (const Entry& entry : entries) {
+    stored.push_back(entry.bytes);
+    if (entry.is_deflated && entry.claimed_bytes == 0) {
+      const codecs::Deflated made = codecs::deflate(std::as_bytes(std::span(entry.bytes)), 6);
+      stored.back() =
+          std::string(reinterpret_cast<const char*>(made.memory.get()), made.size_bytes);
+    }
     codecs::ZipItem item;
     item.name = entry.name;
-    item.size_bytes = item.stored_bytes = entry.bytes.size();
+    item.method = entry.is_deflated ? codecs::ZipMethod::deflated : codecs::ZipMethod::stored;
+    item.size_bytes = entry.claimed_bytes == 0 ? entry.bytes.size() : entry.claimed_bytes;
+    item.stored_bytes = stored.back().size();
     item.alignment = entry.alignment;
     items.push_back(item);
     crcs.push_back(codecs::crc32(std::as_bytes(std::span(entry.bytes))));
@@ -75,11 +88,12 @@ std::string archive_of(const std::vector<Entry>& entries) {
   const codecs::ZipLayout layout(items);
   std::string bytes;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    bytes += layout.local_header(i, crcs[i]) + entries[i].bytes;
+    bytes += layout.local_header(i, crcs[i]) + stored[i];
   }
   return bytes + layout.directory(crcs);
 }
 
+constexpr std::string_view kEmptyMeta = R"({"_type": "<class 'tensordict._td.TensorDict'>"})";
 constexpr std::string_view kMeta =
     R"({"a": {"device": "cpu", "shape": [2], "dtype": "torch.float32", "is_nested": false}, )"
     R"("shape": [], "device": "cpu", "_type": "<class 'tensordict._td.TensorDict'>"})";
@@ -266,6 +280,82 @@ TEST(MemmapArchive, DetectsDamageByTheChecksumsOfAPackedFolder) {
   EXPECT_EQ(report.problems[0].part, "block 0");
 }
 
+/// The line of a part of a file.
+ChecksumLine line_of(const std::string& path, std::string_view bytes, std::uint64_t offset,
+                     std::uint64_t size) {
+  const std::string_view part =
+      bytes.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
+  return {base::xxh3(std::as_bytes(std::span(part))), offset, size, path};
+}
+
+/// Verifies an archive whose deflated `a.memmap` has the content `bytes` and these checksums.
+VerifyReport verified(const std::string& bytes, const std::vector<ChecksumLine>& lines) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "m.tdz", archive_of({{"meta.json", std::string(kMeta)},
+                                            {"a.memmap", bytes, 1, true},
+                                            {"%checksums", checksums_text(lines)}}));
+  return folder::kArchiveFormat.verify(folder / "m.tdz", {});
+}
+
+TEST(MemmapArchive, ChecksTheBlocksOfADeflatedEntry) {
+  std::string bytes;
+  for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i % 7);
+  const ChecksumLine first = line_of("a.memmap", bytes, 0, 600);
+  const ChecksumLine second = line_of("a.memmap", bytes, 600, 400);
+  const ChecksumLine middle = line_of("a.memmap", bytes, 300, 200);
+  for (const std::vector<ChecksumLine>& lines : std::vector<std::vector<ChecksumLine>>{
+           {}, {first, second}, {second, first}, {second}, {middle}}) {
+    const VerifyReport report = verified(bytes, lines);
+    EXPECT_TRUE(report.ok()) << lines.size();
+    EXPECT_EQ(report.num_checksums, 3U + lines.size()) << "and the CRC-32 of each entry";
+  }
+  const auto problem = [&](const std::vector<ChecksumLine>& lines) {
+    const VerifyReport report = verified(bytes, lines);
+    EXPECT_EQ(report.problems.size(), 1U);
+    if (report.problems.empty()) return std::string();
+    EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/a.memmap"));
+    return report.problems[0].part + ": " + report.problems[0].what;
+  };
+  ChecksumLine damaged = second;
+  damaged.checksum ^= 1;
+  EXPECT_THAT(
+      problem({first, damaged}),
+      StartsWith("block 0: the checksum of 400 bytes at offset 600 differs: expected " +
+                 base::hex16(damaged.checksum) + ", found " + base::hex16(second.checksum)));
+  ChecksumLine long_line = second;
+  long_line.size_bytes = 401;
+  EXPECT_THAT(problem({first, long_line}), HasSubstr("401 bytes at offset 600 differs"));
+  EXPECT_THAT(problem({first, long_line}), HasSubstr("found a block of another size"));
+  EXPECT_THAT(problem({first, middle}), HasSubstr("200 bytes at offset 300 differs"));
+}
+
+TEST(MemmapArchive, ReportsAFileWithChecksumsThatIsMissing) {
+  const std::string bytes(1000, 'x');
+  const VerifyReport report =
+      verified(bytes, {line_of("a.memmap", bytes, 0, 1000), line_of("b.memmap", bytes, 0, 8)});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/b.memmap"));
+  EXPECT_EQ(report.problems[0].part, "file");
+  EXPECT_EQ(report.problems[0].what, "is missing: expected a file with checksums");
+}
+
+TEST(MemmapArchive, ReportsChecksumsThatCannotBeReadAndChecksTheRest) {
+  const TemporaryFolder folder;
+  std::string bytes = archive_of({{"meta.json", std::string(kMeta)},
+                                  {"a.memmap", "12345678"},
+                                  {"%checksums", "not checksums\n"}});
+  write_bytes(folder / "m.tdz", bytes);
+  VerifyReport report = folder::kArchiveFormat.verify(folder / "m.tdz", {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/%checksums"));
+  bytes[bytes.find("12345678")] = '2';
+  write_bytes(folder / "m.tdz", bytes);
+  report = folder::kArchiveFormat.verify(folder / "m.tdz", {});
+  ASSERT_EQ(report.problems.size(), 2U);
+  EXPECT_THAT(report.problems[1].path, ::testing::EndsWith("m.tdz/a.memmap"));
+  EXPECT_THAT(report.problems[1].what, StartsWith("CRC-32 differs: expected "));
+}
+
 TEST(MemmapArchive, RestoresSharedStorageStoredAsCopies) {
   const TemporaryFolder folder;
   TensorDict tree = sample_tree();
@@ -310,6 +400,35 @@ TEST(MemmapArchiveHostile, ReportsMissingTooShortAndTooLargeEntries) {
                 StartsWith((folder / "m.tdz").string() + bad.message));
     EXPECT_FALSE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
   }
+}
+
+TEST(MemmapArchiveHostile, RefusesALargeDocumentBeforeInflatingIt) {
+  const TemporaryFolder folder;
+  const std::string deflated(300'000, 'x');
+  constexpr std::uint64_t kMost = std::uint64_t{256} << 20U;
+  write_bytes(folder / "m.tdz", archive_of({{"meta.json", deflated, 1, true, kMost + 1}}));
+  EXPECT_EQ(failure_of(folder / "m.tdz"),
+            (folder / "m.tdz").string() +
+                "/meta.json: the entry is too large: expected at most 268435456 bytes, found "
+                "268435457");
+}
+
+TEST(MemmapArchiveHostile, RefusesNodesNestedTooDeep) {
+  const TemporaryFolder folder;
+  std::vector<Entry> entries;
+  std::string prefix;
+  for (int i = 0; i < 600; ++i) {
+    entries.push_back({prefix + "meta.json",
+                       R"({"n": {"type": "TensorDict"}, "_type": )"
+                       R"("<class 'tensordict._td.TensorDict'>"})",
+                       1});
+    prefix += "n/";
+  }
+  entries.push_back({prefix + "meta.json", std::string(kEmptyMeta), 1});
+  write_bytes(folder / "m.tdz", archive_of(entries));
+  EXPECT_THAT(failure_of(folder / "m.tdz"),
+              HasSubstr("nodes nested too deep: expected at most 512 levels"));
+  EXPECT_FALSE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
 TEST(MemmapArchiveHostile, SurvivesChangedBytesAndRefusesTruncatedArchives) {
