@@ -174,6 +174,15 @@ std::vector<std::int64_t> CheckpointManager::all_steps() const {
   return steps;
 }
 
+std::vector<std::int64_t> CheckpointManager::unreadable_steps() const {
+  std::set<std::int64_t> steps;
+  const Listing listing = state_->reader.list();
+  for (const checkpoint::UnreadableStep& found : listing.unreadable()) {
+    if (report_of_document(listing, found.step)) steps.insert(found.step);
+  }
+  return {steps.begin(), steps.end()};
+}
+
 std::optional<std::int64_t> CheckpointManager::best_step() const {
   if (state_->options.best.empty()) {
     throw base::invalid_argument()
