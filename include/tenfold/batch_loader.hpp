@@ -95,6 +95,8 @@ class TENFOLD_API BatchLoader {
   /// world_size may differ. Throws Error(invalid_argument) for an invalid state, or a position
   /// beyond the rows.
   void load_state_dict(std::string_view json);
+  /// Throws as load_state_dict() does, and changes nothing.
+  void check_state_dict(std::string_view json) const;
 
   /// Returns counters and times of the epoch in progress, or else of the last one.
   LoaderStats stats() const;
