@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <ranges>
@@ -100,7 +99,7 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
           .expected("no path")
           .found("one");
     }
-    directory_ = std::filesystem::absolute(options.path);
+    directory_ = os::absolute(options.path);
     if (os::exists(directory_ / kDocumentName)) {
       state_.reset();
       is_given_ = true;

@@ -4,7 +4,6 @@
 // snapshot.
 
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -206,9 +205,9 @@ class SnapshotWriter::State {
     replacement_.emplace(path_, shared.num_bytes, foreign_in);
     ticket_.id = base::hex16(os::random_number());
     ticket_.host = os::host_name();
-    ticket_.staging = (std::filesystem::absolute(os::resolve_link(path_)).parent_path() /
-                       replacement_->hidden_name())
-                          .string();
+    ticket_.staging =
+        (os::absolute(os::resolve_link(path_)).parent_path() / replacement_->hidden_name())
+            .string();
     ticket_.world_size = static_cast<std::int64_t>(outlines_.size());
     ticket_.durable = options_.durable;
     ticket_.checksums = options_.checksums;
