@@ -509,6 +509,20 @@ TEST_F(Cli, ExcludesNullsFromTheStatisticsOfADataSet) {
             "0.816496580927726, \"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}]\n");
 }
 
+TEST_F(Cli, DistinguishesTheValidityOfAColumnFromAColumnOfThatName) {
+  const std::string source = folder_ / "rows.jsonl";
+  std::ofstream(source) << R"({"x": 1, "x.valid": 7})" << "\n"
+                        << R"({"x": null, "x.valid": 0})" << "\n"
+                        << R"({"x": 3, "x.valid": 0})" << "\n";
+  const std::string path = folder_ / "rows";
+  ingest({Path(source)}, path);
+  const Result stat = tenfold_run({"stat", path, "x", "--json"});
+  EXPECT_EQ(stat.status, 0) << stat.err;
+  EXPECT_THAT(stat.out, AllOf(HasSubstr("\"min\": 1.0, \"max\": 3.0"), HasSubstr("\"nulls\": 1")));
+  const Result head = tenfold_run({"head", path, "x", "--json"});
+  EXPECT_THAT(head.out, HasSubstr("\"rows\": [1, null, 3]")) << head.err;
+}
+
 TEST_F(Cli, OmitsElementsOfAnUnfinishedAppendFromTheStatistics) {
   const Path path = sample_dataset(folder_);
   Dataset growing(path, Mode::write_through);
