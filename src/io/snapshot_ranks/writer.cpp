@@ -160,12 +160,12 @@ class SnapshotPart::State {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
     }
-    throw Error::io(ENOENT, ticket.staging,
-                    ticket.staging + ": rank " + std::to_string(rank_.rank) + " on host " +
-                        base::quote(os::host_name()) +
-                        ": expected the folder that the coordinator on host " +
-                        base::quote(ticket.host) + " has created, found " + found +
-                        "; all ranks must use the same shared folder");
+    throw Error::io(ENOENT, ticket.staging)
+        .part("rank ", rank_.rank, " on host ", base::quote(os::host_name()))
+        .expected("the folder that the coordinator on host ", base::quote(ticket.host),
+                  " has created")
+        .found(found)
+        .remedy("all ranks must use the same shared folder");
   }
 
   TensorDict tree_;
