@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "io/sample_trees.hpp"
+#include "json.hpp"
 #include "progress_bar.hpp"
 #include "run.hpp"
 #include "support/temporary_folder.hpp"
@@ -555,6 +556,14 @@ TEST_F(Cli, PreservesNonUtf8BytesInJson) {
   tree.set("lone", Value(std::string("x\xed\xa0\x80y")));
   EXPECT_THAT(tenfold_run({"head", save(tree, folder_ / "lone").string(), "lone", "--json"}).out,
               HasSubstr("\"x\\ud800y\""));
+}
+
+TEST(StrictJson, ACounterWithoutItemsIsAnEmptyObject) {
+  Value::Special counter;
+  counter.type = Value::Special::Type::counter;
+  EXPECT_EQ(cli::strict_json(counter), "{}");
+  counter.items.emplace_back(Value::Object{{{"a", 1}}});
+  EXPECT_EQ(cli::strict_json(counter), "{\"a\": 1}");
 }
 
 TEST_F(Cli, PrintsStrictJsonForNanAndInfinities) {
