@@ -51,7 +51,8 @@ struct CommitPartsOptions {
 /// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging`, while it
 /// holds the lease of that folder, and move them to `<path>/<job>-<name>` before it commits them by
 /// name. Until the job releases the lease, calls that list no parts do not add these folders. If
-/// the job crashes before the commit, the next call removes them.
+/// the job crashes before the commit, the next call removes them, except those with a name that a
+/// running job may have given.
 ///
 /// Throws Error(file_not_found) for a listed part that does not exist. If the options list none,
 /// also throws it if the name of a new folder has the form of part_name() and one of the `count`
