@@ -83,7 +83,7 @@ def test_a_step_with_a_damaged_document_is_listed_as_damaged(directory):
     found = run(directory, "--verify")
     assert found.returncode == 1
     lines = [line.split() for line in found.stdout.splitlines()]
-    assert [line[0] for line in lines if line[-1] == "damaged"] == ["4"]
+    assert [line[0] for line in lines if line[-1:] == ["damaged"]] == ["4"]
     assert "step_00000004/checkpoint.json: " in found.stdout
     steps = json.loads(run(directory, "--verify", "--keep", 1, "--json").stdout)
     assert [step["ok"] for step in steps] == [True, True, True, False]
