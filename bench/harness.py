@@ -188,7 +188,7 @@ def compare(
 
 
 def load_raw() -> ctypes.CDLL:
-    """Loads the library of bench/raw.cpp. Compiles it first if the source is newer."""
+    """Loads the library of bench/raw.cpp. Compiles it if it is missing or older than the source."""
     source, library = ROOT / "bench" / "raw.cpp", ROOT / "build" / "bench" / "libraw.so"
     if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
         library.parent.mkdir(parents=True, exist_ok=True)

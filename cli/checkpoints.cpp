@@ -38,8 +38,9 @@ struct CheckpointsArguments {
 
 /// A step, as a row of the table.
 struct StepRow {
-  CheckpointStatus status;
-  std::optional<VerifyReport> report;  ///< if it was verified
+  CheckpointStatus status;  ///< only the number, if `checkpoint.json` is missing or damaged
+  std::optional<VerifyReport> report{};  ///< if it was verified
+  bool is_readable = true;               ///< false: `checkpoint.json` is missing or damaged
 };
 
 using Reports = std::map<std::int64_t, VerifyReport>;
@@ -67,7 +68,7 @@ void print_json(const std::vector<StepRow>& rows, Output& out) {
   for (const StepRow& row : rows) {
     const CheckpointStatus& status = row.status;
     steps.items.push_back(object({{"step", status.info.step},
-                                  {"path", status.path.string()},
+                                  {"path", row.is_readable ? Value(status.path.string()) : Value()},
                                   {"ok", row.report ? Value(row.report->ok()) : Value()},
                                   {"metrics", metrics_json(status.info)},
                                   {"time", status.info.time},
@@ -118,9 +119,11 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
   Table table(std::move(columns));
   for (const StepRow& row : rows) {
     const CheckpointInfo& info = row.status.info;
-    std::vector<std::string> cells = {std::to_string(info.step), printable(info.time.substr(0, 19)),
-                                      human_bytes(step_bytes(info)), metrics_text(info),
-                                      status_text(row.status, has_rules)};
+    std::vector<std::string> cells = {std::to_string(info.step), "-", "-", "-", "-"};
+    if (row.is_readable) {
+      cells = {cells[0], printable(info.time.substr(0, 19)), human_bytes(step_bytes(info)),
+               metrics_text(info), status_text(row.status, has_rules)};
+    }
     if (has_reports) cells.emplace_back(verified_text(row));
     table.add_row(std::move(cells));
   }
@@ -168,12 +171,12 @@ int check_restore(const CheckpointManager& manager, bool json, Output& out) {
   }
 }
 
-/// Verifies each step. The manager records damaged steps, and does not count them among the newest
+/// Verifies the steps. The manager records damaged steps, and does not count them among the newest
 /// steps to keep. A step that another process removes concurrently has no report.
-Reports verify_all(const CheckpointManager& manager) {
+Reports verify_all(const CheckpointManager& manager, const std::vector<std::int64_t>& steps) {
   Reports reports;
   ProgressBar bar;
-  for (const std::int64_t step : manager.all_steps()) {
+  for (const std::int64_t step : steps) {
     try {
       reports[step] = manager.verify(step, {.monitor = &bar});
     } catch (const Error& error) {
@@ -183,14 +186,22 @@ Reports verify_all(const CheckpointManager& manager) {
   return reports;
 }
 
-std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& reports) {
+std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& reports,
+                               const Reports& unreadable) {
   std::vector<StepRow> rows;
   for (CheckpointStatus& status : manager.status()) {
-    StepRow row{std::move(status), std::nullopt};
+    StepRow row{std::move(status)};
     const auto found = reports.find(row.status.info.step);
     if (found != reports.end()) row.report = found->second;
     rows.push_back(std::move(row));
   }
+  for (const auto& [step, report] : unreadable) {
+    StepRow row{.status = {}, .report = report, .is_readable = false};
+    row.status.info.step = step;
+    row.status.kept_by.emplace_back("unreadable");
+    rows.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(rows, {}, [](const StepRow& row) { return row.status.info.step; });
   return rows;
 }
 
@@ -218,12 +229,17 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
   rules.best_to_keep = options.best_to_keep;
   CheckpointManager manager(options.path, rules);
   if (options.restore_check) return check_restore(manager, options.json, out);
-  const Reports reports = options.verify ? verify_all(manager) : Reports();
+  Reports reports;
+  Reports unreadable;
+  if (options.verify) {
+    reports = verify_all(manager, manager.all_steps());
+    unreadable = verify_all(manager, manager.unreadable_steps());
+  }
   if (options.prune) {
     const auto removed = manager.prune();
     if (!options.json) out.line("removed " + counted(removed.size(), "step"));
   }
-  const std::vector<StepRow> rows = step_rows(manager, reports);
+  const std::vector<StepRow> rows = step_rows(manager, reports, unreadable);
   manager.close();
   options.json ? print_json(rows, out)
                : print_text(rows, options.keep.has_value(), options.verify, out);

@@ -45,7 +45,9 @@ std::uint64_t bytes_at(const TensorDict& tree, const KeyPath& path) {
 
 /// Validity of the rows [begin, end).
 Tensor valid_rows(const Dataset& data, const Column& column, std::int64_t begin, std::int64_t end) {
-  return data.select({column.name() + ".valid"}).rows(begin, end).columns().front().values;
+  // Without the other columns, of which one may have the name of the validity.
+  const Dataset alone = data.select({column.name()});
+  return alone.select({column.name() + ".valid"}).rows(begin, end).columns().front().values;
 }
 
 std::uint64_t count_nulls(const Dataset& data, const Column& column) {

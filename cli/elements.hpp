@@ -20,8 +20,8 @@ Value json_element(DType dtype, const std::string& text);
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 
-/// For display, rounds a real number that is not an integer to six significant digits; --json
-/// prints all digits.
+/// For display, rounds a real number that is written with a point or an exponent to six significant
+/// digits; --json prints all digits.
 std::string readable(const std::string& element);
 
 }  // namespace tenfold::cli

@@ -99,7 +99,7 @@ void Appender::operator()(const Value::Special& value) const {
     case size:
       return append_items(value.items, out);
     case counter:
-      return append(value.items.front(), out);
+      return append(value.items.empty() ? Value(Value::Object()) : value.items.front(), out);
     default:
       out += to_json(value);  // strings
   }

@@ -81,7 +81,7 @@ Chosen printing(std::string text) {
   }};
 }
 
-/// Sets column widths to the longest name, so that the help fits 80 columns.
+/// Sets column widths that fit the longest names, so that the help fits 80 columns.
 void set_widths(CLI::App& app) {
   app.get_formatter()->column_width(17);
   for (CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {

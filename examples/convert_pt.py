@@ -2,8 +2,8 @@
 
     python convert_pt.py old_weights new_weights
 
-A file whose pickle would run code is reported and not converted. Every byte of a converted file is
-compared with its source. Exits with 1 if a file was not converted.
+A file whose pickle would run code is reported and not converted. Every value of a converted file
+is compared with its source. Exits with 1 if a file was not converted.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
     Args:
         folder: The folder of the data set and the checkpoints.
         steps: Total number of steps of all runs.
-        die_at: The step at which rank 1 exits without an error, if the run began at step 0 and is
-            no restart of torchrun.
+        die_at: The step at which rank 1 ends at once with exit status 1, if the run began at step 0
+            and is no restart of torchrun.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0 and not (folder / "data").exists():

@@ -5,7 +5,7 @@
 
 The texts are the docstrings of Python's standard library, and the vectors are computed from them:
 words that occur near the same words get similar vectors. The method is positive pointwise mutual
-information followed by a truncated SVD, which is what word2vec computes implicitly (Levy and
+information followed by a truncated SVD, close to what word2vec computes implicitly (Levy and
 Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors they come
 from a file in GloVe's format. In both cases the program looks them up on disk, for one batch of
 texts at a time. The classifier predicts the module to which a docstring belongs.

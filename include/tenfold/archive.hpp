@@ -32,9 +32,9 @@ TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,
                                       const ArchiveOptions& options = {});
 
 /// Packs a folder into one archive with all of its files unchanged, checksums and notes included.
-/// Throws Error(invalid_argument) if the folder has no meta.json or would contain the archive,
-/// Error(unsupported) if it grows (`%commit`), contains symbolic links or special files, or is
-/// nested deeper than 512 folders.
+/// Temporary files of saves are omitted. Throws Error(invalid_argument) if the folder has no
+/// meta.json or would contain the archive, Error(unsupported) if it grows (`%commit`), contains
+/// symbolic links or special files, or is nested deeper than 512 folders.
 TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
                              const ArchiveOptions& options = {});
 

@@ -53,8 +53,9 @@ struct LoaderStats {
   std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
 
-/// Batches of a data set, epoch after epoch. The order depends on seed and epoch only, not on
-/// threads, ranks or the point of resumption.
+/// Batches of a data set, epoch after epoch. The order of the rows depends on the number of rows,
+/// on `shuffle`, `shuffle_block`, seed and epoch, but not on threads, ranks or the point of
+/// resumption.
 ///
 ///     tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
 ///     for (const tenfold::Batch& batch : loader) train(batch.at("x"));
@@ -94,14 +95,16 @@ class TENFOLD_API BatchLoader {
   /// world_size may differ. Throws Error(invalid_argument) for an invalid state, or a position
   /// beyond the rows.
   void load_state_dict(std::string_view json);
+  /// Throws as load_state_dict() does, and changes nothing.
+  void check_state_dict(std::string_view json) const;
 
   /// Returns counters and times of the epoch in progress, or else of the last one.
   LoaderStats stats() const;
 
   /// Supplies a block of memory, such as pinned memory, for tensors of one batch. The loader writes
-  /// to the block once; the block's owner is released with the last tensor over it. Of more than 64
-  /// unused blocks, the oldest are released. May be called while batches are made. Has no effect
-  /// without `use_supplied_memory`.
+  /// to the block once; the block's owner is released with the last tensor over it. If more than 64
+  /// blocks are unused, the oldest ones are released. May be called while batches are made. Has no
+  /// effect without `use_supplied_memory`.
   void supply(Buffer memory);
   /// Sizes of the first 1,024 blocks requested since the last call: what supply() should provide.
   /// Empty without `use_supplied_memory`.

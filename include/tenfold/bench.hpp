@@ -13,7 +13,8 @@ struct BenchSpeed {
   double warm = std::numeric_limits<double>::quiet_NaN();  ///< from the page cache
 };
 
-/// The speed of one kind of access, and of pread of as many bytes from the same files.
+/// The speed of one kind of access, and of pread of as many bytes (fewer if the files are smaller)
+/// from the same files.
 struct BenchPart {
   std::uint64_t num_bytes = 0;  ///< bytes read
   BenchSpeed speed;             ///< speed of this library

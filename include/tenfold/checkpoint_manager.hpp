@@ -127,7 +127,9 @@ struct RestoredCheckpoint {
   /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
   /// other than 0 are omitted.
   TensorDict state;
-  std::vector<SkippedCheckpoint> skipped;  ///< newer steps of the line, which are damaged
+  /// Newer steps that are damaged: those of the line, and those of which `checkpoint.json` is
+  /// missing or damaged, so that their line is unknown.
+  std::vector<SkippedCheckpoint> skipped;
 };
 
 /// A step, and the rules that keep it.
@@ -240,6 +242,8 @@ class TENFOLD_API CheckpointManager {
   std::optional<std::int64_t> latest_step() const;
   /// Steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
+  /// Steps that all_steps() omits because their `checkpoint.json` is missing or damaged, ascending.
+  std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
   /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;

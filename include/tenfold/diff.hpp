@@ -31,6 +31,7 @@ struct Change {
   std::string key;                       ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;  ///< what differs
   /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", at most 200 bytes of JSON.
+  /// For JSON that is equal in these bytes, the place and value of the first difference.
   std::string a;
   std::string b;  ///< the entry of the second tree
 

@@ -133,7 +133,7 @@ template <class T>
 struct ElementType {};
 
 /// Integers of every name (`long`, `long long`, `size_t`, ...) of at most 8 bytes, by size and
-/// sign. Of the character types, only `signed char` and `unsigned char` are integers.
+/// sign. `signed char` and `unsigned char` are integers, other character types are not.
 template <std::integral T>
   requires(sizeof(T) <= 8 && !std::same_as<T, bool> && !std::same_as<T, char> &&
            !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&

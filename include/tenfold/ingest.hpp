@@ -97,7 +97,8 @@ struct IngestOptions {
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
 /// naming file, line and row, and the column if the fault is in one value. Throws
 /// Error(key_not_found) if `columns` names a column that `schema` lacks or, without a schema, that
-/// no row has. Throws Error(invalid_argument) for a column of `schema` that no row has.
+/// no row has. Throws Error(invalid_argument) for a column of `schema` that no row has, but accepts
+/// sources without rows.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
 /// ingest({"a.csv", "b.csv"}, "rows").

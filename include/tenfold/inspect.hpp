@@ -15,7 +15,7 @@ namespace tenfold {
 /// names. A list, tuple or lazy stack that loses an item before its end becomes a dict with int
 /// keys, so that the other items keep their names. A part of an opaque node or of a sparse tensor
 /// becomes a dict. If `keys` is not given, everything is selected. Throws Error(key_not_found),
-/// with near matches, for a key that selects or excludes nothing, and for any selection, even an
+/// with near matches, for a key that names nothing in the tree, and for any selection, even an
 /// empty one, if the tree is a bare root.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});

@@ -100,7 +100,8 @@ struct LoadOptions {
 
 /// Options of save().
 struct SaveOptions {
-  std::string format{};        ///< empty: by suffix; no suffix or an unknown one is a folder
+  /// Empty: by suffix. No suffix or an unknown one is a folder; ".pkl" is Error(unsupported).
+  std::string format{};
   bool durable = true;         ///< fsynced when the call returns
   bool checksums = true;       ///< store them with the data
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -108,8 +109,8 @@ struct SaveOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of a
-/// folder's tensors, which writes would invalidate.
+/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of
+/// the tensors of a folder or an archive, which writes would invalidate.
 /// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});

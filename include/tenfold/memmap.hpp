@@ -49,7 +49,7 @@ TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_thr
 
 /// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
 /// it. The file gets the size that the tensors need. For memory shared between processes, `file`
-/// should be an unnamed file. Of the options, `zeros` (only sets the size), `num_threads` and
+/// should be an unnamed file. Only the options `zeros` (only sets the size), `num_threads` and
 /// `monitor` have an effect.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});

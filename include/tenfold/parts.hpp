@@ -51,14 +51,15 @@ struct CommitPartsOptions {
 /// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging`, while it
 /// holds the lease of that folder, and move them to `<path>/<job>-<name>` before it commits them by
 /// name. Until the job releases the lease, calls that list no parts do not add these folders. If
-/// the job crashes before the commit, the next call removes them.
+/// the job crashes before the commit, the next call removes them, except those with a name that a
+/// running job may have given.
 ///
 /// Throws Error(file_not_found) for a listed part that does not exist. If the options list none,
 /// also throws it if the name of a new folder has the form of part_name() and one of the `count`
 /// parts is missing. Throws Error(corrupt) for a part with other columns or with files that are too
-/// short. Throws Error(invalid_argument) if there is no part at all, or if `path` is a data set in
-/// one folder. Throws it, too, for a part that is not a data set in one folder, is a circular
-/// buffer, or is already in the data set.
+/// short. Throws Error(invalid_argument) if there are neither parts to add nor a `%parts.json`, or
+/// if `path` is a data set in one folder. Throws it, too, for a part that is not a data set in one
+/// folder, is a circular buffer, or is already in the data set.
 /// Throws Error(io) (EBUSY) while another process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 

@@ -92,7 +92,7 @@ class TENFOLD_API SnapshotPart {
 };
 
 /// Coordinates the SnapshotParts of all ranks. Creates a folder next to `path`; publish() writes
-/// the metadata and moves the folder to `path` by one system call. Without publish(), the
+/// the metadata and moves the folder to `path` atomically, as save() does. Without publish(), the
 /// destructor removes the folder, and `path` is unchanged. The next save to `path` removes the
 /// leftovers of a crashed coordinator.
 class TENFOLD_API SnapshotWriter {

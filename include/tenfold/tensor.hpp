@@ -228,8 +228,8 @@ class TENFOLD_API Tensor {
   std::int64_t numel_ = 0;
 };
 
-/// Writes the elements, dtype and shape: "tensor([0, 1], float32 [2])". Of more than 100 elements,
-/// it writes the first and last three of each dimension, and at most 1000 elements.
+/// Writes the elements, dtype and shape: "tensor([0, 1], float32 [2])". If there are more than 100
+/// elements, it writes the first and last three of each dimension, and at most 1000 elements.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 /// The strides (in elements) of a row-major tensor of that shape, as torch computes them.

@@ -280,10 +280,10 @@ class TENFOLD_API TensorDict {
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Row `index` of the first batch dimension: maps every batched tensor and returns a view of it,
-  /// also in nested nodes. Unbatched leaves and JSON values are kept; a NonTensorStack along
-  /// dimension 0 gives its item of that row. A lazy stack along dimension 0 gives its node of that
-  /// row. Throws Error(invalid_argument) if the node has no batch dimension, the index is out of
-  /// range, or an entry has another number of rows.
+  /// also in nested nodes. Unbatched leaves and JSON values are kept; a NonTensorStack gives its
+  /// item of that row. A lazy stack along dimension 0 gives its node of that row. Throws
+  /// Error(invalid_argument) if the node has no batch dimension, the index is out of range, or an
+  /// entry has another number of rows.
   TensorDict select_row(std::int64_t index) const;
   /// Rows [begin, end), as select_row().
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;

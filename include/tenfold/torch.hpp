@@ -12,7 +12,7 @@
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes it must link LibTorch; the library tenfold itself does not.
-/// Of LibTorch, it includes only headers of ATen's tensor and of c10. Modules are template
+/// It includes no headers of LibTorch but those of ATen's tensor and of c10. Modules are template
 /// parameters, so that programs without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
@@ -127,7 +127,7 @@ TensorDict state_dict(Module& module);
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
 /// negative views and for tensors on other devices; `options.monitor` observes the other tensors.
-/// Of several names of a tied tensor, the last one in the module's order is read, as in Python. A
+/// If a tied tensor has several names, the last one in the module's order is read, as in Python. A
 /// backward pass over the old values is an error, as after copy_(). Throws Error(unsupported)
 /// naming a tensor of the module that state_dict() would refuse, Error(invalid_argument) for an
 /// expanded one or an empty holder.
@@ -435,8 +435,8 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
   return tensors;
 }
 
-/// Of tied tensors, which have the same address and size, keeps the last, as in Python. So two
-/// threads do not write the same tensor.
+/// Removes all but the last of tied tensors, which have the same address and size, as in Python. So
+/// two threads do not write the same tensor.
 inline NamedTensors without_aliases(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
   NamedTensors last;

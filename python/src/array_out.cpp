@@ -18,8 +18,8 @@ namespace tenfold::python {
 namespace {
 
 /// The start of a heap block with everything that a torch tensor needs from this module. Lengths
-/// and strides follow it and, if there is no buffer, the elements. Freeing the block accesses no
-/// Python object, so any thread may do so.
+/// and strides follow it and, if there is no buffer, the elements. Any thread may free the block:
+/// if the buffer's owner is a Python object, releasing it acquires the GIL.
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;

@@ -67,7 +67,7 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   return values;
 }
 
-/// (boot, device, inode, birth) of the opened folder or file; None for rows in memory, and for
+/// (boot, device, inode, birth) of the opened folder or file; None for the rows of a tree, and for
 /// joined data sets.
 AnyObject identity_of(const DatasetHandle& self) {
   const auto state = state_of(self.dataset);
@@ -177,7 +177,7 @@ std::uint64_t num_bytes_of(const DatasetHandle& self) {
   return total;
 }
 
-/// The lease of a name in a folder, held until it is released or this process exits.
+/// The lease of a name in a folder, held until release(), the end of this object or of the process.
 struct LeaseHandle {
   std::optional<os::Lease> lease;
 };

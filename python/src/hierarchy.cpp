@@ -67,7 +67,8 @@ std::string key_text(nb::handle key, const std::string& where) {
                    ": expected a str or an int, found " + class_of(key));
 }
 
-/// A number, or nested lists and tuples of numbers; empty for other objects.
+/// A number, or nested lists and tuples of numbers; empty for other objects, for an int that does
+/// not fit int64, and for lists that are nested too deeply.
 std::optional<Value> numbers_from(PyObject* object, std::size_t depth) {
   if (PyFloat_CheckExact(object)) return Value(float_value(object));
   if (PyBool_Check(object)) return Value(object == Py_True);

@@ -237,12 +237,19 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
 }
 
 /// The names of the parameters of groups (size, names or None); empty if there are no groups, a
-/// group has no names, or a name occurs twice.
+/// group has no names, or a name occurs twice. Throws Error(invalid_argument) unless a group with
+/// names has one for each parameter.
 std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
   torch_detail::GroupNames names;
   for (const nb::handle group : groups) {
     if (group[1].is_none()) return std::nullopt;
     names.push_back(names_from(group[1]));
+    const auto count = nb::cast<std::size_t>(group[0]);
+    if (names.back().size() == count) continue;
+    throw base::invalid_argument()
+        .part("optimizer: param_groups.", names.size() - 1, ".param_names")
+        .expected(count, " names")
+        .found(names.back().size());
   }
   if (names.empty() || !torch_detail::are_unique(names)) return std::nullopt;
   return names;

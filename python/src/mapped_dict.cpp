@@ -29,7 +29,7 @@ using namespace nb::literals;
 
 namespace {
 
-/// Number of missing keys that a KeyError names.
+/// Maximum number of missing keys that a KeyError names.
 constexpr std::size_t kMaxNamed = 5;
 
 [[noreturn]] void raise_key(nb::handle key) {

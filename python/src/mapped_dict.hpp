@@ -17,15 +17,17 @@ DuplicateKeys duplicates_from(std::string_view name);
 
 /// Keys passed from Python, without a copy if they are in memory in the engine's form: a list or
 /// any other iterable of keys, a tensor or array of integers, or packed strings: {"values": uint8
-/// [M], "offsets": int64 [B + 1]}. Keeps the objects alive. Short strings of a list are copied,
-/// which is faster than changing the reference counts of objects that are scattered in memory.
+/// [M], "offsets": int64 [B + 1]}. Keeps the objects alive. Short strings of a list or tuple are
+/// copied, which is faster than changing the reference counts of objects that are scattered in
+/// memory.
 ///
-/// Requires the GIL for construction and destruction, not for reading.
+/// Requires the GIL for construction, destruction and object(), not for the other members.
 class KeysIn {
  public:
   /// Raises TypeError for a single str or bytes, an object that is not iterable, and keys that are
   /// not hashable, as a dict does; also for arrays and packed keys of another dtype or several
-  /// dimensions. Throws Error(invalid_argument) for packed keys whose offsets do not ascend.
+  /// dimensions. Throws Error(invalid_argument) for packed keys whose offsets do not ascend, or are
+  /// outside of the values.
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }

@@ -100,7 +100,7 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
   });
   mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data()) - offset_bytes;
   if (handler.is_none()) {
-    mapped.path = std::filesystem::absolute(where).string();
+    mapped.path = os::absolute(where).string();
   } else {
     mapped.handler = std::move(handler);
   }

@@ -231,7 +231,7 @@ void bind_node(nb::module_& module) {
                    "wrap: collections.abc.Callable[[Node, tuple[str, ...]], typing.Any]) -> "
                    "typing.Any"),
            "The containers from which the tree was saved. `wrap(node, keys)` returns the object "
-           "for a node that was not a container.")
+           "for a TensorDict, tensorclass or lazy stack.")
       .def("flush", [](const NodeHandle& self) {
         monitored(nb::none(), [&](Monitor* monitor) { self.node.flush(monitor); });
       });

@@ -6,7 +6,7 @@
 namespace tenfold::python {
 
 /// The entry of a column that is passed as a whole, created if it is new; null if it is not
-/// requested.
+/// requested, or not in the schema.
 RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
   Record* record = root_.get();
   for (std::size_t depth = 0;; ++depth) {

@@ -122,8 +122,9 @@ struct ListType {
   std::int64_t length = 0;
 };
 
+/// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
-  if (depth <= kMaxListDepth) return;
+  if (depth < kMaxListDepth) return;
   throw BadRow{"", "expected at most 64 lists in each other, found more"};
 }
 

@@ -95,8 +95,7 @@ struct StateKeys {
     return int_array(without_gil([&] { return dict.rows(views); }));
   }
 
-  /// Fast path for states that are usable as keys without conversion, as nearly all are; returns
-  /// None if some are not.
+  /// Fast path for states that are usable as keys without conversion; returns None if some are not.
   AnyObject rows_of_plain(nb::list states) const {
     switch (kind) {
       case StateKeyKind::int64:

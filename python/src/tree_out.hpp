@@ -15,7 +15,7 @@ nb::tuple get_entry(const NodeHandle& self, nb::str key, const std::string& mode
 nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied);
 
 /// Converts the whole tree to the containers from which it was saved. `place`: as for ArrayMaker.
-/// `wrap`: called with each node that was no Python container, and the tuple of its keys.
+/// `wrap`: called with each TensorDict, tensorclass and lazy stack, and the tuple of its keys.
 nb::object to_containers(const NodeHandle& self, const std::string& mode, Tied& tied,
                          nb::object place, nb::object wrap);
 

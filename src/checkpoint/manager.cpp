@@ -25,6 +25,7 @@
 #include "formats/shared/problem.hpp"
 #include "io/convert.hpp"
 #include "io/rename.hpp"
+#include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
 #include "os/fs/unreplaced.hpp"
 
@@ -79,7 +80,7 @@ void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const Ten
 
 /// Makes a path independent of the working directory, for a save in the background.
 Path absolute_path(const Path& path) {
-  if (!path.empty()) return std::filesystem::absolute(path);
+  if (!path.empty()) return os::absolute(path);
   throw base::invalid_argument()
       .part("checkpoint manager")
       .expected("a path")
@@ -172,6 +173,15 @@ std::vector<std::int64_t> CheckpointManager::all_steps() const {
   const Listing listing = state_->reader.list();
   for (const Step& step : listing.steps()) steps.push_back(step.info.step);
   return steps;
+}
+
+std::vector<std::int64_t> CheckpointManager::unreadable_steps() const {
+  std::set<std::int64_t> steps;
+  const Listing listing = state_->reader.list();
+  for (const checkpoint::UnreadableStep& found : listing.unreadable()) {
+    if (report_of_document(listing, found.step)) steps.insert(found.step);
+  }
+  return {steps.begin(), steps.end()};
 }
 
 std::optional<std::int64_t> CheckpointManager::best_step() const {

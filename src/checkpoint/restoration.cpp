@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -98,7 +99,7 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
           .expected("no path")
           .found("one");
     }
-    directory_ = std::filesystem::absolute(options.path);
+    directory_ = os::absolute(options.path);
     if (os::exists(directory_ / kDocumentName)) {
       state_.reset();
       is_given_ = true;
@@ -124,10 +125,22 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
     if (listing.is_on_line(*step)) candidates_.push_back(*step);
   }
+  for (const auto& [step, problem] : listing.unreadable()) {
+    if (!is_damage(problem) || listing.find(step) != nullptr) continue;
+    without_document_.push_back({step, problem.what()});
+  }
 }
 
 Path Restoration::path_of(const Step& step) const {
   return state_ ? directory_ / step.folder_name : directory_;
+}
+
+std::vector<SkippedCheckpoint> Restoration::skipped_after(std::int64_t step) const {
+  std::vector<SkippedCheckpoint> all = skipped_;
+  std::ranges::copy_if(without_document_, std::back_inserter(all),
+                       [&](const SkippedCheckpoint& skipped) { return skipped.step > step; });
+  std::ranges::stable_sort(all, std::ranges::greater(), &SkippedCheckpoint::step);
+  return all;
 }
 
 RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Rank rank,
@@ -146,7 +159,7 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
   restored.state = open_state(path, step.info, own_rank(step.info, rank.rank));
   restored.info = step.info;
   restored.path = path;
-  restored.skipped = skipped_;
+  restored.skipped = skipped_after(step.info.step);
   return restored;
 }
 
@@ -167,7 +180,7 @@ bool Restoration::skip(const Step& step, const Error& error, bool warns) {
 void Restoration::fail() const {
   throw base::corrupt(directory_.string())
       .expected("an undamaged step")
-      .found(damage_text(skipped_))
+      .found(damage_text(skipped_after(-1)))
       .remedy(
           "copy the folder of a step from a backup, or restore a step by its number without "
           "checks");

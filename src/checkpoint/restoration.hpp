@@ -51,12 +51,15 @@ class Restoration {
 
  private:
   Path path_of(const Step& step) const;
+  /// Returns the damaged steps with a higher number, newest first.
+  std::vector<SkippedCheckpoint> skipped_after(std::int64_t step) const;
 
   std::shared_ptr<Internals::State> state_;  ///< null for a step's folder
   Path directory_;
   bool is_given_ = false;  ///< one step was requested
   std::vector<Step> candidates_;
   std::vector<SkippedCheckpoint> skipped_;
+  std::vector<SkippedCheckpoint> without_document_;  ///< of any line, because it is unknown
   std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
 };
 

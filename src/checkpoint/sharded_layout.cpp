@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -26,6 +25,7 @@
 #include "formats/shared/json_checksums.hpp"
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold::checkpoint {
 namespace {
@@ -440,7 +440,7 @@ std::string blank_header(const std::vector<const safetensors::Plan::Tensor*>& te
 }
 
 Path beside(const Path& path, const std::string& name) {
-  return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
+  return os::absolute(os::resolve_link(path)).parent_path() / name;
 }
 
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,

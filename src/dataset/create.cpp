@@ -74,6 +74,13 @@ Schema stored_schema(const Path& path, const Schema& schema) {
   return Schema(std::move(columns));
 }
 
+[[noreturn]] void fail_existing(const Path& path) {
+  throw Error::io(EEXIST, path.string())
+      .expected("nothing there")
+      .found("a file or folder")
+      .remedy("open it with mode \"r+\" to add rows, or remove it");
+}
+
 void check(const Path& path, const Schema& schema, const CreateOptions& options) {
   const auto at_least_0 = [&](const char* name, std::int64_t value) {
     if (value < 0) {
@@ -99,12 +106,7 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
           .found(column.is_text() ? "strings or bytes" : "a ragged column");
     }
   }
-  if (os::exists(path)) {
-    throw Error::io(EEXIST, path.string())
-        .expected("nothing there")
-        .found("a file or folder")
-        .remedy("open it with mode \"r+\" to add rows, or remove it");
-  }
+  if (os::exists(path)) fail_existing(path);
 }
 
 /// Gives the files of a circular buffer their full size.
@@ -141,7 +143,7 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
       formats::folder::create_ring_page(replacement.folder(),
                                         static_cast<std::uint64_t>(options.capacity));
     }
-    replacement.publish(true);
+    if (!replacement.publish_if_absent(true)) fail_existing(path);
   }
   return Dataset(path, Mode::write_through);
 }

@@ -159,13 +159,20 @@ bool is_inside(const KeyPath& path, const KeyPath& record) {
   return path.size() > record.size() && std::equal(record.begin(), record.end(), path.begin());
 }
 
+/// The path of the record with that dotted name in which the column at `path` is; empty if it is in
+/// none.
+KeyPath record_of(const KeyPath& path, std::string_view name) {
+  for (std::size_t length = 1; length < path.size(); ++length) {
+    KeyPath record(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(length));
+    if (dotted(record) == name) return record;
+  }
+  return {};
+}
+
 /// The path of the record with that dotted name; empty if there is none.
 KeyPath record_path(const Schema& schema, std::string_view name) {
   for (const Column& column : schema.columns()) {
-    for (std::size_t length = 1; length < column.path.size(); ++length) {
-      KeyPath path(column.path.begin(), column.path.begin() + static_cast<std::ptrdiff_t>(length));
-      if (dotted(path) == name) return path;
-    }
+    if (KeyPath record = record_of(column.path, name); !record.empty()) return record;
   }
   return {};
 }
@@ -323,9 +330,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
     const Column* exact = schema().find(name);
     for (std::size_t i = 0; i < schema().size(); ++i) {
       const Column& column = schema().columns()[i];
-      const bool inside = column.path.size() > 1 &&
-                          (column.path[0] == name || column.name().starts_with(name + "."));
-      if (exact != nullptr ? exact != &column : !inside) continue;
+      if (exact != nullptr ? exact != &column : record_of(column.path, name).empty()) continue;
       columns.push_back(column);
       wanted.push_back({i, false});
     }

@@ -36,6 +36,12 @@ std::string Column::dtype_name() const {
 Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
   std::set<KeyPath> seen;
   for (const Column& column : columns_) {
+    if (column.path.empty()) {
+      throw base::invalid_argument()
+          .part("schema: column")
+          .expected("a path")
+          .found("an empty one");
+    }
     if (column.path.size() > kMaxRecords + 1) {
       throw base::invalid_argument()
           .part("schema: column ", base::quote(column.name()))

@@ -329,7 +329,7 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
 }  // namespace
 
 DictHandle::DictHandle(const Path& path, Mode mode)
-    : path_(std::filesystem::absolute(path)), mode_(mode), dataset_(path, mode) {
+    : path_(os::absolute(path)), mode_(mode), dataset_(path, mode) {
   open_first();
 }
 

@@ -178,7 +178,9 @@ VerifyReport verify_boxes_once(const Path& path, std::span<const BoxCheck> boxes
     paths.push_back(check.path);
     loaded.push_back({*leaf, {check.offsets, check.sizes}});
   }
-  const formats::VerifyFilter filter(whole, select(whole, Keys(std::move(paths))), loaded);
+  // The value of a bare root has no key to select.
+  const TensorDict selected = is_bare(whole) ? whole : select(whole, Keys(std::move(paths)));
+  const formats::VerifyFilter filter(whole, selected, loaded);
   return format.verify(
       path, {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }

@@ -100,13 +100,13 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
   Selector selector(keys.paths());
   Selector excluder(excluded_paths);
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
-  selector.require_all_hit(tree);
-  if (!excluder.all_hit()) {
+  for (Selector* names : {&selector, &excluder}) {
+    if (names->all_hit()) continue;
     // Entries outside the keys, and entries below an excluded one, were not visited yet.
     KeyPath path;
     std::size_t levels = 0;
-    visit_names(tree, path, levels, excluder);
-    excluder.require_all_hit(tree);
+    visit_names(tree, path, levels, *names);
+    names->require_all_hit(tree);
   }
   return kept;
 }

@@ -295,6 +295,26 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is left alone")));
 }
 
+TEST(CheckpointManager, NewerStepsWithoutADocumentAreListedAsDamaged) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 2, 3, 4, 5});
+  EXPECT_THAT(manager.unreadable_steps(), IsEmpty());
+  write_bytes(folder / "step_00000001/checkpoint.json", "{");
+  write_bytes(folder / "step_00000005/checkpoint.json", "{");
+  fs::remove(folder / "step_00000003/checkpoint.json");
+  damage(folder / "step_00000004/model.safetensors");
+  const Warnings warnings;
+  EXPECT_THAT(manager.unreadable_steps(), ElementsAre(1, 3, 5));
+  const RestoredCheckpoint restored = manager.restore();
+  EXPECT_EQ(restored.info.step, 2);
+  Steps skipped;
+  for (const SkippedCheckpoint& step : restored.skipped) skipped.push_back(step.step);
+  EXPECT_THAT(skipped, ElementsAre(5, 4, 3));
+  damage(folder / "step_00000002/model.safetensors");
+  EXPECT_THAT(error_of([&] { manager.restore(); }).what(), HasSubstr("found 5 that are damaged"));
+}
+
 TEST(CheckpointManager, ASaveWhileAStepCannotBeReadRemainsTheMostRecentOne) {
   const TemporaryFolder folder;
   {

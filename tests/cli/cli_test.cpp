@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "io/sample_trees.hpp"
+#include "json.hpp"
 #include "progress_bar.hpp"
 #include "run.hpp"
 #include "support/temporary_folder.hpp"
@@ -509,6 +510,20 @@ TEST_F(Cli, ExcludesNullsFromTheStatisticsOfADataSet) {
             "0.816496580927726, \"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}]\n");
 }
 
+TEST_F(Cli, DistinguishesTheValidityOfAColumnFromAColumnOfThatName) {
+  const std::string source = folder_ / "rows.jsonl";
+  std::ofstream(source) << R"({"x": 1, "x.valid": 7})" << "\n"
+                        << R"({"x": null, "x.valid": 0})" << "\n"
+                        << R"({"x": 3, "x.valid": 0})" << "\n";
+  const std::string path = folder_ / "rows";
+  ingest({Path(source)}, path);
+  const Result stat = tenfold_run({"stat", path, "x", "--json"});
+  EXPECT_EQ(stat.status, 0) << stat.err;
+  EXPECT_THAT(stat.out, AllOf(HasSubstr("\"min\": 1.0, \"max\": 3.0"), HasSubstr("\"nulls\": 1")));
+  const Result head = tenfold_run({"head", path, "x", "--json"});
+  EXPECT_THAT(head.out, HasSubstr("\"rows\": [1, null, 3]")) << head.err;
+}
+
 TEST_F(Cli, OmitsElementsOfAnUnfinishedAppendFromTheStatistics) {
   const Path path = sample_dataset(folder_);
   Dataset growing(path, Mode::write_through);
@@ -541,6 +556,14 @@ TEST_F(Cli, PreservesNonUtf8BytesInJson) {
   tree.set("lone", Value(std::string("x\xed\xa0\x80y")));
   EXPECT_THAT(tenfold_run({"head", save(tree, folder_ / "lone").string(), "lone", "--json"}).out,
               HasSubstr("\"x\\ud800y\""));
+}
+
+TEST(StrictJson, ACounterWithoutItemsIsAnEmptyObject) {
+  Value::Special counter;
+  counter.type = Value::Special::Type::counter;
+  EXPECT_EQ(cli::strict_json(counter), "{}");
+  counter.items.emplace_back(Value::Object{{{"a", 1}}});
+  EXPECT_EQ(cli::strict_json(counter), "{\"a\": 1}");
 }
 
 TEST_F(Cli, PrintsStrictJsonForNanAndInfinities) {

@@ -71,6 +71,21 @@ TEST(Accumulate, ContinuesAtTheLoadersPosition) {
   EXPECT_EQ(loader.epoch(), 4);
 }
 
+TEST(Accumulate, DoesNotCountTheRowsOfABatchThatFailed) {
+  TensorDict tree = test::ragged();
+  tree.set("tokens.end", test::ints({2, 1, 5, 6}));  // the second row is invalid
+  for (const int threads : {1, 3}) {
+    BatchLoader loader(Dataset(tree), {.batch_size = 1, .num_threads = threads});
+    Windows windows = accumulate(loader, 1);
+    auto window = windows.begin();
+    EXPECT_THAT(weights_of(*window), ElementsAre(DoubleEq(1)));
+    EXPECT_THROW(++window, Error);
+    ++window;
+    EXPECT_THAT(weights_of(*window), ElementsAre(DoubleEq(1)));
+    EXPECT_EQ((*window)[0].batch.at("age").span<std::int64_t>()[0], 50);  // the third row
+  }
+}
+
 TEST(Accumulate, TakesOwnershipOfALoader) {
   std::int64_t rows = 0;
   for (auto& window :

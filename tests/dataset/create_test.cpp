@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
@@ -15,6 +16,7 @@
 #include "dataset/growing_of.hpp"
 #include "dataset/table_of.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -84,6 +86,22 @@ TEST(Create, StoresColumnsOfAnyName) {
   }
   EXPECT_EQ(read.text("x", 0), "text");
   EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
+TEST(Create, DoesNotReplaceADataSetThatWasCreatedConcurrently) {
+  const test::TemporaryFolder folder;
+  bool is_created = false;
+  const test::WatchChanges watch([&](const os::Change& change) {
+    if (is_created || change.kind != os::Change::Kind::rename || change.other != "rows") return;
+    is_created = true;
+    numbers_at(folder / "rows", {.num_rows = 3});
+  });
+  expect_error(ErrorCode::io, "expected nothing there",
+               [&] { numbers_at(folder / "rows", {.num_rows = 8}); });
+  EXPECT_TRUE(is_created);
+  EXPECT_EQ(Dataset(folder / "rows").size(), 3);
+  const std::filesystem::directory_iterator entries(folder.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);  // no hidden folder is left
 }
 
 TEST(Create, RefusesInvalidArguments) {

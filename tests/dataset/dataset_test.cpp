@@ -494,6 +494,20 @@ TEST(Dataset, ARecordHasNoSingleTensor) {
   }
 }
 
+TEST(Dataset, SelectsRecordsByTheirWholeName) {
+  const Dataset ds =
+      Dataset(test::numbers(3)).rename({{"id", {"a.b", "id"}}, {"flag", {"a", "b", "flag"}}});
+  EXPECT_EQ(ds.select({"a.b"}).schema().size(), 2U);
+  EXPECT_EQ(ds.select({"a"}).schema().columns()[0].path, (KeyPath{"a", "b", "flag"}));
+  EXPECT_EQ(ds.select({"a"}).schema().size(), 1U);
+  try {
+    static_cast<void>(ds.rename({{"a.b.flag", {"flag"}}}).select({"a"}));
+    FAIL() << "there is no record \"a\"";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+  }
+}
+
 TEST(Dataset, RenamedColumnsAndRecordsKeepTheirRows) {
   const Dataset ds =
       Dataset(test::ragged()).rename({{"age", {"years"}}, {"name", {"who", "name"}}});

@@ -92,6 +92,11 @@ TEST(Schema, RefusesEqualPathsAndAColumnThatIsAlsoARecord) {
   EXPECT_THROW(Schema({column({"a", "b"}), column({"a", "b"})}), Error);
 }
 
+TEST(Schema, RefusesAColumnWithoutAPath) {
+  EXPECT_THAT(message_of([] { Schema({Column{}}); }, ErrorCode::invalid_argument),
+              HasSubstr("schema: column: expected a path, found an empty one"));
+}
+
 TEST(Schema, RefusesColumnsThatCouldNotBeRead) {
   Column column;
   column.path = KeyPath(65, "r");

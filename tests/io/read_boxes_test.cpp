@@ -195,5 +195,29 @@ TEST(VerifyBoxesOfATree, MetadataIsAlwaysChecked) {
   EXPECT_FALSE(verify_boxes(folder / "m.safetensors", {}).ok());
 }
 
+TEST(VerifyBoxesOfATree, TheValueOfABareRootIsChecked) {
+  const TemporaryFolder folder;
+  const std::vector<BoxCheck> boxes = {{{"value"}, {0, 0}, {2, 4}}};
+  for (const char* name : {"m.npy", "m.pt", "m.safetensors", "folder"}) {
+    const Path path = folder / name;
+    save(bare_tree(Leaf(counting(3, 4))), path, {.durable = false});
+    EXPECT_TRUE(verify_boxes(path, boxes).ok()) << name;
+    EXPECT_TRUE(verify_boxes(path, {}).ok()) << name;
+    const std::vector<BoxCheck> missing = {{{"w"}, {0, 0}, {2, 4}}};
+    EXPECT_THROW(verify_boxes(path, missing), Error) << name;
+    if (std::string(name) == "m.npy") continue;  // no checksums
+    const Path file = std::filesystem::is_directory(path) ? path / "value.memmap" : path;
+    std::string bytes = read_bytes(file);
+    std::string last_values(2 * sizeof(float), '\0');
+    const Tensor values = counting(3, 4);
+    std::memcpy(last_values.data(), values.span<float>().data() + 10, last_values.size());
+    const std::size_t at = bytes.rfind(last_values);
+    ASSERT_NE(at, std::string::npos) << name;
+    bytes[at] = '\1';
+    write_bytes(file, bytes);
+    EXPECT_FALSE(verify_boxes(path, boxes).ok()) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tenfold::test

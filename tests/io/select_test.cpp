@@ -57,6 +57,14 @@ TEST(Select, OmitsExcludedEntries) {
               ElementsAre("model.embed.weight", "model.head.weight", "epoch"));
 }
 
+TEST(Select, AKeyBelowAnExcludedEntryExists) {
+  const TensorDict tree = sample_checkpoint();
+  EXPECT_THAT(names(select(tree, {"optimizer.state.0", "epoch"}, {"optimizer"})),
+              ElementsAre("epoch"));
+  EXPECT_EQ(thrown_by([&] { select(tree, {"optimizer.nope"}, {"optimizer"}); }).code,
+            ErrorCode::key_not_found);
+}
+
 TEST(Select, KeepsKindAndOrder) {
   const TensorDict some = select(sample_checkpoint(), {"optimizer.state", "model.head.bias"});
   EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));

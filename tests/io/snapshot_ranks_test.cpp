@@ -553,8 +553,11 @@ TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
     const SnapshotWriter writer = ranks.begin(folder / "s");
     ticket = writer.ticket();
   }
-  EXPECT_THAT(error_of([&] { ranks.write(ticket); }, ErrorCode::io),
-              AllOf(HasSubstr("coordinator on host"), HasSubstr("shared folder")));
+  const std::string message = error_of([&] { ranks.write(ticket); }, ErrorCode::io);
+  EXPECT_THAT(message, AllOf(HasSubstr("coordinator on host"), HasSubstr("shared folder")));
+  const std::size_t path = message.find("/.s.tenfold");
+  EXPECT_NE(path, std::string::npos) << message;
+  EXPECT_EQ(path, message.rfind("/.s.tenfold")) << message;
 }
 
 TEST(SnapshotRanks, ForeignFilesAreNotReplaced) {

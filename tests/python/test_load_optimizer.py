@@ -7,6 +7,7 @@ import torch
 
 import tenfold
 from helpers import assert_same, rename_named_in
+from tenfold import _core
 
 OPTIMIZERS = {
     "adam": lambda params: torch.optim.Adam(params, lr=0.02, betas=(0.8, 0.9)),
@@ -460,6 +461,23 @@ def test_whole_checkpoint_is_refused_naming_the_optimizer_node(tmp_path):
 def test_invalid_optimizer_state_is_refused(tmp_path, state, match):
     path = tenfold.save({**state, "t": torch.ones(1)}, tmp_path / "saved")
     refused(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]), path, match)
+
+
+@pytest.mark.parametrize("change", [lambda names: names[:-1], lambda names: ["more", *names]])
+def test_an_optimizer_without_one_name_for_each_parameter_is_refused(tmp_path, change):
+    path = tenfold.save(stepped(params=lambda net: net.named_parameters())[1], tmp_path / "saved")
+    loaded = torch.optim.Adam(model(1).named_parameters())
+    group = loaded.param_groups[0]
+    group["param_names"] = change(group["param_names"])
+    with pytest.raises(ValueError, match=r"param_groups\.0\.param_names: expected 4 names, found"):
+        tenfold.load_into(loaded, path)
+    assert not loaded.state
+
+
+def test_names_of_a_state_that_are_not_one_for_each_parameter_are_refused():
+    names = ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="expected 1 names, found 4"):
+        _core.pair_parameters([(1, ["d"])], [(1, names)])
 
 
 def test_arguments_that_do_not_apply_are_refused(tmp_path):

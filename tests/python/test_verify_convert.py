@@ -199,6 +199,16 @@ def test_patterns_of_a_rename_may_match_nothing(tmp_path):
     assert list(tenfold.load(tmp_path / "b")) == ["w"]
 
 
+def test_a_relative_target_inside_the_source_is_refused(tmp_path, monkeypatch):
+    tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
+    monkeypatch.chdir(tmp_path / "a")
+    for source in (tmp_path / "a", "."):
+        with pytest.raises(ValueError, match="inside the source"):
+            tenfold.convert(source, "i.pt")
+    with pytest.raises(ValueError, match="outside of the packed folder"):
+        tenfold.pack_memmap(".", "x.tdz")
+
+
 def test_a_target_inside_the_source_is_refused(tmp_path):
     tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
     for target in (tmp_path / "a" / "inner", tmp_path / "b" / ".." / "a" / "i.pt"):

@@ -17,6 +17,7 @@ using test::TemporaryFolder;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::IsSupersetOf;
 
 /// The training of tests/data/checkpoint/generate.py.
@@ -117,6 +118,13 @@ TEST(TrainingState, MissingAndMismatchedEntriesAreRefused) {
   EXPECT_THAT(report.missing, Contains("more"));
   EXPECT_TRUE(torch::equal(weight(), saved.net[0]->as<torch::nn::Linear>()->weight));
 
+  torch::nn::BatchNorm1d foreign(torch::nn::BatchNorm1dOptions(4).affine(false));
+  TrainingState renamed;
+  renamed.add("model", *foreign);
+  const LoadReport nothing = renamed.load(state, false);
+  EXPECT_THAT(nothing.loaded, IsEmpty());
+  EXPECT_THAT(nothing.missing, Contains("model.running_mean"));
+
   torch::nn::Linear wide(5, 4);
   Value epoch(1);
   TrainingState other;
@@ -124,6 +132,50 @@ TEST(TrainingState, MissingAndMismatchedEntriesAreRefused) {
   EXPECT_THROW(other.load(state), Error);
   EXPECT_EQ(epoch, Value(1));
   EXPECT_THROW(other.add("epoch", epoch), Error);
+}
+
+TEST(TrainingState, InvalidStatesOfLoadersAndGeneratorsChangeNothing) {
+  const auto rows = [](std::int64_t count) {
+    NodeInfo info;
+    info.batch_size = {count};
+    TensorDict tree(info);
+    tree.set("x", Tensor::zeros(DType::float32, {count}));
+    return Dataset(tree);
+  };
+  torch::nn::Linear saved_net(3, 4);
+  BatchLoader saved_loader(rows(8), {.batch_size = 4});
+  TrainingState saved;
+  saved.add("model", *saved_net).add("loader", saved_loader).add_rng();
+  TensorDict position = saved.state();
+  position.set("loader", NonTensor{from_json(R"({"seed":0,"epoch":0,"position":9})", "test")});
+  TensorDict dtype = saved.state();
+  TensorDict bad_dtype = TensorDict::dict();
+  bad_dtype.set("torch", Tensor::zeros(DType::float32, {5056}));
+  dtype.set("rng", bad_dtype);
+  TensorDict size = saved.state();
+  TensorDict bad_size = TensorDict::dict();
+  bad_size.set("torch", Tensor::zeros(DType::uint8, {7}));
+  bad_size.set("python", Value(1));
+  size.set("rng", bad_size);
+
+  torch::nn::Linear net(3, 4);
+  BatchLoader loader(rows(8), {.batch_size = 4, .seed = 5});
+  TrainingState training;
+  training.add("model", *net).add("loader", loader).add_rng();
+  const at::Tensor before = net->weight.detach().clone();
+  for (const TensorDict& invalid : {position, dtype, size}) {
+    try {
+      training.load(invalid);
+      ADD_FAILURE() << "loaded";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    }
+    EXPECT_TRUE(torch::equal(net->weight, before));
+    EXPECT_EQ(loader.options().seed, 5U);
+    EXPECT_FALSE(training.state()["rng"].contains("python"));
+  }
+  training.load(saved.state());
+  EXPECT_TRUE(torch::equal(net->weight, saved_net->weight));
 }
 
 TEST(TrainingState, NamesTheModuleWhoseSavedEntryIsNoDict) {

@@ -12,6 +12,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -64,7 +65,8 @@ class TrainingState {
                       },
                       [&loader](const TensorDict::Item& saved, const LoadIntoOptions& options) {
                         const std::string state = to_json(value_in(saved));
-                        if (!options.dry_run) loader.load_state_dict(state);
+                        options.dry_run ? loader.check_state_dict(state)
+                                        : loader.load_state_dict(state);
                         return LoadReport();
                       }});
   }
@@ -98,7 +100,8 @@ class TrainingState {
     return tree;
   }
 
-  /// Loads every entry of a restored state. All names, dtypes and shapes are compared first.
+  /// Loads every entry of a restored state. All names, dtypes and shapes, and the states of loaders
+  /// and of the generator, are checked first.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
   /// and Error(invalid_argument) if the tensors of an entry differ. In any case, throws one of them
   /// for an entry of another kind, such as tensors for a value.
@@ -185,8 +188,11 @@ class TrainingState {
 
   static LoadReport load_random_state(const TensorDict& saved, TensorDict& others, bool dry_run) {
     LoadReport report;
-    const Tensor words = saved.at(kTorchPart);
-    if (dry_run) return report;
+    const at::Tensor words = to_torch(saved.at(kTorchPart)).clone();
+    if (dry_run) {
+      set_state(at::detail::createCPUGenerator(), words);
+      return report;
+    }
     // Copied into memory, because the step's files may be pruned before the next save.
     TensorDict kept = copied(saved);
     others = TensorDict::dict();
@@ -195,11 +201,20 @@ class TrainingState {
       others.set(key, item);
       report.ignored.push_back(key);
     });
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(to_torch(words).clone());
+    set_state(at::detail::getDefaultCPUGenerator(), words);
     report.loaded.emplace_back(kTorchPart);
     return report;
+  }
+
+  static void set_state(at::Generator generator, const at::Tensor& words) {
+    const std::lock_guard lock(generator.mutex());
+    try {
+      generator.set_state(words);
+    } catch (const c10::Error& error) {
+      throw Error(ErrorCode::invalid_argument)
+          .part("training state: ", kTorchPart)
+          .problem("no state of a generator: ", error.what_without_backtrace());
+    }
   }
 
   static TensorDict copied(const TensorDict& node) {
@@ -223,7 +238,8 @@ class TrainingState {
       for (const std::string& key : from) to.push_back(name + '.' + key);
     };
     add(report.loaded, entry.loaded);
-    if (entry.loaded.empty()) report.loaded.push_back(name);
+    // A value or a loader has no names of its own.
+    if (entry.ok() && entry.loaded.empty() && entry.ignored.empty()) report.loaded.push_back(name);
     add(report.missing, entry.missing);
     add(report.unexpected, entry.unexpected);
     add(report.ignored, entry.ignored);

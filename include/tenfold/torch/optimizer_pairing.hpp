@@ -113,7 +113,7 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
     }
     if (targets[g].empty() && g < sources.size()) pairing.groups[g] = g;
     if (expected.empty()) continue;
-    // Of several groups with the most matches, prefer the one at the same position.
+    // If several groups have the most matches, prefer the one at the same position.
     auto best = static_cast<std::size_t>(std::max_element(num_matches.begin(), num_matches.end()) -
                                          num_matches.begin());
     if (g < num_matches.size() && num_matches[g] == num_matches[best]) best = g;

@@ -24,7 +24,7 @@ class RestoreResult:
         path: Its folder, or None.
         report: The loaded, missing, unexpected and mismatched names: dotted names of tensors of
             modules, and names of other or missing entries. Empty without an `app_state`.
-        skipped: Damaged steps that were skipped, newest first, with the problem.
+        skipped: Newer steps that are damaged, newest first, with the problem.
         metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.
         state: The entries, mapped from their files, if no `app_state` was given.
     """

@@ -315,7 +315,8 @@ class _Reads:
         """Adds a box of the shape of `target`; calls `done` when the box has been read."""
         buffer = None
         dtype = getattr(torch, tensor.dtype)
-        if type(target) is not torch.Tensor or not target.is_cpu or target.dtype != dtype:
+        is_plain = type(target) is torch.Tensor and target.is_cpu and target.dtype == dtype
+        if not is_plain or target.is_conj() or target.is_neg():
             # The engine cannot write into `target` directly.
             buffer = torch.empty(target.shape, dtype=dtype)
             self._buffer_bytes += buffer.nbytes

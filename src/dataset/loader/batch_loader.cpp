@@ -84,6 +84,37 @@ void check_epoch(const std::string& what, std::int64_t epoch) {
   throw fail_loader().part(what).expected("0 to ", kMaxEpoch).found(epoch);
 }
 
+/// The members of a saved state of a loader.
+struct LoaderState {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t position = 0;
+};
+
+/// Parses a state of a loader of `num_rows` rows. Throws Error(invalid_argument).
+LoaderState parse_loader_state(std::string_view json, std::int64_t num_rows) {
+  Value value;
+  try {
+    value = parse_value(json, {"", "state"});
+  } catch (const Error& error) {
+    throw Error(error).code(ErrorCode::invalid_argument).within("batch loader");
+  }
+  const auto* object = value.get_if<Value::Object>();
+  if (object == nullptr) throw fail_loader().part("state").expected("a dict").found(to_json(value));
+  LoaderState state;
+  state.seed = seed_of(*object);
+  state.epoch = member(*object, "epoch");
+  check_epoch("state: epoch", state.epoch);
+  state.position = member(*object, "position");
+  if (state.position > num_rows) {
+    throw fail_loader()
+        .part("state: position")
+        .expected("at most the ", num_rows, " rows of the data set")
+        .found(state.position);
+  }
+  return state;
+}
+
 }  // namespace
 
 struct BatchLoader::State {
@@ -174,30 +205,17 @@ std::string BatchLoader::state_dict() const {
 }
 
 void BatchLoader::load_state_dict(std::string_view json) {
-  Value value;
-  try {
-    value = parse_value(json, {"", "state"});
-  } catch (const Error& error) {
-    throw Error(error).code(ErrorCode::invalid_argument).within("batch loader");
-  }
-  const auto* object = value.get_if<Value::Object>();
-  if (object == nullptr) throw fail_loader().part("state").expected("a dict").found(to_json(value));
-  const std::uint64_t seed = seed_of(*object);
-  const std::int64_t epoch = member(*object, "epoch");
-  check_epoch("state: epoch", epoch);
-  const std::int64_t position = member(*object, "position");
-  if (position > state_->dataset.size()) {
-    throw fail_loader()
-        .part("state: position")
-        .expected("at most the ", state_->dataset.size(), " rows of the data set")
-        .found(position);
-  }
+  const LoaderState loaded = parse_loader_state(json, state_->dataset.size());
   const StateLock lock(*state_);
-  state_->options.seed = seed;
-  state_->epoch = epoch;
-  state_->position = position;
+  state_->options.seed = loaded.seed;
+  state_->epoch = loaded.epoch;
+  state_->position = loaded.position;
   state_->resume = true;
   state_->newest.reset();
+}
+
+void BatchLoader::check_state_dict(std::string_view json) const {
+  parse_loader_state(json, state_->dataset.size());
 }
 
 LoaderStats BatchLoader::stats() const {

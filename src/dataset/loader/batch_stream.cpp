@@ -211,6 +211,7 @@ std::optional<Batch> BatchStream::next() {
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
     ++next_;
+    position_ = end_of(batch);
     throw;
   }
   ++next_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -14,6 +13,7 @@
 #include "dataset/parts/leaf_source.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/reader.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold {
 
@@ -52,7 +52,7 @@ std::shared_ptr<PartsFolder> PartsFolder::open(os::Directory folder, const Path&
 
 PartsFolder::PartsFolder(os::Directory folder, const Path& path)
     : folder_(std::move(folder)),
-      path_(std::filesystem::absolute(path)),
+      path_(os::absolute(path)),
       manifest_(formats::read_parts_manifest(folder_)) {
   std::vector<Column> columns =
       Schema::from_value(manifest_.schema, folder_.display_of(std::string(formats::kPartsName)))

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/parts/part.hpp"
+#include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold {
@@ -73,7 +74,7 @@ bool make_free(os::Directory& folder, const Path& path, const std::string& name)
 std::uint64_t set_part_bytes(std::uint64_t bytes) noexcept { return part_bytes.exchange(bytes); }
 
 PartsGrowth::PartsGrowth(const Path& path)
-    : path_(std::filesystem::absolute(path)), folder_(os::Directory::open(path_)) {
+    : path_(os::absolute(path)), folder_(os::Directory::open(path_)) {
   // As long as the folder is open and locked, no save replaces it.
   if (folder_.try_lock_shared() == os::LockResult::held) {
     throw Error::io(EBUSY, path_.string())

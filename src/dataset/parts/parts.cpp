@@ -100,27 +100,43 @@ std::set<std::string> folders_of(const std::set<std::string>& parts) {
   return names;
 }
 
+bool starts_with_any(std::string_view name, const std::vector<std::string>& prefixes) {
+  return std::ranges::any_of(prefixes,
+                             [&](const std::string& prefix) { return name.starts_with(prefix); });
+}
+
 /// Removes the leftovers of crashed writers, including folders that they had moved but not
-/// committed. `known`: the parts that the manifest names. Returns the prefixes of the names of
-/// parts that other writers are about to commit.
+/// committed. Those that another writer may have moved stay until it has finished. `known`: the
+/// parts that the manifest names. Returns the prefixes of the names of parts that other writers are
+/// about to commit.
 std::vector<std::string> remove_leftovers(os::Directory& folder,
                                           const std::set<std::string>& known) {
   const std::set<std::string> named = folders_of(known);
   std::vector<std::string> others;
+  std::map<std::string, os::Lease> leftovers;
   const std::vector<std::string> names = folder.list();
   for (const std::string& name : names) {
     const auto info = is_unfinished(name) ? folder.entry_info(name) : std::nullopt;
     if (!info || !info->is_directory) continue;
+    if (auto lease = os::Lease::try_acquire(folder, name + ".lease")) {
+      leftovers.emplace(name, *std::move(lease));
+    } else if (auto prefix = prefix_of_staging(name)) {
+      others.push_back(*std::move(prefix));
+    }
+  }
+  for (const auto& [name, lease] : leftovers) {
     const auto prefix = prefix_of_staging(name);
-    const auto lease = os::Lease::try_acquire(folder, name + ".lease");
-    if (!lease) {
-      if (prefix) others.push_back(*prefix);
-      continue;
-    }
+    bool may_be_of_another = false;  // "a-b-0" of the jobs "a" and "a-b"
     for (const std::string& moved : names) {
-      if (prefix && moved.starts_with(*prefix) && !named.contains(moved)) folder.remove_tree(moved);
+      if (!prefix || !moved.starts_with(*prefix) || named.contains(moved)) continue;
+      if (starts_with_any(moved, others)) {
+        may_be_of_another = true;
+      } else {
+        folder.remove_tree(moved);
+      }
     }
-    folder.remove_tree(name);  // removed last, because its name identifies the moved folders
+    // Removed last, because its name identifies the moved folders.
+    if (!may_be_of_another) folder.remove_tree(name);
   }
   return others;
 }
@@ -134,9 +150,7 @@ std::vector<std::string> unnamed_folders(const os::Directory& folder,
   std::vector<std::string> names;
   for (const std::string& name : folder.list()) {
     if (name.starts_with('.') || name.starts_with('%') || named.contains(name)) continue;
-    if (std::ranges::any_of(others, [&](const auto& prefix) { return name.starts_with(prefix); })) {
-      continue;
-    }
+    if (starts_with_any(name, others)) continue;
     const auto info = folder.entry_info(name);
     if (!info || info->is_regular) continue;
     if (!info->is_directory) {

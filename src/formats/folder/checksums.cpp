@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -87,7 +86,7 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   announce_writes_in_place(folder);
   drop_lines(folder, path, "");
   // If the folder is a node below the root of a saved tree, the root's `%checksums` has its lines.
-  os::Path node = std::filesystem::canonical(path);
+  os::Path node = os::canonical(path);
   std::string prefix;
   while (node.has_relative_path()) {
     prefix = node.filename().string() + "/" + prefix;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -454,7 +453,7 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
 /// folder above it that has notes.
 Notes::ValueNote note_of(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
-  Path at = std::filesystem::absolute(folder);
+  Path at = os::absolute(folder);
   if (at.filename().empty()) at = at.parent_path();
   for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
     const Path file = at / std::string(kNotesName);

@@ -408,17 +408,33 @@ FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
   if (old_.valid()) folder_.copy_permissions(old_.info());
 }
 
-void FolderReplacement::publish(bool durable) {
+void FolderReplacement::finish_folder(bool durable) {
   if (old_.valid()) folder_.copy_permissions(old_.info());
   if (durable) folder_.sync();
   if (!is_still_named(parent_, sibling_->name(), folder_) || !sibling_->is_ours()) {
     throw_lost_sibling(parent_.display_of(name_), sibling_->name());
   }
+}
+
+bool FolderReplacement::rename_if_absent(bool durable) {
+  if (!parent_.rename_if_absent(sibling_->name(), name_)) return false;
+  sibling_->keep();
+  if (durable) parent_.sync();
+  return true;
+}
+
+bool FolderReplacement::publish_if_absent(bool durable) {
+  finish_folder(durable);
+  if (!rename_if_absent(durable)) return false;
+  sibling_->release();
+  old_.close();
+  return true;
+}
+
+void FolderReplacement::publish(bool durable) {
+  finish_folder(durable);
   std::string problem;
-  if (!old_.valid() && parent_.rename_if_absent(sibling_->name(), name_)) {
-    sibling_->keep();
-    if (durable) parent_.sync();
-  } else {
+  if (old_.valid() || !rename_if_absent(durable)) {
     // Another writer may have created the folder, or replaced it on a file system without locks.
     if (!old_.valid() || !is_still_named(parent_, name_, old_)) {
       auto old = lock_folder(parent_, name_);

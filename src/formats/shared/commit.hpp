@@ -176,8 +176,12 @@ class FolderReplacement {
   /// The temporary name of folder(), in the same parent folder.
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
   void publish(bool durable);
+  /// Returns false, and replaces nothing, if something is at the path.
+  bool publish_if_absent(bool durable);
 
  private:
+  void finish_folder(bool durable);
+  bool rename_if_absent(bool durable);
   std::string replace_by_renames(bool durable);
   std::string remove_old(const std::string& name);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include <tenfold/error.hpp>
@@ -133,6 +134,16 @@ void field_schema(const ArrowField& field, ArrowSchema* out) {
         .problem("Arrow has no such type")
         .expected("integers, float16, float32, float64, bool or text")
         .found(column.dtype_name())
+        .remedy("select() other columns");
+  }
+  constexpr std::int64_t kMaxListLength = std::numeric_limits<std::int32_t>::max();
+  for (const std::int64_t length : column.shape) {
+    if (length <= kMaxListLength) continue;
+    throw base::unsupported()
+        .part("data set: column ", base::quote(column.name()))
+        .problem("Arrow has no such type")
+        .expected("lists of at most ", kMaxListLength, " elements in a row")
+        .found(length)
         .remedy("select() other columns");
   }
   const std::int64_t flags = column.nullable ? kNullable : 0;

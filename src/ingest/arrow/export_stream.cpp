@@ -211,7 +211,11 @@ int guarded(ArrowArrayStream* stream, const Work& work) noexcept {
   } catch (const std::bad_alloc&) {
     return ENOMEM;
   } catch (const std::exception& error) {
-    holder.last_error = error.what();
+    try {
+      holder.last_error = error.what();
+    } catch (const std::bad_alloc&) {
+      // The message is omitted.
+    }
     return EIO;
   }
 }

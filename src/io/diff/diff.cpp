@@ -233,6 +233,12 @@ std::string text_of(const NonTensor& json) {
   return (json.is_stack ? "stack of " : "") + short_json(json.value);
 }
 
+/// " along 1 on cpu"
+std::string stacking_text(const NonTensor& stack) {
+  return " along " + std::to_string(stack.stack_dim) +
+         (stack.device.empty() ? "" : " on " + stack.device);
+}
+
 /// The content of a tree, in order.
 class Side {
  public:
@@ -418,8 +424,14 @@ std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   const auto& json_b = std::get<NonTensor>(b.item);
   if (json_a == json_b || is_same_json(json_a, json_b)) return std::nullopt;
   describe(ChangeKind::json);
-  if (change.a == change.b) {
-    auto [in_a, in_b] = json_difference(unordered(json_a.value), unordered(json_b.value));
+  if (change.a != change.b) return change;
+  const Value value_a = unordered(json_a.value);
+  const Value value_b = unordered(json_b.value);
+  if (value_a == value_b) {
+    change.a += stacking_text(json_a);
+    change.b += stacking_text(json_b);
+  } else {
+    auto [in_a, in_b] = json_difference(value_a, value_b);
     change.a = std::move(in_a);
     change.b = std::move(in_b);
   }

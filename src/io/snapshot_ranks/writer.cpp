@@ -4,7 +4,6 @@
 // snapshot.
 
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -161,12 +160,12 @@ class SnapshotPart::State {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
     }
-    throw Error::io(ENOENT, ticket.staging,
-                    ticket.staging + ": rank " + std::to_string(rank_.rank) + " on host " +
-                        base::quote(os::host_name()) +
-                        ": expected the folder that the coordinator on host " +
-                        base::quote(ticket.host) + " has created, found " + found +
-                        "; all ranks must use the same shared folder");
+    throw Error::io(ENOENT, ticket.staging)
+        .part("rank ", rank_.rank, " on host ", base::quote(os::host_name()))
+        .expected("the folder that the coordinator on host ", base::quote(ticket.host),
+                  " has created")
+        .found(found)
+        .remedy("all ranks must use the same shared folder");
   }
 
   TensorDict tree_;
@@ -206,9 +205,9 @@ class SnapshotWriter::State {
     replacement_.emplace(path_, shared.num_bytes, foreign_in);
     ticket_.id = base::hex16(os::random_number());
     ticket_.host = os::host_name();
-    ticket_.staging = (std::filesystem::absolute(os::resolve_link(path_)).parent_path() /
-                       replacement_->hidden_name())
-                          .string();
+    ticket_.staging =
+        (os::absolute(os::resolve_link(path_)).parent_path() / replacement_->hidden_name())
+            .string();
     ticket_.world_size = static_cast<std::int64_t>(outlines_.size());
     ticket_.durable = options_.durable;
     ticket_.checksums = options_.checksums;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,20 @@ Path resolve_link(const Path& path) {
         without_trailing_slashes(target.is_absolute() ? target : resolved.parent_path() / target);
   }
   throw_system_error(ELOOP, path.string(), "cannot be resolved");
+}
+
+Path absolute(const Path& path) {
+  std::error_code failure;
+  Path found = std::filesystem::absolute(path, failure);
+  if (failure) throw Error::io(failure.value(), path.string(), "has no absolute path");
+  return found;
+}
+
+Path canonical(const Path& path) {
+  std::error_code failure;
+  Path found = std::filesystem::weakly_canonical(os::absolute(path), failure);
+  if (failure) throw Error::io(failure.value(), path.string(), "cannot be resolved");
+  return found;
 }
 
 File File::open_read(const Path& path) {

@@ -43,6 +43,13 @@ Path without_trailing_slashes(Path path);
 /// not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
 
+/// Returns the path below the working directory for a relative path. Throws Error(io), for example
+/// if the working directory was removed.
+Path absolute(const Path& path);
+/// Returns the absolute path, with symlinks resolved in the part of it that exists. Throws
+/// Error(io).
+Path canonical(const Path& path);
+
 class Directory;
 
 /// Result of flock without waiting.

@@ -314,6 +314,27 @@ TEST(Parts, PartsOfARunningJobAreAddedByNoOtherCall) {
   EXPECT_TRUE(fs::exists(ds / ".job.tenfold-staging"));
 }
 
+TEST(Parts, PartsOfARunningJobAreKeptIfACrashedOneHasABeginningOfItsName) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  make_parts(ds, {2, 3});
+  for (const char* name : {".a.tenfold-staging", ".a-b.tenfold-staging"}) {
+    fs::create_directory(ds / name);
+  }
+  for (const char* name : {"a-0", "a-b-0"}) save(rows_of_all_kinds(0, 1), ds / name);
+  const os::Directory opened = os::Directory::open(ds);
+  {
+    const auto lease = os::Lease::try_acquire(opened, ".a-b.tenfold-staging.lease");
+    ASSERT_TRUE(lease.has_value());
+    commit_parts(ds);
+    EXPECT_FALSE(fs::exists(ds / "a-0"));
+    EXPECT_EQ(commit_parts(ds, {.parts = {"a-b-0"}}).size(), 6);
+  }
+  EXPECT_EQ(commit_parts(ds).size(), 6);
+  EXPECT_FALSE(fs::exists(ds / ".a.tenfold-staging"));
+  EXPECT_FALSE(fs::exists(ds / ".a-b.tenfold-staging"));
+}
+
 TEST(Parts, VerifyNamesThePartAndTheProblem) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";

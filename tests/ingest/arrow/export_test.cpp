@@ -241,6 +241,26 @@ TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {
   EXPECT_THROW(export_arrow_stream(Dataset(test::numbers(1)), &stream, {.batch_rows = 0}), Error);
 }
 
+TEST(ArrowExport, RowsThatAreTooLongForAFixedSizeListAreRefused) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  for (const std::int64_t length : {kMax, kMax + 1}) {
+    NodeInfo info;
+    info.batch_size = {0};
+    TensorDict tree(info);
+    tree.set("w", Tensor::zeros(DType::float32, {0, length}));
+    ArrowOwned<ArrowArrayStream> stream;
+    try {
+      export_arrow_stream(Dataset(tree), stream.get());
+      EXPECT_EQ(length, kMax);
+    } catch (const Error& error) {
+      EXPECT_EQ(length, kMax + 1);
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_THAT(error.what(), HasSubstr("column \"w\": Arrow has no such type: expected lists of "
+                                          "at most 2147483647 elements in a row"));
+    }
+  }
+}
+
 TEST(ArrowExport, WithoutRowsThereIsASchemaAndNoBatch) {
   Reader reader(Dataset(test::ragged()).range(0, 0));
   EXPECT_EQ(reader.schema().n_children, 4);

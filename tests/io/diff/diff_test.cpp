@@ -289,6 +289,23 @@ TEST(Diff, TreatsAnOrderedDictAsADict) {
   EXPECT_FALSE(diff(tree(NodeKind::dict), tree(NodeKind::list)).same());
 }
 
+TEST(Diff, NamesTheDimensionAndTheDeviceOfStacksOfEqualValues) {
+  const auto tree = [](std::int64_t stack_dim, std::string device) {
+    TensorDict node = node_of(NodeKind::dict);
+    node.set("value", NonTensor{Value::List{{Value::List{{1, 2}}, Value::List{{3, 4}}}}, true,
+                                stack_dim, std::move(device)});
+    return node;
+  };
+  EXPECT_TRUE(diff(tree(1, "cpu"), tree(1, "cpu")).same());
+  const DiffReport dims = diff(tree(0, ""), tree(1, ""));
+  ASSERT_EQ(dims.changed.size(), 1U);
+  EXPECT_THAT(dims.changed[0].a, testing::EndsWith(" along 0"));
+  EXPECT_THAT(dims.changed[0].b, testing::EndsWith(" along 1"));
+  const DiffReport devices = diff(tree(0, ""), tree(0, "cpu"));
+  ASSERT_EQ(devices.changed.size(), 1U);
+  EXPECT_THAT(devices.changed[0].b, testing::EndsWith(" along 0 on cpu"));
+}
+
 TEST(Diff, TruncatesLongJson) {
   const DiffReport report = diff(with_json(std::string(10'000, 'x')), with_json(1));
   EXPECT_LE(report.changed[0].a.size(), 200U);

@@ -17,6 +17,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -427,6 +428,46 @@ TEST(Path, ASymlinkLoopIsAnIoError) {
   std::filesystem::create_symlink("b", folder / "a");
   std::filesystem::create_symlink("a", folder / "b");
   EXPECT_EQ(error_of([&] { resolve_link(folder / "a"); }).system_errno(), ELOOP);
+}
+
+/// Changes the working directory while it exists.
+class WorkingDirectory {
+ public:
+  explicit WorkingDirectory(const Path& path) { std::filesystem::current_path(path); }
+  WorkingDirectory(const WorkingDirectory&) = delete;
+  WorkingDirectory& operator=(const WorkingDirectory&) = delete;
+  ~WorkingDirectory() {
+    std::error_code ignored;
+    std::filesystem::current_path(before_, ignored);
+  }
+
+ private:
+  Path before_ = std::filesystem::current_path();
+};
+
+TEST(Path, AbsoluteAndCanonicalBeginAtTheWorkingDirectory) {
+  const TemporaryFolder folder;
+  const Path root = std::filesystem::canonical(folder.path());
+  std::filesystem::create_directory(folder / "a");
+  std::filesystem::create_symlink("a", folder / "x");
+  const WorkingDirectory inside(root);
+  EXPECT_EQ(os::absolute("x/b"), root / "x/b");
+  EXPECT_EQ(os::canonical("x/b"), root / "a/b");
+  EXPECT_EQ(os::canonical("new/../b"), root / "b");
+  EXPECT_EQ(os::canonical("x"), root / "a");
+}
+
+TEST(Path, ARemovedWorkingDirectoryIsAnIoError) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "gone");
+  const WorkingDirectory inside(folder / "gone");
+  std::filesystem::remove(folder / "gone");
+  EXPECT_EQ(os::absolute("/x"), Path("/x"));
+  for (const auto& resolve : {os::absolute, os::canonical}) {
+    const Error error = error_of([&] { resolve("x"); });
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(error.system_errno(), ENOENT);
+  }
 }
 
 TEST(Path, ResolveLinkThrowsIfALinkCannotBeDetected) {

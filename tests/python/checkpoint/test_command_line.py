@@ -78,6 +78,26 @@ def test_verify_names_damage(directory):
     assert tenfold.CheckpointManager(directory).all_steps() == [3]
 
 
+def test_a_step_with_a_damaged_document_is_listed_as_damaged(directory):
+    (directory / "step_00000004" / "checkpoint.json").write_text("{")
+    found = run(directory, "--verify")
+    assert found.returncode == 1
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert [line[0] for line in lines if line[-1:] == ["damaged"]] == ["4"]
+    assert "step_00000004/checkpoint.json: " in found.stdout
+    steps = json.loads(run(directory, "--verify", "--keep", 1, "--json").stdout)
+    assert [step["ok"] for step in steps] == [True, True, True, False]
+    assert steps[3]["step"] == 4
+    assert steps[3]["path"] is None
+    assert steps[3]["kept_by"]
+    assert run(directory, "--keep", 1).returncode == 0
+    found = run(directory, "--restore-check", "--json")
+    assert found.returncode == 1
+    answer = json.loads(found.stdout)
+    assert answer["step"] == 3
+    assert [step["step"] for step in answer["skipped"]] == [4]
+
+
 def test_restore_check_reports_the_step_a_restart_would_load(directory):
     found = run(directory, "--restore-check")
     assert found.returncode == 0

@@ -759,6 +759,15 @@ def test_lists_that_contain_themselves_are_refused(tmp_path: Path) -> None:
             tenfold.ingest([{"n": value}], tmp_path / "ingested")
 
 
+def test_a_row_may_have_64_lists_in_each_other(tmp_path: Path) -> None:
+    value: list[Any] = ["a"]
+    for _ in range(63):
+        value = [value]
+    assert len(tenfold.ingest([{"n": value}], tmp_path / "rows")) == 1
+    with pytest.raises(ValueError, match="expected at most 64 lists in each other"):
+        tenfold.ingest([{"n": [value]}], tmp_path / "deeper")
+
+
 def test_decimals_are_refused_by_every_way_of_writing_rows(tmp_path: Path) -> None:
     value = Decimal("1.50")
     columns = {"s": "string", "f": "float64", "l": ("float64", (1,))}

@@ -128,6 +128,18 @@ def test_load_converts_the_dtype_like_copy(tmp_path: Path) -> None:
     assert into["w"].tolist() == [0, 1, 2, 3]
 
 
+def test_load_fills_lazily_conjugated_and_negated_tensors(tmp_path: Path) -> None:
+    state = {"z": torch.tensor([1 + 2j, 3 - 4j]), "x": torch.tensor([5.0, -6.0])}
+    save(state, tmp_path / "m.safetensors")
+    zeros = torch.zeros(2, 2, dtype=torch.complex64).conj()
+    into = {"z": zeros[0], "x": zeros[1].imag}
+    assert into["z"].is_conj()
+    assert into["x"].is_neg()
+    dcp.load(into, storage_reader=StorageReader(tmp_path / "m.safetensors"), no_dist=True)
+    assert into["z"].tolist() == state["z"].tolist()
+    assert into["x"].tolist() == state["x"].tolist()
+
+
 def test_values_are_stored_as_plain_data_and_never_unpickled(tmp_path: Path) -> None:
     values = {"i": 2**70, "f": float("inf"), "s": "ä", "n": None, "l": [1, [True]], "t": (1, 2)}
     state: dict[str, Any] = {"w": torch.ones(1), **values}

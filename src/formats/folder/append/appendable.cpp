@@ -1,7 +1,6 @@
 #include "formats/folder/append/appendable.hpp"
 
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -9,6 +8,7 @@
 #include "base/fail.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/leaf_source.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats::folder {
 
@@ -22,7 +22,7 @@ std::string file_of(const Leaf& leaf) {
 }
 
 AppendableFolder::AppendableFolder(const Path& path, Mode mode, std::string_view content)
-    : path_(std::filesystem::absolute(path)), mode_(mode), content_(content) {}
+    : path_(os::absolute(path)), mode_(mode), content_(content) {}
 
 void AppendableFolder::require_writable(const char* call) const {
   if (mode_ != Mode::write_through) {

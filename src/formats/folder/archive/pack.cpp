@@ -1,7 +1,6 @@
 #include "formats/folder/archive/pack.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <set>
 #include <span>
@@ -30,6 +29,7 @@
 #include "formats/shared/progress.hpp"
 #include "formats/shared/zip_archive.hpp"
 #include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -126,8 +126,8 @@ class Lister {
 
 /// Throws if the archive is inside the folder, because it would be packed too.
 void refuse_inside(const Path& folder, const Path& archive) {
-  const Path within = std::filesystem::weakly_canonical(os::resolve_link(archive));
-  const Path root = std::filesystem::canonical(folder);
+  const Path within = os::canonical(os::resolve_link(archive));
+  const Path root = os::canonical(folder);
   const auto differ = std::ranges::mismatch(root, within);
   if (differ.in1 != root.end()) return;
   throw base::invalid_argument(archive.string())
