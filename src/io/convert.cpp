@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -118,21 +116,13 @@ TensorDict with_dtype(const TensorDict& tree, DType dtype) {
   });
 }
 
-/// The path with links resolved in the part of it that exists.
-Path without_links(const Path& path) {
-  std::error_code failure;
-  Path found = std::filesystem::weakly_canonical(path, failure);
-  if (failure) throw Error::io(failure.value(), path.string(), "cannot be resolved");
-  return found;
-}
-
 }  // namespace
 
 void refuse_inside(const Path& source, const Path& target) {
   // The target would be a separate tree inside the source's folder.
   if (!os::exists(source) || !os::file_info(source).is_directory) return;
-  const Path inner = without_links(target).lexically_relative(without_links(source));
-  if (inner.empty() || inner == "." || *inner.begin() == "..") return;
+  const Path inner = os::path_within(source, target);
+  if (inner.empty() || inner == ".") return;
   throw base::invalid_argument(target.string())
       .problem("it is inside the source")
       .expected("a path outside ", base::quote(source.string()))

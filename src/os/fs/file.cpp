@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,19 @@ Path resolve_link(const Path& path) {
         without_trailing_slashes(target.is_absolute() ? target : resolved.parent_path() / target);
   }
   throw_system_error(ELOOP, path.string(), "cannot be resolved");
+}
+
+Path path_within(const Path& folder, const Path& path) {
+  const auto without_links = [](const Path& of) {
+    std::error_code failure;
+    // weakly_canonical() alone leaves a relative path to nothing unchanged.
+    Path found = std::filesystem::absolute(resolve_link(of), failure);
+    if (!failure) found = std::filesystem::weakly_canonical(found, failure);
+    if (failure) throw_system_error(failure.value(), of.string(), "cannot be resolved");
+    return found;
+  };
+  const Path inner = without_links(path).lexically_relative(without_links(folder));
+  return inner.empty() || *inner.begin() == ".." ? Path() : inner;
 }
 
 File File::open_read(const Path& path) {
