@@ -24,25 +24,6 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// All formats, in the order in which they are probed. A consolidated file is recognised by its
-/// end, and may begin like a file of any other format, so it is first. A bundle may contain files
-/// of all other formats, so it is last.
-constexpr std::array<const formats::Format*, 15> kFormats = {&formats::consolidated::kFormat,
-                                                             &formats::torch_file::kShardedFormat,
-                                                             &formats::safetensors::kShardedFormat,
-                                                             &formats::safetensors::kFormat,
-                                                             &formats::snapshot::kFormat,
-                                                             &formats::parts::kFormat,
-                                                             &formats::folder::kFormat,
-                                                             &formats::folder::kArchiveFormat,
-                                                             &formats::numpy::kNpy,
-                                                             &formats::numpy::kNpz,
-                                                             &formats::torch_file::kFormat,
-                                                             &formats::safetensors::kDcpFormat,
-                                                             &formats::dcp::kFormat,
-                                                             &formats::bundle::kStepFormat,
-                                                             &formats::bundle::kFormat};
-
 /// A known format that this version does not support.
 struct Unknown {
   std::string_view name;
@@ -54,16 +35,6 @@ constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 constexpr std::size_t kMaxNames = 100'000;
 /// Number of entries that are compared with the name of a missing one.
 constexpr std::size_t kMaxNearNames = 1'000;
-
-constexpr std::string_view kWritable =
-    "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
-    "and \"consolidated\"";
-constexpr std::string_view kReadable =
-    "\"memmap\", \"parts\", \"snapshot\", \"dcp\" and \"bundle\" (folders), \"tdz\", "
-    "\"safetensors\", "
-    "\"npy\", \"npz\", "
-    "\"pt\" "
-    "and \"consolidated\"";
 
 [[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view expected,
                               std::string_view found) {
@@ -78,7 +49,7 @@ bool has_suffix(const formats::Format& format, const std::string& file_name) {
 
 const formats::Format* format_by_suffix(const Path& path) {
   const std::string file_name = path.filename().string();
-  for (const formats::Format* format : kFormats) {
+  for (const formats::Format* format : formats::all()) {
     if (has_suffix(*format, file_name)) return format;
   }
   return nullptr;
@@ -97,7 +68,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
     return std::nullopt;
   }
   std::vector<std::string> known;
-  for (const formats::Format* format : kFormats) {
+  for (const formats::Format* format : formats::all()) {
     known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
   }
   if (std::ranges::find(known, suffix) != known.end()) return suffix;  // "M.SAFETENSORS"
@@ -223,48 +194,34 @@ std::optional<std::string> mistaken_download(const formats::FileHead& head) {
   return std::nullopt;
 }
 
-/// The names of all formats, each once: at its last row in kFormats.
-std::string known_names() {
-  std::string text;
-  for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
-    const bool again = std::any_of(row + 1, kFormats.end(), [&](const formats::Format* later) {
-      return later->name == (*row)->name;
-    });
-    if (!again) text += (text.empty() ? "" : ", ") + base::quote((*row)->name);
-  }
-  return text;
-}
-
 void require_known(std::string_view name) {
   for (const Unknown& unknown : kUnsupported) {
     if (unknown.name != name) continue;
     throw base::unsupported()
         .part("format ", base::quote(name))
         .problem("this version cannot read or write it")
-        .expected("one of ", known_names())
+        .expected("one of ", formats::names())
         .found(base::quote(name));
   }
   const bool known =
-      std::any_of(kFormats.begin(), kFormats.end(),
+      std::any_of(formats::all().begin(), formats::all().end(),
                   [&](const formats::Format* format) { return format->name == name; });
   if (known) return;
   throw base::invalid_argument()
       .part("format ", base::quote(name))
       .problem("no such format")
-      .expected("one of ", known_names())
+      .expected("one of ", formats::names())
       .found(base::quote(name));
 }
 
 }  // namespace
-
-std::span<const formats::Format* const> formats() noexcept { return kFormats; }
 
 const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
   // If several rows have one name, the last is the main form: of "safetensors" and "pt", the single
   // file rather than the index.
   const auto row =
-      std::find_if(kFormats.rbegin(), kFormats.rend(),
+      std::find_if(formats::all().rbegin(), formats::all().rend(),
                    [&](const formats::Format* format) { return format->name == name; });
   return **row;
 }
@@ -281,7 +238,7 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
   for (const Unknown& unknown : kUnsupported) {
     if (unknown.suffix.empty() || !file_name.ends_with(unknown.suffix)) continue;
     unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
-                kWritable,
+                "one of " + formats::names(true),
                 "the suffix " + base::quote(unknown.suffix) +
                     "; the format \"memmap\", if requested, writes a folder of that name");
   }
@@ -307,12 +264,12 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   const auto found = [&](const formats::Format& format) {
     return FoundFormat{std::move(head), &format};
   };
-  for (const formats::Format* format : kFormats) {
+  for (const formats::Format* format : formats::all()) {
     if ((name.empty() || format->name == name) && format->probe(head)) return found(*format);
   }
   if (head.is_file()) {
     if (const auto mistake = mistaken_download(head)) {
-      unsupported(path, kUnknownFormat, kReadable, *mistake);
+      unsupported(path, kUnknownFormat, "one of " + formats::names(), *mistake);
     }
   }
   // The content matches no format. If name or suffix determine one, its error message is the most
@@ -320,12 +277,12 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) return found(format_for_saving(path, name));
   if (head.is_folder()) {
     if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);
-    unsupported(path, kUnknownFormat, kReadable, describe_folder(head));
+    unsupported(path, kUnknownFormat, "one of " + formats::names(), describe_folder(head));
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
   if (!head.is_file()) static_cast<void>(head.file());  // throws: a FIFO, socket or device
-  unsupported(path, kUnknownFormat, kReadable, describe_file(head));
+  unsupported(path, kUnknownFormat, "one of " + formats::names(), describe_file(head));
 }
 
 }  // namespace tenfold
