@@ -36,9 +36,10 @@ constexpr std::size_t kMaxNames = 100'000;
 /// Number of entries that are compared with the name of a missing one.
 constexpr std::size_t kMaxNearNames = 1'000;
 
-[[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view expected,
-                              std::string_view found) {
-  throw base::unsupported(path).problem(what).expected(expected).found(found);
+Error unknown_format(const formats::FileHead& head) {
+  return base::unsupported(head.path())
+      .problem(kUnknownFormat)
+      .expected("one of ", formats::names());
 }
 
 bool has_suffix(const formats::Format& format, const std::string& file_name) {
@@ -109,20 +110,24 @@ std::string remedy_for_missing(const Path& path) {
   }
 }
 
-/// Describes a file of unknown format.
-std::string describe_file(const formats::FileHead& head) {
+/// The error of a file of unknown format.
+Error unknown_file(const formats::FileHead& head) {
   const std::string_view text = head.head().substr(0, 8);
-  if (text.empty()) return "an empty file";
-  if (text.starts_with("PK\x03\x04")) return "a zip archive (.npz perhaps)";
+  if (text.empty()) return unknown_format(head).found("an empty file");
+  if (text.starts_with("PK\x03\x04")) {
+    return unknown_format(head).found("a zip archive (.npz perhaps)");
+  }
   if (text[0] == '\x80') {
-    return "a pickle (.pkl), which is never run; scan lists what it would call: if you trust it, "
-           "load it with pickle and save the result in one of these formats";
+    return unknown_format(head)
+        .found("a pickle (.pkl), which is never run")
+        .remedy(
+            "scan lists what it would call: if you trust it, load it with pickle and save the "
+            "result in one of these formats");
   }
-  std::string found = "a file that starts with " + base::quote(text);
-  if (has_suffix_of(head.path().filename().string(), kOfRows)) {
-    found += "; ingest makes a data set of it";
-  }
-  return found;
+  const bool has_rows = has_suffix_of(head.path().filename().string(), kOfRows);
+  return unknown_format(head)
+      .found("a file that starts with ", base::quote(text))
+      .remedy(has_rows ? "ingest makes a data set of it" : "");
 }
 
 /// The file in a model's folder that probably stores the whole model: one with a usual name, else
@@ -144,19 +149,21 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   return best;
 }
 
-/// Describes a folder of unknown format.
-std::string describe_folder(const formats::FileHead& head) {
+/// The error of a folder of unknown format.
+Error unknown_folder(const formats::FileHead& head) {
   const std::vector<std::string> names = head.folder().list(kMaxNames);
   const bool is_distributed =
       std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
   if (is_distributed) {
-    return "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
-           "torch.distributed is incomplete, its save was interrupted or a file was not copied";
+    return unknown_format(head).found(
+        "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
+        "torch.distributed is incomplete, its save was interrupted or a file was not copied");
   }
   const std::optional<std::string> inside = best_inside(names);
-  std::string found = "a folder without meta.json";
-  if (inside) found += "; did you mean " + base::quote((head.path() / *inside).string()) + "?";
-  return found;
+  Error error = unknown_format(head).found("a folder without meta.json");
+  if (!inside) return error;
+  return std::move(error).remedy("did you mean ", base::quote((head.path() / *inside).string()),
+                                 "?");
 }
 
 /// True for a memory-mapped folder that has lost its meta.json.
@@ -177,19 +184,22 @@ bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
-/// If the file is the result of a wrong download, describes it and how to get the data; otherwise
-/// empty.
-std::optional<std::string> mistaken_download(const formats::FileHead& head) {
+/// The error of a file that is the result of a wrong download; empty for any other.
+std::optional<Error> mistaken_download(const formats::FileHead& head) {
   std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
-    return "a pointer of git-lfs instead of the file; run \"git lfs pull\"";
+    return unknown_format(head)
+        .found("a pointer of git-lfs instead of the file")
+        .remedy("run \"git lfs pull\"");
   }
   text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   std::ranges::transform(text, text.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
   if (text.starts_with("<!doctype html") || text.starts_with("<html")) {
-    return "an HTML page instead of the file; download it again, signed in where that is needed";
+    return unknown_format(head)
+        .found("an HTML page instead of the file")
+        .remedy("download it again, signed in where that is needed");
   }
   return std::nullopt;
 }
@@ -237,10 +247,12 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
   const std::string file_name = path.filename().string();
   for (const Unknown& unknown : kUnsupported) {
     if (unknown.suffix.empty() || !file_name.ends_with(unknown.suffix)) continue;
-    unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
-                "one of " + formats::names(true),
-                "the suffix " + base::quote(unknown.suffix) +
-                    "; the format \"memmap\", if requested, writes a folder of that name");
+    throw base::unsupported(path)
+        .part("format ", base::quote(unknown.name))
+        .problem("this version cannot write it")
+        .expected("one of ", formats::names(true))
+        .found("the suffix ", base::quote(unknown.suffix))
+        .remedy("the format \"memmap\", if requested, writes a folder of that name");
   }
   if (const auto intended = intended_suffix(file_name)) {
     warn(path.string() + ": suffix " + base::quote(path.extension().string()) +
@@ -268,21 +280,19 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
     if ((name.empty() || format->name == name) && format->probe(head)) return found(*format);
   }
   if (head.is_file()) {
-    if (const auto mistake = mistaken_download(head)) {
-      unsupported(path, kUnknownFormat, "one of " + formats::names(), *mistake);
-    }
+    if (const auto mistake = mistaken_download(head)) throw *mistake;
   }
   // The content matches no format. If name or suffix determine one, its error message is the most
   // helpful.
   if (!name.empty()) return found(format_for_saving(path, name));
   if (head.is_folder()) {
     if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);
-    unsupported(path, kUnknownFormat, "one of " + formats::names(), describe_folder(head));
+    throw unknown_folder(head);
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
   if (!head.is_file()) static_cast<void>(head.file());  // throws: a FIFO, socket or device
-  unsupported(path, kUnknownFormat, "one of " + formats::names(), describe_file(head));
+  throw unknown_file(head);
 }
 
 }  // namespace tenfold
