@@ -373,14 +373,9 @@ class FolderLayout final : public ShardedLayout {
   void add_lines(const std::string& path, const std::string& text,
                  std::vector<formats::ChecksumLine>& lines) const {
     if (!options_.checksums) return;
-    const auto bytes = std::as_bytes(std::span(text));
-    std::vector<std::uint64_t> sums;
-    for (std::uint64_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
-      const auto size = std::min<std::uint64_t>(base::kChecksumBlockBytes, bytes.size() - at);
-      sums.push_back(
-          base::xxh3(bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size))));
-    }
-    formats::append_lines(lines, path, bytes.size(), sums);
+    base::BlockSums sums;
+    sums.add(std::as_bytes(std::span(text)));
+    formats::append_lines(lines, path, text.size(), sums.checksums());
   }
 
   void add_lines(const std::string& path, const Leaf& leaf, const std::vector<SummedBox>& boxes,
