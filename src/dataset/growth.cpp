@@ -340,29 +340,12 @@ void FolderGrowth::flush() {
 void FolderGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
-  try {
-    if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
-    folder_.close();
-  } catch (const Error&) {
-    if (!folder_.is_closed()) throw;
-    // The folder was moved or deleted. A deleted one cannot be reopened.
-    try {
-      release();
-    } catch (const Error&) {
-      folder_.release();
-    }
-    throw;
-  }
-  release();
-}
-
-/// Reopens the rows for reading while the lock still prevents other processes from replacing the
-/// folder, then releases the lock.
-void FolderGrowth::release() {
-  in_place_ = nullptr;
-  forget();
-  current();
-  folder_.release();
+  if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
+  folder_.close([this] {
+    in_place_ = nullptr;
+    forget();
+    current();
+  });
 }
 
 std::int64_t FolderGrowth::capacity() {

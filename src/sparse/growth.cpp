@@ -206,32 +206,10 @@ void SparseGrowth::flush() {
 void SparseGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
-  try {
-    folder_.close();
-  } catch (const Error&) {
-    if (!folder_.is_closed()) throw;
-    // The folder was moved or deleted. A deleted one cannot be reopened.
-    try {
-      release();
-    } catch (const Error&) {
-      // The first error is thrown.
-    }
-    throw;
-  }
-  release();
-}
-
-/// Reopens the rows before it releases the lock, because another process may replace the matrix
-/// afterwards. Also releases the lock if they cannot be reopened.
-void SparseGrowth::release() {
-  state_ = nullptr;
-  try {
+  folder_.close([this] {
+    state_ = nullptr;
     current();
-  } catch (...) {
-    folder_.release();
-    throw;
-  }
-  folder_.release();
+  });
 }
 
 }  // namespace tenfold
