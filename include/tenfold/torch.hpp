@@ -397,8 +397,10 @@ auto& module_of(Module& module) {
   } else {
     if constexpr (requires { static_cast<bool>(module); }) {
       if (!static_cast<bool>(module)) {
-        throw Error(ErrorCode::invalid_argument,
-                    "module: expected a holder of a module, found an empty one");
+        throw Error(ErrorCode::invalid_argument)
+            .part("module")
+            .expected("a holder of a module")
+            .found("an empty one");
       }
     }
     return *module;

@@ -4,22 +4,13 @@
 #include <span>
 #include <utility>
 
+#include "core/tensor/strided_copy.hpp"
 #include "dlpack.hpp"
 #include "mapped_file.hpp"
 #include "torch_api.hpp"
 
 namespace tenfold::python {
 namespace {
-
-/// Bytes from the first element to the end of the last one; 0 if there are no elements.
-std::size_t extent_bytes(const Shape& shape, const Shape& strides, std::size_t itemsize) {
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0) return 0;
-    last += static_cast<std::size_t>(shape[i] - 1) * static_cast<std::size_t>(strides[i]);
-  }
-  return (last + 1) * itemsize;
-}
 
 Buffer buffer_over(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable) {
   return writable ? Buffer(bytes, std::move(owner)) : Buffer::read_only(bytes, std::move(owner));
@@ -43,7 +34,7 @@ std::optional<Tensor> tensor_of_managed(std::shared_ptr<ManagedArray> managed, b
   for (const std::int64_t stride : strides) {
     if (stride < 0) return std::nullopt;
   }
-  const std::size_t size_bytes = extent_bytes(shape, strides, itemsize(*dtype));
+  const std::size_t size_bytes = spanned_bytes(*dtype, shape, strides);
   // A tensor whose storage was freed or never allocated has lengths but no bytes.
   if (size_bytes > 0 && array.data == nullptr) return std::nullopt;
   auto* first = static_cast<std::byte*>(array.data);
@@ -140,7 +131,7 @@ std::optional<Tensor> tensor_of_capsule(nb::handle capsule) {
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner) {
   auto* first = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
-  const std::size_t size_bytes = extent_bytes(shape, strides, itemsize(dtype));
+  const std::size_t size_bytes = spanned_bytes(dtype, shape, strides);
   Buffer buffer = buffer_over({first, size_bytes}, keep_alive(std::move(owner)), writable);
   return {dtype, std::move(shape), std::move(strides), std::move(buffer), 0};
 }

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "os/fs/directory.hpp"
@@ -28,16 +29,6 @@ namespace {
 
 std::string_view mode_name(Mode mode) {
   return mode == Mode::write_through ? "r+" : mode == Mode::read ? "r" : "c";
-}
-
-/// Bytes from the first element to the end of the last one.
-std::uint64_t extent_bytes(const Tensor& tensor) {
-  if (tensor.numel() == 0) return 0;
-  std::uint64_t last = 0;
-  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
-    last += static_cast<std::uint64_t>((tensor.shape()[i] - 1) * tensor.strides()[i]);
-  }
-  return (last + 1) * tensor.itemsize();
 }
 
 [[noreturn]] void throw_too_short(const std::string& path, std::uint64_t expected,
@@ -70,7 +61,7 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
   const Mode access = mode_from(mode);
   const Tensor layout(kind, lengths, steps,
                       Buffer({static_cast<std::byte*>(nullptr), SIZE_MAX / 2}, nullptr), 0);
-  const std::uint64_t size_bytes = extent_bytes(layout);
+  const std::uint64_t size_bytes = spanned_bytes(layout);
   std::optional<std::pair<std::uint64_t, std::uint64_t>> expected;
   if (!identity.is_none()) {
     expected.emplace(nb::cast<std::uint64_t>(identity[0]), nb::cast<std::uint64_t>(identity[1]));
@@ -165,7 +156,7 @@ void check_not_truncated(nb::handle object, const Tensor& tensor) {
   if (!nb::try_cast(attribute, mapped) || mapped == nullptr || mapped->path.empty()) return;
   if (tensor.numel() == 0) return;
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
-  const std::uint64_t needed = address - mapped->base + extent_bytes(tensor);
+  const std::uint64_t needed = address - mapped->base + spanned_bytes(tensor);
   const auto found = without_gil([&] { return info_of(mapped->path); });
   // If another file has the name now, the mapped file was replaced, not truncated.
   if (!found || found->size_bytes >= needed || found->inode != mapped->inode) return;

@@ -86,8 +86,7 @@ SnapshotShards snapshot_shards_from(nb::handle description) {
   const std::string dtype = utf8(fields[1]);
   const auto known = dtype_from_name(dtype);
   if (!known) {
-    throw Error(ErrorCode::unsupported,
-                "dtype: expected one that tenfold supports, found " + dtype);
+    throw base::unsupported().part("dtype").expected("one that tenfold supports").found(dtype);
   }
   shards.dtype = *known;
   shards.shape = shape_from(fields[2]);

@@ -23,6 +23,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/storable.hpp"
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "os/fs/file.hpp"
@@ -38,15 +39,11 @@ constexpr std::size_t kCopiedPieceBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kHeaderAlignment = 64;
 constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< of the header's length, which precedes it
 
-Error refuse_key(const std::string& key) {
-  return base::unsupported().part("key ", base::quote(key));
-}
-
 TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::size_t depth) {
   const NodeInfo& info = tree.info();
   if (info.kind == NodeKind::lazy_stack || info.kind == NodeKind::sparse ||
       info.kind == NodeKind::opaque) {
-    throw refuse_key(prefix)
+    throw formats::refuse_key(prefix)
         .expected("a node that several processes can write (a dict, a list, a tuple, a TensorDict)")
         .found("one of kind ", to_string(info.kind));
   }
@@ -62,7 +59,7 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
     const std::string path = prefix.empty() ? key : prefix + "." + key;
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       if (leaf->is_nested()) {
-        throw refuse_key(path).expected("a dense tensor").found("a nested one");
+        throw formats::refuse_key(path).expected("a dense tensor").found("a nested one");
       }
       Leaf empty = outline_leaf(leaf->dtype(), leaf->shape());
       empty.mark_unbatched(leaf->is_unbatched());
@@ -376,14 +373,9 @@ class FolderLayout final : public ShardedLayout {
   void add_lines(const std::string& path, const std::string& text,
                  std::vector<formats::ChecksumLine>& lines) const {
     if (!options_.checksums) return;
-    const auto bytes = std::as_bytes(std::span(text));
-    std::vector<std::uint64_t> sums;
-    for (std::uint64_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
-      const auto size = std::min<std::uint64_t>(base::kChecksumBlockBytes, bytes.size() - at);
-      sums.push_back(
-          base::xxh3(bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size))));
-    }
-    formats::append_lines(lines, path, bytes.size(), sums);
+    base::BlockSums sums;
+    sums.add(std::as_bytes(std::span(text)));
+    formats::append_lines(lines, path, text.size(), sums.checksums());
   }
 
   void add_lines(const std::string& path, const Leaf& leaf, const std::vector<SummedBox>& boxes,

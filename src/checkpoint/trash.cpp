@@ -8,8 +8,6 @@
 #include <tenfold/error.hpp>
 
 #include "core/notes/notes.hpp"
-#include "os/process.hpp"
-#include "os/thread/no_signals.hpp"
 
 namespace tenfold::checkpoint {
 namespace {
@@ -46,22 +44,8 @@ void Trash::empty(const os::Directory& directory) {
     if (name.starts_with(kTrashPrefix)) names.push_back(std::move(name));
   }
   if (names.empty()) return;
-  auto work = [folder = std::make_shared<os::Directory>(directory.duplicate()),
-               names = std::move(names)] { remove_all(*folder, names); };
-  const os::NoSignals no_signals;
-  process_ = os::process_id();
-  thread_ = std::make_unique<std::thread>(std::move(work));
-}
-
-void Trash::wait() {
-  if (!thread_) return;
-  if (process_ == os::process_id()) {
-    thread_->join();
-    thread_.reset();
-  } else {
-    // A forked child has a copy of the object but not the thread.
-    static_cast<void>(thread_.release());
-  }
+  worker_.emplace(1, [folder = std::make_shared<os::Directory>(directory.duplicate()),
+                      names = std::move(names)] { remove_all(*folder, names); });
 }
 
 }  // namespace tenfold::checkpoint

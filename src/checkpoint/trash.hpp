@@ -1,10 +1,10 @@
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "os/fs/directory.hpp"
+#include "os/thread/workers.hpp"
 
 namespace tenfold::checkpoint {
 
@@ -16,18 +16,16 @@ class Trash {
   Trash() = default;
   Trash(const Trash&) = delete;
   Trash& operator=(const Trash&) = delete;
-  ~Trash() { wait(); }
 
   /// Renames an entry to a trash name, and returns that name.
   static std::string put(os::Directory& directory, const std::string& name);
   /// Waits for the previous deletion, then starts to delete everything in the trash of `directory`.
   void empty(const os::Directory& directory);
   /// Waits until the deletion has finished.
-  void wait();
+  void wait() { worker_.reset(); }
 
  private:
-  std::unique_ptr<std::thread> thread_;
-  std::uint64_t process_ = 0;
+  std::optional<os::Workers> worker_;
 };
 
 }  // namespace tenfold::checkpoint

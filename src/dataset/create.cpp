@@ -35,8 +35,6 @@ class Zeros final : public LeafSource {
   base::Where where(const Leaf&) const override { return {"", "zeros"}; }
 };
 
-Error refuse(const Path& path) { return base::invalid_argument(path); }
-
 Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
                    const std::shared_ptr<Zeros>& zeros) {
   Shape shape = inner;
@@ -67,7 +65,7 @@ TensorDict tree_of(const Schema& schema, std::int64_t num_rows) {
 
 Schema stored_schema(const Path& path, const Schema& schema) {
   if (schema.size() == 0) {
-    throw refuse(path).part("schema").expected("at least one column").found("none");
+    throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
   }
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
@@ -84,13 +82,13 @@ Schema stored_schema(const Path& path, const Schema& schema) {
 void check(const Path& path, const Schema& schema, const CreateOptions& options) {
   const auto at_least_0 = [&](const char* name, std::int64_t value) {
     if (value < 0) {
-      throw refuse(path).part(name).expected("0 or more").found(value);
+      throw base::invalid_argument(path).part(name).expected("0 or more").found(value);
     }
   };
   at_least_0("num_rows", options.num_rows);
   at_least_0("capacity", options.capacity);
   if (options.num_rows > 0 && options.capacity > 0) {
-    throw refuse(path)
+    throw base::invalid_argument(path)
         .part("num_rows and capacity")
         .expected("one of them")
         .found("both")

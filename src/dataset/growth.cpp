@@ -23,8 +23,6 @@ namespace folder = formats::folder;
 
 namespace {
 
-Error refuse_growth(const Path& path) { return base::unsupported(path); }
-
 /// The file of a leaf. Throws Error(unsupported) if rows cannot be added to it.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
@@ -38,7 +36,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
                                      ? below == folder::kValuesName
                                      : below.find(folder::kValuesName) == std::string::npos;
   if (handle == nullptr || !has_expected_name || leaf.is_unbatched() != role.is_unbatched) {
-    throw refuse_growth(path)
+    throw base::unsupported(path)
         .part(where)
         .problem("rows cannot be added")
         .expected("tensors in the folders of a data set")
@@ -47,14 +45,14 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   }
   const std::string& key = role.key.back();
   if (key == "shape" || key == "device" || key == "_type") {
-    throw refuse_growth(path)
+    throw base::unsupported(path)
         .part(where)
         .problem("its tensor has the name of a member of tensordict's metadata")
         .expected("another name")
         .remedy("make a data set by create() or ingest()");
   }
   if (role.is_unbatched && role.row_bytes == 0) {
-    throw refuse_growth(path)
+    throw base::unsupported(path)
         .part(where)
         .problem("elements of 0 bytes cannot be counted")
         .expected("at least 1 byte");
@@ -70,7 +68,9 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
     const auto* leaf = std::get_if<Leaf>(&item);
     if (const auto* child = std::get_if<TensorDict>(&item)) {
       const auto refuse = [&] {
-        return refuse_growth(path).part("entry ", base::quote(key)).problem("rows cannot be added");
+        return base::unsupported(path)
+            .part("entry ", base::quote(key))
+            .problem("rows cannot be added");
       };
       const Shape& batch = child->batch_size();
       if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
@@ -221,7 +221,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
   }
   const std::size_t found = count_batched(folder_.path(), tree, state.parts[0].table->num_rows());
   if (found != batched) {
-    throw refuse_growth(folder_.path())
+    throw base::unsupported(folder_.path())
         .problem("rows cannot be added")
         .expected("only the tensors of its schema")
         .found("other entries");
@@ -298,7 +298,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
   check_rows(state->schema, rows, folder_.path().string(), true);
   for (const BatchColumn& found : rows.columns()) {
     if (!found.column.has_ends()) continue;
-    throw refuse_growth(folder_.path())
+    throw base::unsupported(folder_.path())
         .part("column ", base::quote(found.column.name()))
         .problem("ragged rows cannot be changed in place")
         .expected("columns with rows of fixed size")
@@ -317,7 +317,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     const Tensor& into = is_valid ? stored.valid : stored.values;
     if (from.nbytes() == 0) continue;
     if (!into.buffer().writable()) {
-      throw refuse_growth(folder_.path())
+      throw base::unsupported(folder_.path())
           .part("column ", base::quote(column.name()))
           .expected("bytes that can be written");
     }
@@ -340,29 +340,12 @@ void FolderGrowth::flush() {
 void FolderGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
-  try {
-    if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
-    folder_.close();
-  } catch (const Error&) {
-    if (!folder_.is_closed()) throw;
-    // The folder was moved or deleted. A deleted one cannot be reopened.
-    try {
-      release();
-    } catch (const Error&) {
-      folder_.release();
-    }
-    throw;
-  }
-  release();
-}
-
-/// Reopens the rows for reading while the lock still prevents other processes from replacing the
-/// folder, then releases the lock.
-void FolderGrowth::release() {
-  in_place_ = nullptr;
-  forget();
-  current();
-  folder_.release();
+  if (in_place_->have_begun()) current()->parts[0].table->tree().flush();
+  folder_.close([this] {
+    in_place_ = nullptr;
+    forget();
+    current();
+  });
 }
 
 std::int64_t FolderGrowth::capacity() {

@@ -63,7 +63,6 @@ class FolderGrowth final : public Growth {
   std::int64_t known_size();
   void forget() noexcept;
   void start();
-  void release();
   /// The leaves to append to. `is_exact`: the files must end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);

@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include <tenfold/permutation.hpp>
-
 #include "os/memory/advice.hpp"
 
 namespace tenfold {
 namespace {
 
-/// The number of pages sampled in each source: index, keys, end offsets. If one page in a hundred
-/// is missing, half of all runs sample such a page.
-constexpr std::int64_t kSampledPages = 64;
 constexpr std::int64_t kPageBytes = 4096;
-/// Sources of fewer bytes are not sampled, because the first lookups read them in little time.
-constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
 /// The number of ranges of a batch that are sampled to check whether prefetching is necessary.
 /// Prefetching a cached page takes as long as some lookups in cached memory.
@@ -37,30 +30,23 @@ bool prefetch_missing(std::span<const std::span<const std::byte>> ranges) {
   return true;
 }
 
-bool is_sample_cached(std::span<const std::byte> bytes) {
-  const auto num_pages = static_cast<std::int64_t>(bytes.size()) / kPageBytes;
-  const Permutation sample(num_pages, 1);
-  for (std::int64_t i = 0; i < std::min(kSampledPages, num_pages); ++i) {
-    const auto offset = static_cast<std::size_t>(sample[i] * kPageBytes);
-    if (!os::is_resident(bytes.subspan(offset, 1))) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 DictPaging::DictPaging(std::shared_ptr<const DictState> state)
     : state_(std::move(state)), values_(*state_->values, true) {
   const StoredKeys& keys = state_->keys;
   const auto add = [&](std::span<const std::byte> bytes) {
-    if (bytes.size() >= kMinBytes) sources_.push_back(bytes);
+    if (bytes.size() >= Residency::kMinBytes) sources_.push_back(bytes);
   };
   add(state_->index->bytes());
   add({keys.values, static_cast<std::size_t>(keys.num_bytes)});
   if (keys.ends != nullptr) {
     add(std::as_bytes(std::span(keys.ends, static_cast<std::size_t>(keys.num_rows))));
   }
-  needed_ = !std::ranges::all_of(sources_, is_sample_cached);
+  needed_ = !std::ranges::all_of(sources_, [](std::span<const std::byte> bytes) {
+    const auto num_pages = static_cast<std::int64_t>(bytes.size()) / kPageBytes;
+    return Residency::is_sample_cached(bytes, kPageBytes, num_pages, 0, Residency::kSamplesInAll);
+  });
   if (!needed_) return;
   for (const auto& source : sources_) os::expect_random_access(source, true);
 }

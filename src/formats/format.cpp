@@ -1,27 +1,51 @@
 #include "formats/format.hpp"
 
+#include <algorithm>
+#include <array>
 #include <string>
 
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "formats/shared/parts_manifest.hpp"
 
 namespace tenfold::detail::formats {
 
 namespace {
 
+/// All formats, in the order in which they are probed. A consolidated file is recognised by its
+/// end, and may begin like a file of any other format, so it is first. A bundle may contain files
+/// of all other formats, so it is last.
+constexpr std::array<const Format*, 15> kFormats = {
+    &consolidated::kFormat, &torch_file::kShardedFormat, &safetensors::kShardedFormat,
+    &safetensors::kFormat,  &snapshot::kFormat,          &parts::kFormat,
+    &folder::kFormat,       &folder::kArchiveFormat,     &numpy::kNpy,
+    &numpy::kNpz,           &torch_file::kFormat,        &safetensors::kDcpFormat,
+    &dcp::kFormat,          &bundle::kStepFormat,        &bundle::kFormat};
+
 [[noreturn]] void refuse_to_write(const Format& format) {
   throw base::unsupported()
       .part("format ", base::quote(format.name))
       .problem("this version reads ", format.noun, " and writes none")
-      .expected(
-          "\"memmap\" or \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", "
-          "\"pt\" or \"consolidated\"")
+      .expected("one of ", names(true))
       .found(base::quote(format.name));
 }
 
 }  // namespace
+
+std::span<const Format* const> all() noexcept { return kFormats; }
+
+std::string names(bool are_written) {
+  std::string text;
+  for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
+    if (are_written && (*row)->write_tree == nullptr) continue;
+    const bool again = std::any_of(
+        row + 1, kFormats.end(), [&](const Format* later) { return later->name == (*row)->name; });
+    if (!again) text += (text.empty() ? "" : ", ") + base::quote((*row)->name);
+  }
+  return text;
+}
 
 TensorDict Format::open(const FileHead& head, const OpenRequest& request) const {
   if (request.mode == Mode::write_through && !is_writable_in_place) {

@@ -60,7 +60,7 @@ struct VerifyRequest {
 /// roots and other trees; all: only bare roots.
 enum class BareRoots : std::uint8_t { none, some, all };
 
-/// A format: its properties and functions. io/registry.cpp lists all formats.
+/// A format: its properties and functions.
 struct Format {
   std::string_view name;  ///< as returned by tenfold::probe()
   std::string_view noun;  ///< for messages, with its article: "a safetensors file"
@@ -91,6 +91,11 @@ struct Format {
   /// for zeros and the format does not support them.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
+
+/// All formats, in the order of detection.
+std::span<const Format* const> all() noexcept;
+/// The names of all formats, or only of those that are written, quoted: for messages.
+std::string names(bool are_written = false);
 
 namespace bundle {
 extern const Format kFormat;

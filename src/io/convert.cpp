@@ -121,8 +121,8 @@ TensorDict with_dtype(const TensorDict& tree, DType dtype) {
 void refuse_inside(const Path& source, const Path& target) {
   // The target would be a separate tree inside the source's folder.
   if (!os::exists(source) || !os::file_info(source).is_directory) return;
-  const Path inner = os::canonical(target).lexically_relative(os::canonical(source));
-  if (inner.empty() || inner == "." || *inner.begin() == "..") return;
+  const Path inner = os::path_within(source, target);
+  if (inner.empty() || inner == ".") return;
   throw base::invalid_argument(target.string())
       .problem("it is inside the source")
       .expected("a path outside ", base::quote(source.string()))

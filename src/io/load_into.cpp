@@ -202,13 +202,8 @@ struct Extent {
 };
 
 Extent extent_of(const Tensor& to, std::size_t copy) {
-  std::uint64_t last = 0;  // cannot overflow, because a Tensor is inside its buffer
-  for (std::size_t dim = 0; dim < to.shape().size(); ++dim) {
-    last += static_cast<std::uint64_t>(to.shape()[dim] - 1) *
-            static_cast<std::uint64_t>(to.strides()[dim]);
-  }
   const auto begin = reinterpret_cast<std::uintptr_t>(to.raw_data());
-  return {begin, begin + (last + 1) * to.itemsize(), copy};
+  return {begin, begin + spanned_bytes(to), copy};
 }
 
 std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {

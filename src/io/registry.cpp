@@ -24,25 +24,6 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// All formats, in the order in which they are probed. A consolidated file is recognised by its
-/// end, and may begin like a file of any other format, so it is first. A bundle may contain files
-/// of all other formats, so it is last.
-constexpr std::array<const formats::Format*, 15> kFormats = {&formats::consolidated::kFormat,
-                                                             &formats::torch_file::kShardedFormat,
-                                                             &formats::safetensors::kShardedFormat,
-                                                             &formats::safetensors::kFormat,
-                                                             &formats::snapshot::kFormat,
-                                                             &formats::parts::kFormat,
-                                                             &formats::folder::kFormat,
-                                                             &formats::folder::kArchiveFormat,
-                                                             &formats::numpy::kNpy,
-                                                             &formats::numpy::kNpz,
-                                                             &formats::torch_file::kFormat,
-                                                             &formats::safetensors::kDcpFormat,
-                                                             &formats::dcp::kFormat,
-                                                             &formats::bundle::kStepFormat,
-                                                             &formats::bundle::kFormat};
-
 /// A known format that this version does not support.
 struct Unknown {
   std::string_view name;
@@ -55,19 +36,10 @@ constexpr std::size_t kMaxNames = 100'000;
 /// Number of entries that are compared with the name of a missing one.
 constexpr std::size_t kMaxNearNames = 1'000;
 
-constexpr std::string_view kWritable =
-    "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
-    "and \"consolidated\"";
-constexpr std::string_view kReadable =
-    "\"memmap\", \"parts\", \"snapshot\", \"dcp\" and \"bundle\" (folders), \"tdz\", "
-    "\"safetensors\", "
-    "\"npy\", \"npz\", "
-    "\"pt\" "
-    "and \"consolidated\"";
-
-[[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view expected,
-                              std::string_view found) {
-  throw base::unsupported(path).problem(what).expected(expected).found(found);
+Error unknown_format(const formats::FileHead& head) {
+  return base::unsupported(head.path())
+      .problem(kUnknownFormat)
+      .expected("one of ", formats::names());
 }
 
 bool has_suffix(const formats::Format& format, const std::string& file_name) {
@@ -78,7 +50,7 @@ bool has_suffix(const formats::Format& format, const std::string& file_name) {
 
 const formats::Format* format_by_suffix(const Path& path) {
   const std::string file_name = path.filename().string();
-  for (const formats::Format* format : kFormats) {
+  for (const formats::Format* format : formats::all()) {
     if (has_suffix(*format, file_name)) return format;
   }
   return nullptr;
@@ -97,7 +69,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
     return std::nullopt;
   }
   std::vector<std::string> known;
-  for (const formats::Format* format : kFormats) {
+  for (const formats::Format* format : formats::all()) {
     known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
   }
   if (std::ranges::find(known, suffix) != known.end()) return suffix;  // "M.SAFETENSORS"
@@ -138,20 +110,24 @@ std::string remedy_for_missing(const Path& path) {
   }
 }
 
-/// Describes a file of unknown format.
-std::string describe_file(const formats::FileHead& head) {
+/// The error of a file of unknown format.
+Error unknown_file(const formats::FileHead& head) {
   const std::string_view text = head.head().substr(0, 8);
-  if (text.empty()) return "an empty file";
-  if (text.starts_with("PK\x03\x04")) return "a zip archive (.npz perhaps)";
+  if (text.empty()) return unknown_format(head).found("an empty file");
+  if (text.starts_with("PK\x03\x04")) {
+    return unknown_format(head).found("a zip archive (.npz perhaps)");
+  }
   if (text[0] == '\x80') {
-    return "a pickle (.pkl), which is never run; scan lists what it would call: if you trust it, "
-           "load it with pickle and save the result in one of these formats";
+    return unknown_format(head)
+        .found("a pickle (.pkl), which is never run")
+        .remedy(
+            "scan lists what it would call: if you trust it, load it with pickle and save the "
+            "result in one of these formats");
   }
-  std::string found = "a file that starts with " + base::quote(text);
-  if (has_suffix_of(head.path().filename().string(), kOfRows)) {
-    found += "; ingest makes a data set of it";
-  }
-  return found;
+  const bool has_rows = has_suffix_of(head.path().filename().string(), kOfRows);
+  return unknown_format(head)
+      .found("a file that starts with ", base::quote(text))
+      .remedy(has_rows ? "ingest makes a data set of it" : "");
 }
 
 /// The file in a model's folder that probably stores the whole model: one with a usual name, else
@@ -173,19 +149,21 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   return best;
 }
 
-/// Describes a folder of unknown format.
-std::string describe_folder(const formats::FileHead& head) {
+/// The error of a folder of unknown format.
+Error unknown_folder(const formats::FileHead& head) {
   const std::vector<std::string> names = head.folder().list(kMaxNames);
   const bool is_distributed =
       std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
   if (is_distributed) {
-    return "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
-           "torch.distributed is incomplete, its save was interrupted or a file was not copied";
+    return unknown_format(head).found(
+        "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
+        "torch.distributed is incomplete, its save was interrupted or a file was not copied");
   }
   const std::optional<std::string> inside = best_inside(names);
-  std::string found = "a folder without meta.json";
-  if (inside) found += "; did you mean " + base::quote((head.path() / *inside).string()) + "?";
-  return found;
+  Error error = unknown_format(head).found("a folder without meta.json");
+  if (!inside) return error;
+  return std::move(error).remedy("did you mean ", base::quote((head.path() / *inside).string()),
+                                 "?");
 }
 
 /// True for a memory-mapped folder that has lost its meta.json.
@@ -206,33 +184,24 @@ bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
-/// If the file is the result of a wrong download, describes it and how to get the data; otherwise
-/// empty.
-std::optional<std::string> mistaken_download(const formats::FileHead& head) {
+/// The error of a file that is the result of a wrong download; empty for any other.
+std::optional<Error> mistaken_download(const formats::FileHead& head) {
   std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
-    return "a pointer of git-lfs instead of the file; run \"git lfs pull\"";
+    return unknown_format(head)
+        .found("a pointer of git-lfs instead of the file")
+        .remedy("run \"git lfs pull\"");
   }
   text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   std::ranges::transform(text, text.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
   if (text.starts_with("<!doctype html") || text.starts_with("<html")) {
-    return "an HTML page instead of the file; download it again, signed in where that is needed";
+    return unknown_format(head)
+        .found("an HTML page instead of the file")
+        .remedy("download it again, signed in where that is needed");
   }
   return std::nullopt;
-}
-
-/// The names of all formats, each once: at its last row in kFormats.
-std::string known_names() {
-  std::string text;
-  for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
-    const bool again = std::any_of(row + 1, kFormats.end(), [&](const formats::Format* later) {
-      return later->name == (*row)->name;
-    });
-    if (!again) text += (text.empty() ? "" : ", ") + base::quote((*row)->name);
-  }
-  return text;
 }
 
 void require_known(std::string_view name) {
@@ -241,30 +210,28 @@ void require_known(std::string_view name) {
     throw base::unsupported()
         .part("format ", base::quote(name))
         .problem("this version cannot read or write it")
-        .expected("one of ", known_names())
+        .expected("one of ", formats::names())
         .found(base::quote(name));
   }
   const bool known =
-      std::any_of(kFormats.begin(), kFormats.end(),
+      std::any_of(formats::all().begin(), formats::all().end(),
                   [&](const formats::Format* format) { return format->name == name; });
   if (known) return;
   throw base::invalid_argument()
       .part("format ", base::quote(name))
       .problem("no such format")
-      .expected("one of ", known_names())
+      .expected("one of ", formats::names())
       .found(base::quote(name));
 }
 
 }  // namespace
-
-std::span<const formats::Format* const> formats() noexcept { return kFormats; }
 
 const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
   // If several rows have one name, the last is the main form: of "safetensors" and "pt", the single
   // file rather than the index.
   const auto row =
-      std::find_if(kFormats.rbegin(), kFormats.rend(),
+      std::find_if(formats::all().rbegin(), formats::all().rend(),
                    [&](const formats::Format* format) { return format->name == name; });
   return **row;
 }
@@ -280,10 +247,12 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
   const std::string file_name = path.filename().string();
   for (const Unknown& unknown : kUnsupported) {
     if (unknown.suffix.empty() || !file_name.ends_with(unknown.suffix)) continue;
-    unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
-                kWritable,
-                "the suffix " + base::quote(unknown.suffix) +
-                    "; the format \"memmap\", if requested, writes a folder of that name");
+    throw base::unsupported(path)
+        .part("format ", base::quote(unknown.name))
+        .problem("this version cannot write it")
+        .expected("one of ", formats::names(true))
+        .found("the suffix ", base::quote(unknown.suffix))
+        .remedy("the format \"memmap\", if requested, writes a folder of that name");
   }
   if (const auto intended = intended_suffix(file_name)) {
     warn(path.string() + ": suffix " + base::quote(path.extension().string()) +
@@ -307,25 +276,23 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   const auto found = [&](const formats::Format& format) {
     return FoundFormat{std::move(head), &format};
   };
-  for (const formats::Format* format : kFormats) {
+  for (const formats::Format* format : formats::all()) {
     if ((name.empty() || format->name == name) && format->probe(head)) return found(*format);
   }
   if (head.is_file()) {
-    if (const auto mistake = mistaken_download(head)) {
-      unsupported(path, kUnknownFormat, kReadable, *mistake);
-    }
+    if (const auto mistake = mistaken_download(head)) throw *mistake;
   }
   // The content matches no format. If name or suffix determine one, its error message is the most
   // helpful.
   if (!name.empty()) return found(format_for_saving(path, name));
   if (head.is_folder()) {
     if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);
-    unsupported(path, kUnknownFormat, kReadable, describe_folder(head));
+    throw unknown_folder(head);
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
   if (!head.is_file()) static_cast<void>(head.file());  // throws: a FIFO, socket or device
-  unsupported(path, kUnknownFormat, kReadable, describe_file(head));
+  throw unknown_file(head);
 }
 
 }  // namespace tenfold

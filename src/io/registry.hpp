@@ -1,14 +1,10 @@
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "formats/format.hpp"
 
 namespace tenfold {
-
-/// All formats, in the order of detection.
-std::span<const detail::formats::Format* const> formats() noexcept;
 
 /// The format with that name. Throws an error that lists the names: Error(unsupported) for
 /// "pickle", Error(invalid_argument) for others.

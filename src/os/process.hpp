@@ -26,6 +26,15 @@ std::size_t num_files_to_keep_open() noexcept;
 /// The process ID; differs in a forked child.
 std::uint64_t process_id() noexcept;
 
+/// The process that created this object; is_here() is false in a forked child.
+class OwnProcess {
+ public:
+  bool is_here() const noexcept { return id_ == process_id(); }
+
+ private:
+  std::uint64_t id_ = process_id();
+};
+
 /// The name of this host, for messages; "unknown" if it has none.
 std::string host_name();
 

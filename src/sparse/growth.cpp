@@ -25,8 +25,6 @@ namespace folder = formats::folder;
 
 namespace {
 
-Error refuse(const Path& path) { return base::unsupported(path); }
-
 /// The files of the components. The offsets are last, so that entries are written before the
 /// offsets that count them.
 std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& state) {
@@ -37,7 +35,7 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
     const auto& leaf = std::get<Leaf>(item);
     const auto handle = folder::folder_of(leaf);
     if (handle == nullptr || !handle->may_grow()) {
-      throw refuse(path)
+      throw base::unsupported(path)
           .problem("rows cannot be added")
           .expected("a matrix that save() wrote")
           .found("other tensors");
@@ -154,7 +152,7 @@ void SparseGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.require_folder();
   if (current()->layout != SparseLayout::csr) {
-    throw refuse(folder_.path())
+    throw base::unsupported(folder_.path())
         .problem("rows cannot be added in layout ", to_string(current()->layout))
         .expected("csr")
         .remedy("to_layout(\"csr\") first");
@@ -208,32 +206,10 @@ void SparseGrowth::flush() {
 void SparseGrowth::close() {
   const Lock lock(mutex_);
   if (!folder_.is_writable()) return;
-  try {
-    folder_.close();
-  } catch (const Error&) {
-    if (!folder_.is_closed()) throw;
-    // The folder was moved or deleted. A deleted one cannot be reopened.
-    try {
-      release();
-    } catch (const Error&) {
-      // The first error is thrown.
-    }
-    throw;
-  }
-  release();
-}
-
-/// Reopens the rows before it releases the lock, because another process may replace the matrix
-/// afterwards. Also releases the lock if they cannot be reopened.
-void SparseGrowth::release() {
-  state_ = nullptr;
-  try {
+  folder_.close([this] {
+    state_ = nullptr;
     current();
-  } catch (...) {
-    folder_.release();
-    throw;
-  }
-  folder_.release();
+  });
 }
 
 }  // namespace tenfold

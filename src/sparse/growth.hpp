@@ -32,7 +32,6 @@ class SparseGrowth {
 
   const std::shared_ptr<const SparseState>& current();
   void start();
-  void release();
 
   std::mutex mutex_;  ///< guards the members below
   detail::formats::folder::AppendableFolder folder_;

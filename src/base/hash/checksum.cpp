@@ -1,5 +1,6 @@
 #include "base/hash/checksum.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <random>
@@ -86,6 +87,33 @@ std::string hex16(std::uint64_t value) {
   std::string text(16, '0');
   for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
   return text;
+}
+
+void BlockSums::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::uint64_t room = kChecksumBlockBytes - size_bytes_ % kChecksumBlockBytes;
+    const auto some =
+        bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(room, bytes.size())));
+    last_.update(some);
+    size_bytes_ += some.size();
+    bytes = bytes.subspan(some.size());
+    if (some.size() < room) return;
+    whole_.push_back(last_.digest());
+    last_.reset();
+  }
+}
+
+std::vector<std::uint64_t> BlockSums::checksums() const {
+  std::vector<std::uint64_t> all = whole_;
+  if (size_bytes_ % kChecksumBlockBytes != 0) all.push_back(last_.digest());
+  return all;
+}
+
+std::uint64_t BlockSums::drop_whole_blocks() noexcept {
+  const std::uint64_t dropped = size_bytes_ - size_bytes_ % kChecksumBlockBytes;
+  whole_.clear();
+  size_bytes_ -= dropped;
+  return dropped;
 }
 
 }  // namespace tenfold::base

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tenfold::base {
 
@@ -41,5 +42,21 @@ std::string hex16(std::uint64_t value);
 /// Size of a block. Formats with XXH3 checksums of files or tensors store one for each block; the
 /// last block may be shorter. If several processes write a tensor, there is one for each box.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
+
+/// The XXH3 of each block of a sequence of bytes that is added piece by piece.
+class BlockSums {
+ public:
+  void add(std::span<const std::byte> bytes);
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// One per block, also of the bytes after the last whole block.
+  std::vector<std::uint64_t> checksums() const;
+  /// Forgets the whole blocks, and returns their size. The bytes after them remain.
+  std::uint64_t drop_whole_blocks() noexcept;
+
+ private:
+  std::vector<std::uint64_t> whole_;
+  std::uint64_t size_bytes_ = 0;
+  Xxh3Stream last_;
+};
 
 }  // namespace tenfold::base

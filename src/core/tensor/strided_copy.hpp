@@ -9,6 +9,13 @@
 
 namespace tenfold {
 
+/// Bytes from the first element to the end of the last; 0 if there are no elements. Throws
+/// Error(invalid_argument) for a negative stride or too many bytes.
+std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& strides);
+inline std::uint64_t spanned_bytes(const Tensor& tensor) {
+  return spanned_bytes(tensor.dtype(), tensor.shape(), tensor.strides());
+}
+
 /// Copies the elements [begin, end) of `from`, in row-major order, to contiguous bytes. `to` has
 /// (end - begin) * itemsize() bytes and does not overlap `from`. Throws Error(invalid_argument)
 /// unless 0 <= begin <= end <= numel().

@@ -82,7 +82,8 @@ bool has_zero(const Shape& shape) noexcept {
   return false;
 }
 
-/// Bytes from the first element to the end of the last; 0 if there are no elements.
+}  // namespace
+
 std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& strides) {
   if (strides.size() != shape.size()) {
     throw fail()
@@ -109,8 +110,6 @@ std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& stride
   if (!bytes) throw fail().problem("strides ", base::list_text(strides), " reach past 2^64 bytes");
   return *bytes;
 }
-
-}  // namespace
 
 Shape contiguous_strides(const Shape& shape) {
   checked_extent(shape);

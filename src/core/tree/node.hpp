@@ -75,6 +75,9 @@ inline const std::shared_ptr<Node>& node_of(const TensorDict& tree) noexcept {
 bool has_key(const TensorDict& tree, std::string_view key);
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key);
 
+/// The entries of a JSON object, list or tuple as a node with that where(); empty for a scalar.
+std::optional<TensorDict> node_of_value(const Value& value, std::string where);
+
 inline TensorDict tensordict_of(std::shared_ptr<Node> node) {
   return detail::Access::make<TensorDict>(std::move(node));
 }

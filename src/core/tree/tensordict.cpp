@@ -170,26 +170,6 @@ void set_items(TensorDict& node, const std::vector<Value>& items) {
   for (std::size_t i = 0; i < items.size(); ++i) node.set(std::to_string(i), items[i]);
 }
 
-/// The entries of a JSON object or array as a node; empty for a scalar.
-std::optional<TensorDict> node_of_value(const Value& value) {
-  TensorDict node;
-  if (const auto* object = value.get_if<Value::Object>()) {
-    node.info().kind = object->ordered ? NodeKind::ordered_dict : NodeKind::dict;
-    node.info().int_keys = object->int_keys;
-    node.info().typed_keys = object->typed_keys;
-    for (const auto& [key, member] : object->members) node.set(key, member);
-  } else if (const auto* list = value.get_if<Value::List>()) {
-    node.info().kind = NodeKind::list;
-    set_items(node, list->items);
-  } else if (const auto* tuple = value.get_if<Value::Tuple>()) {
-    node.info().kind = NodeKind::tuple;
-    set_items(node, tuple->items);
-  } else {
-    return std::nullopt;
-  }
-  return node;
-}
-
 }  // namespace
 
 std::string to_string(NodeKind kind) {
@@ -212,6 +192,26 @@ std::string dotted(const KeyPath& path) {
     text += path[i];
   }
   return text;
+}
+
+std::optional<TensorDict> node_of_value(const Value& value, std::string where) {
+  TensorDict node;
+  node_of(node)->where = std::move(where);
+  if (const auto* object = value.get_if<Value::Object>()) {
+    node.info().kind = object->ordered ? NodeKind::ordered_dict : NodeKind::dict;
+    node.info().int_keys = object->int_keys;
+    node.info().typed_keys = object->typed_keys;
+    for (const auto& [key, member] : object->members) node.set(key, member);
+  } else if (const auto* list = value.get_if<Value::List>()) {
+    node.info().kind = NodeKind::list;
+    set_items(node, list->items);
+  } else if (const auto* tuple = value.get_if<Value::Tuple>()) {
+    node.info().kind = NodeKind::tuple;
+    set_items(node, tuple->items);
+  } else {
+    return std::nullopt;
+  }
+  return node;
 }
 
 TensorDict::TensorDict() : node_(std::make_shared<Node>()) {}
@@ -306,13 +306,14 @@ TensorDict TensorDict::operator[](const KeyPath& path) const {
   if (const auto* node = std::get_if<TensorDict>(&found.item)) return *node;
   const auto* json = std::get_if<NonTensor>(&found.item);
   std::optional<TensorDict> made;
-  if (json != nullptr && !json->is_stack) made = node_of_value(json->value);
-  if (!made) fail_other_kind(found.place, path.back(), "a node", found.item);
-  if (!where().empty()) {
+  if (json != nullptr && !json->is_stack) {
     std::string place = where();
-    for (const std::string& key : path) place += '/' + key;
-    made->node_->where = std::move(place);
+    if (!place.empty()) {
+      for (const std::string& key : path) place += '/' + key;
+    }
+    made = node_of_value(json->value, std::move(place));
   }
+  if (!made) fail_other_kind(found.place, path.back(), "a node", found.item);
   return *made;
 }
 

@@ -157,8 +157,7 @@ void Value::fail_as(std::string_view what, const std::string& expected) const {
       // JSON cannot represent a string in it, so only its type is shown.
     }
   }
-  throw Error(ErrorCode::invalid_argument,
-              std::string(what) + ": expected " + expected + ", found " + found);
+  throw base::invalid_argument().part(what).expected(expected).found(found);
 }
 
 std::optional<std::uint64_t> Value::unsigned_of_digits() const noexcept {

@@ -39,6 +39,17 @@ void for_each_child(AnyValue& value, const Use& use) {
   }
 }
 
+/// The first value, `value` itself or one inside it, that is `wanted`; null if there is none.
+template <class Wanted>
+const Value* find_in(const Value& value, const Wanted& wanted) {
+  if (wanted(value)) return &value;
+  const Value* found = nullptr;
+  for_each_child(value, [&](const Value& child) {
+    if (found == nullptr) found = find_in(child, wanted);
+  });
+  return found;
+}
+
 /// Builds a Value from the events of one JSON document (or of one item of a document). Duplicate
 /// keys are Error(corrupt), naming `where` and the key.
 class ValueBuilder final : public codecs::JsonHandler {

@@ -18,12 +18,8 @@ namespace tenfold {
 namespace {
 
 /// Rows that are sampled in each tensor at a time: before the first batch, which waits for this,
-/// and again before later batches, until kRowsInAll rows are sampled. If one page in a hundred is
-/// missing, half of all runs sample such a page.
+/// and again before later batches, until kSamplesInAll rows are sampled.
 constexpr std::int64_t kSampledRows = 4;
-constexpr std::int64_t kRowsInAll = 64;
-/// Tensors of fewer bytes are not prefetched, because reading them on demand takes less time.
-constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
 constexpr std::size_t kMaxRanges = 1024;
 /// Prefetching pays off if more than one page in 256 is missing.
 constexpr std::int64_t kPagesPerMissing = 256;
@@ -65,16 +61,16 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
     }
   }
   num_sampled_ = kSampledRows;
-  if (!is_sample_cached(0, kSampledRows)) start_prefetching();
+  if (!are_samples_cached(0, kSampledRows)) start_prefetching();
 }
 
 Residency::~Residency() { stop_prefetching(); }
 
 bool Residency::sample_more() {
-  if (is_needed() || num_sampled_ >= kRowsInAll) return false;
+  if (is_needed() || num_sampled_ >= kSamplesInAll) return false;
   const std::int64_t begin = num_sampled_;
   num_sampled_ += kSampledRows;
-  if (!is_sample_cached(begin, num_sampled_)) start_prefetching();
+  if (!are_samples_cached(begin, num_sampled_)) start_prefetching();
   return true;
 }
 
@@ -177,15 +173,20 @@ void Residency::add(const DatasetPart& part, const StoredColumn& column, const T
   num_stages_ = std::max(num_stages_, stage + 1);
 }
 
-bool Residency::is_sample_cached(std::int64_t begin, std::int64_t end) const {
-  for (const Source& source : sources_) {
-    const Permutation sample(source.num_elements, 1);
-    for (std::int64_t i = begin; i < std::min(end, source.num_elements); ++i) {
-      const auto offset = static_cast<std::uint64_t>(sample[i]) * source.stride_bytes;
-      if (!os::is_resident(source.bytes.subspan(static_cast<std::size_t>(offset), 1))) return false;
-    }
+bool Residency::is_sample_cached(std::span<const std::byte> bytes, std::uint64_t stride_bytes,
+                                 std::int64_t num_elements, std::int64_t begin, std::int64_t end) {
+  const Permutation sample(num_elements, 1);
+  for (std::int64_t i = begin; i < std::min(end, num_elements); ++i) {
+    const auto offset = static_cast<std::uint64_t>(sample[i]) * stride_bytes;
+    if (!os::is_resident(bytes.subspan(static_cast<std::size_t>(offset), 1))) return false;
   }
   return true;
+}
+
+bool Residency::are_samples_cached(std::int64_t begin, std::int64_t end) const {
+  return std::ranges::all_of(sources_, [&](const Source& source) {
+    return is_sample_cached(source.bytes, source.stride_bytes, source.num_elements, begin, end);
+  });
 }
 
 void Residency::prefetch(std::span<const std::int64_t> rows, int stage) {

@@ -35,6 +35,16 @@ namespace tenfold {
 class Residency {
  public:
   static constexpr int kMaxStages = 3;
+  /// Tensors of fewer bytes are not prefetched, because reading them on demand takes less time.
+  static constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
+  /// The number of samples by which a tensor counts as cached. If one page in a hundred is missing,
+  /// half of all runs sample such a page.
+  static constexpr std::int64_t kSamplesInAll = 64;
+
+  /// True if the pages of the samples [begin, end) are cached. Samples are elements in a random
+  /// order, each at its first byte; element i is at `bytes` + i * `stride_bytes`.
+  static bool is_sample_cached(std::span<const std::byte> bytes, std::uint64_t stride_bytes,
+                               std::int64_t num_elements, std::int64_t begin, std::int64_t end);
 
   /// `random`: rows are accessed in random order, so readahead is disabled while pages are
   /// prefetched. Throws Error(invalid_argument) for an unknown TENFOLD_RESIDENCY.
@@ -87,7 +97,7 @@ class Residency {
   static std::optional<Strategy> strategy_from_environment();
   void add(const DatasetPart& part, const StoredColumn& column, const Tensor& tensor,
            std::uint64_t row_bytes, std::uint64_t stride_bytes, int stage);
-  bool is_sample_cached(std::int64_t begin, std::int64_t end) const;
+  bool are_samples_cached(std::int64_t begin, std::int64_t end) const;
   void start_prefetching();
   void stop_prefetching();
   void choose_strategy();

@@ -99,9 +99,10 @@ void PartsSource::require_countable(DType dtype, const Shape& shape) const {
   try {
     static_cast<void>(nbytes_of(dtype, shape));
   } catch (const Error& error) {
-    throw base::corrupt(folder_->directory().display_of(std::string(detail::formats::kPartsName)))
-        .part("rows")
-        .problem(error.what());
+    throw Error(error)
+        .code(ErrorCode::corrupt)
+        .path(folder_->directory().display_of(std::string(detail::formats::kPartsName)))
+        .within("rows");
   }
 }
 

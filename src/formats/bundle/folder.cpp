@@ -13,9 +13,9 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "formats/format.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
-#include "io/registry.hpp"
 
 namespace tenfold::detail::formats::bundle {
 namespace {
@@ -58,7 +58,7 @@ std::size_t suffix_bytes(std::string_view name) {
   const auto count = [&](std::string_view suffix) {
     if (name.size() > suffix.size() && name.ends_with(suffix)) most = std::max(most, suffix.size());
   };
-  for (const Format* format : tenfold::formats()) std::ranges::for_each(format->suffixes, count);
+  for (const Format* format : all()) std::ranges::for_each(format->suffixes, count);
   count(".json");
   count(".pkl");
   return most;

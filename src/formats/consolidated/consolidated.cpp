@@ -21,6 +21,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
@@ -73,10 +74,6 @@ struct PlanOptions {
 };
 
 constexpr std::uint64_t kPadding = 8;
-
-constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 Error refuse(const std::string& path) {
   return base::unsupported()
@@ -296,8 +293,8 @@ class Placer {
         }
       }
     }
-    Plan::Tensor tensor{leaf, round_up(plan_.data_bytes, align), leaf.nbytes(), 0};
-    tensor.stop = tensor.begin + round_up(tensor.size_bytes, kPadding);
+    Plan::Tensor tensor{leaf, base::align_up(plan_.data_bytes, align), leaf.nbytes(), 0};
+    tensor.stop = tensor.begin + base::align_up(tensor.size_bytes, kPadding);
     plan_.data_bytes = tensor.stop;
     plan_.tensors.push_back(std::move(tensor));
     return {key, next, leaf.dtype(), leaf.shape(), 0};

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "base/fail.hpp"
+#include "base/text.hpp"
+#include "core/notes/notes.hpp"
+
 namespace tenfold::detail::formats::folder {
 namespace {
 
@@ -69,6 +73,17 @@ bool is_safe_raw_leaf(std::string_view key) noexcept {
 
 bool is_safe_raw_node(std::string_view key) noexcept {
   return is_safe_raw_leaf(key) && !key.empty() && key != "." && key != "..";
+}
+
+std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent) {
+  if (robust) return encode_key(key);
+  if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return std::string(key);
+  throw base::invalid_argument()
+      .part("key ", base::quote(note_path_child(parent, key)))
+      .problem("No such file or directory")
+      .expected("a key that is a file name without encoding")
+      .found("one that needs encoding")
+      .remedy("the option robust_key encodes it");
 }
 
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested) {

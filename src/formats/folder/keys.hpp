@@ -35,6 +35,11 @@ bool is_safe_raw_leaf(std::string_view key) noexcept;
 /// The same for the folder of a node, whose name has no suffix: "", "." and ".." are refused, too.
 bool is_safe_raw_node(std::string_view key) noexcept;
 
+/// Returns the name of a node's folder, or that of a leaf's files without their suffix: the encoded
+/// key if `robust`, otherwise the key itself. Throws Error(invalid_argument) if that is no safe
+/// name; `parent`: the note path of the node of the key, for the message.
+std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent);
+
 /// Returns the name of a node's folder, or the names of a tensor's files, the longest last. `stem`
 /// is the encoded or unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);

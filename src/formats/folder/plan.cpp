@@ -23,24 +23,16 @@ bool is_float8_or_4(DType dtype) noexcept {
   return dtype >= DType::float8_e4m3fn && dtype <= DType::float4_e2m1fn_x2;
 }
 
-/// True for a dict with keys that are not strings, and for values that contain one.
+/// True for a dict with keys that are not strings.
 bool has_other_keys(const Value& value) {
   const auto* object = value.get_if<Value::Object>();
-  bool found = object != nullptr && (object->int_keys || !object->typed_keys.empty());
-  for_each_child(value, [&](const Value& child) { found = found || has_other_keys(child); });
-  return found;
+  return object != nullptr && (object->int_keys || !object->typed_keys.empty());
 }
 
-/// Returns `value`, or a value inside it, that tensordict would pickle. Returns null if JSON can
-/// express everything. A torch.Size counts as JSON: it becomes a list.
-const Value* pickled_value(const Value& value) {
+/// True for a value that tensordict would pickle. A torch.Size counts as JSON: it becomes a list.
+bool is_pickled(const Value& value) {
   const auto* special = value.get_if<Value::Special>();
-  if (special != nullptr && special->type != Value::Special::Type::size) return &value;
-  const Value* found = nullptr;
-  for_each_child(value, [&](const Value& child) {
-    if (found == nullptr) found = pickled_value(child);
-  });
-  return found;
+  return special != nullptr && special->type != Value::Special::Type::size;
 }
 
 /// Returns the common class of all elements of a stack, or "". tensordict stores a stack with a
@@ -156,7 +148,6 @@ class Planner {
   void add_leaf(const Leaf& leaf, std::size_t folder, const std::string& name,
                 const std::string& path);
 
-  std::string name_of(const std::string& key, bool is_leaf, const std::string& path) const;
   std::vector<Entry> entries_of(const TensorDict& node, const std::string& path, bool unbatched,
                                 bool unbatched_parts);
   void name_entries(std::vector<Entry>& entries, const std::string& path);
@@ -235,11 +226,13 @@ void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const s
 }
 
 void Planner::add_value(const NonTensor& value, std::size_t folder, const std::string& path) {
-  if (!with_notes_ && has_other_keys(value.value))
+  if (!with_notes_ && find_in(value.value, has_other_keys) != nullptr) {
     refuse(key_part(path), "a dict whose keys are not all str");
+  }
   // With all notes, `%notes.json` stores the type of such a value. Otherwise the files must equal
   // those of tensordict, which would contain a pickle.
-  const Value* pickled = options_.notes == NotesUse::all ? nullptr : pickled_value(value.value);
+  const Value* pickled =
+      options_.notes == NotesUse::all ? nullptr : find_in(value.value, is_pickled);
   if (pickled != nullptr) {
     refuse(key_part(path),
            "a value of type " + std::string(pickled->type_name()) + ", which is not JSON");
@@ -276,16 +269,6 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
   add_bytes(folder, name + std::string(kSizesSuffix), Leaf(leaf.sizes()), true);
 }
 
-std::string Planner::name_of(const std::string& key, bool is_leaf, const std::string& path) const {
-  if (options_.robust_names) return encode_key(key);
-  if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return key;
-  throw base::invalid_argument({"", key_part(note_path_child(path, key))})
-      .problem("No such file or directory")
-      .expected("a key that is a file name without encoding")
-      .found("one that needs encoding")
-      .remedy("the option robust_key encodes it");
-}
-
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
                                                 bool unbatched, bool unbatched_parts) {
   const bool is_class = node.kind() == NodeKind::tensorclass;
@@ -303,7 +286,7 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
     if (is_unbatched && !with_notes_) {
       refuse(key_part(note_path_child(path, key)), "an unbatched tensor");
     }
-    entries.push_back({key, item, name_of(key, leaf != nullptr, path)});
+    entries.push_back({key, item, entry_name(key, leaf != nullptr, options_.robust_names, path)});
   });
   return entries;
 }

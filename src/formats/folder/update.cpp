@@ -373,17 +373,6 @@ class MetaEdit {
   NodeMeta meta_;
 };
 
-std::string name_of(std::string_view key, bool is_leaf, bool robust) {
-  if (robust) return encode_key(key);
-  if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return std::string(key);
-  throw base::invalid_argument()
-      .part(key_part(key))
-      .problem("No such file or directory")
-      .expected("a key that is a file name without encoding")
-      .found("one that needs encoding")
-      .remedy("the option robust_key encodes it");
-}
-
 Value::Object leaf_entry(const NewLeaf& leaf) {
   Value::List lengths;
   for (const std::int64_t length : leaf.shape) lengths.items.emplace_back(length);
@@ -429,16 +418,6 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   file.close_written();
 }
 
-/// Returns an extended scalar in `value`, or null.
-const Value* special_in(const Value& value) {
-  if (value.is<Value::Special>()) return &value;
-  const Value* found = nullptr;
-  for_each_child(value, [&](const Value& child) {
-    if (found == nullptr) found = special_in(child);
-  });
-  return found;
-}
-
 /// Returns the key of the entry of the node `path` that is stored in a folder `name`.
 std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
   for (const auto& [entry, file] : notes.files) {
@@ -480,7 +459,8 @@ void require_same_note(const Path& folder, const Value& value) {
         .problem("a value cannot be changed in place")
         .remedy("save the whole tree again, which keeps it");
   };
-  if (const Value* special = special_in(value)) {
+  const auto is_special = [](const Value& part) { return part.is<Value::Special>(); };
+  if (const Value* special = find_in(value, is_special)) {
     throw refuse().expected("JSON").found(special->type_name());
   }
   Notes made;
@@ -511,7 +491,7 @@ std::string first_existing_leaf(const Plan& plan, const Path& path) {
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf) {
   MetaEdit edit(folder);
-  const std::string stem = name_of(leaf.key, true, leaf.robust_names);
+  const std::string stem = entry_name(leaf.key, true, leaf.robust_names, "");
   const std::string name = stem + std::string(kLeafSuffix);
   edit.check_new(leaf.key, stem, false, leaf.sizes != nullptr);
   const std::uint64_t size_bytes = data_bytes(leaf);
@@ -528,7 +508,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
   MetaEdit edit(folder);
-  const std::string name = name_of(key, false, robust_names);
+  const std::string name = entry_name(key, false, robust_names, "");
   edit.check_new(key, name, true, false);
   if (const auto found = edit.directory().entry_info(name); !found) {
     edit.directory().create_directory(name);

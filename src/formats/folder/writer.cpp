@@ -259,36 +259,21 @@ class Writer {
       const auto bytes = std::as_bytes(std::span(file.text));
       out.write_at(0, bytes);
       if (!request_.checksums) return;
-      for (std::uint64_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
-        const auto length = std::min<std::uint64_t>(base::kChecksumBlockBytes, bytes.size() - at);
-        checksums_[number].push_back(base::xxh3(
-            bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(length))));
-      }
+      base::BlockSums sums;
+      sums.add(bytes);
+      checksums_[number] = sums.checksums();
       return;
     }
     std::uint64_t position = 0;
-    base::Xxh3Stream* stream = nullptr;
-    std::unique_ptr<base::Xxh3Stream> several;
-    std::uint64_t whole = 0;
+    base::BlockSums sums;
     for_each_piece(file.leaf, 0, file.size_bytes, scratch_for(file),
                    [&](std::span<const std::byte> piece) {
                      out.write_at(position, piece);
                      position += piece.size();
                      progress_.add(piece.size());
-                     if (!request_.checksums) return;
-                     if (piece.size() == file.size_bytes) {
-                       whole = base::xxh3(piece);
-                       return;
-                     }
-                     if (stream == nullptr) {
-                       several = std::make_unique<base::Xxh3Stream>();
-                       stream = several.get();
-                     }
-                     stream->update(piece);
+                     if (request_.checksums) sums.add(piece);
                    });
-    if (request_.checksums) {
-      checksums_[number].push_back(stream == nullptr ? whole : stream->digest());
-    }
+    if (request_.checksums) checksums_[number] = sums.checksums();
   }
 
   static std::span<std::byte> scratch_for(const Plan::File& file) {

@@ -33,6 +33,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/storable.hpp"
 #include "formats/shared/zip_archive.hpp"
 #include "formats/shared/zip_check.hpp"
 #include "formats/shared/zip_inflate.hpp"
@@ -296,18 +297,16 @@ TensorDict open_npz(const FileHead& head, const OpenRequest& /*request*/) {
   return tree_of(std::make_shared<NpzSource>(head.take_file()), head.path().string());
 }
 
-Error refuse(const std::string& key) { return base::unsupported().part("key ", base::quote(key)); }
-
 std::string member_name(const std::string& key) {
   std::string member = key + ".npy";
   if (const auto fault = codecs::zip_name_fault(member)) {
-    throw refuse(key)
+    throw refuse_key(key)
         .problem("no member can have the name: it ", *fault)
         .expected("a relative path in UTF-8")
         .found(base::quote(member));
   }
   if (member.size() > kMaxNameBytes) {
-    throw refuse(key)
+    throw refuse_key(key)
         .problem("its name is too long")
         .expected("at most ", kMaxNameBytes, " bytes")
         .found(member.size());
@@ -349,7 +348,7 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) {
       const bool is_value = std::holds_alternative<NonTensor>(item);
-      throw refuse(key)
+      throw refuse_key(key)
           .problem("it cannot be stored")
           .expected("a tensor")
           .found("a ", (is_value ? "JSON value"
@@ -359,7 +358,7 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
     check_npy_leaf("key " + base::quote(key), *leaf);
     const std::size_t first = aliases.add(*leaf);
     if (first != keys.size()) {
-      throw refuse(key)
+      throw refuse_key(key)
           .problem("shared storage cannot be stored")
           .expected("a tensor with its own memory")
           .found("that of key ", base::quote(keys[first]))

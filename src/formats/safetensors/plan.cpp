@@ -20,23 +20,21 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-Error refuse(const std::string& key) { return base::unsupported().part("key ", base::quote(key)); }
-
 void check_key(const std::string& path, std::string_view key) {
-  require_utf8(key, [&] { return refuse(path); });
+  require_utf8(key, [&] { return refuse_key(path); });
 }
 
 void check_leaf(const std::string& path, const Leaf& leaf) {
-  require_dense(leaf, [&] { return refuse(path); });
+  require_dense(leaf, [&] { return refuse_key(path); });
   if (!name_of_dtype(leaf.dtype())) {
-    throw refuse(path)
+    throw refuse_key(path)
         .problem("the dtype cannot be stored")
         .expected("one that safetensors has")
         .found(to_string(leaf.dtype()))
         .remedy("save as a folder, which supports it");
   }
   if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
-    throw refuse(path)
+    throw refuse_key(path)
         .problem("a float4_e2m1fn_x2 tensor without dimensions cannot be stored")
         .expected("at least one dimension")
         .found("none");

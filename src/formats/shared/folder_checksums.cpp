@@ -109,12 +109,12 @@ std::string checksums_text(const std::vector<ChecksumLine>& lines) {
 }
 
 void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
-                  std::uint64_t size_bytes, std::span<const std::uint64_t> checksums) {
-  std::uint64_t offset = 0;
+                  std::uint64_t size_bytes, std::span<const std::uint64_t> checksums,
+                  std::uint64_t offset_bytes) {
   for (const std::uint64_t checksum : checksums) {
-    const std::uint64_t length = std::min(base::kChecksumBlockBytes, size_bytes - offset);
-    lines.push_back({checksum, offset, length, path});
-    offset += length;
+    const std::uint64_t length = std::min(base::kChecksumBlockBytes, size_bytes - offset_bytes);
+    lines.push_back({checksum, offset_bytes, length, path});
+    offset_bytes += length;
   }
 }
 

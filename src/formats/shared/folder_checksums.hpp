@@ -47,9 +47,11 @@ using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
 std::string checksums_text(const std::vector<ChecksumLine>& lines);
 
-/// Appends a line for each block of a file of that size; `checksums` has one element per block.
+/// Appends a line for each block of a file of that size; `checksums` has one element per block,
+/// from the one at `offset_bytes` on.
 void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
-                  std::uint64_t size_bytes, std::span<const std::uint64_t> checksums);
+                  std::uint64_t size_bytes, std::span<const std::uint64_t> checksums,
+                  std::uint64_t offset_bytes = 0);
 
 /// Returns the line for a box of a file.
 ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path);

@@ -5,11 +5,17 @@
 #include <tenfold/error.hpp>
 #include <tenfold/leaf.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 // Checks of entries that most formats share. `refuse()` returns the error of the entry.
 
 namespace tenfold::detail::formats {
+
+/// The error of an entry that a format cannot store.
+inline Error refuse_key(std::string_view key) {
+  return base::unsupported().part("key ", base::quote(key));
+}
 
 template <class Refuse>
 void require_utf8(std::string_view key, const Refuse& refuse) {

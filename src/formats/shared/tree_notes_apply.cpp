@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -28,39 +27,6 @@ using Object = Value::Object;
   throw base::corrupt(where).part(base::quote(member)).expected(expected).found(found.type_name());
 }
 
-/// Converts a container value without tensors to a node.
-TensorDict node_of_value(const Value& value, const std::string& where) {
-  NodeInfo info;
-  auto node = std::make_shared<Node>();
-  node->where = where;
-  const auto add_items = [&](const std::vector<Value>& items) {
-    std::size_t position = 0;
-    for (const Value& item : items) {
-      node->entries.push_back({std::to_string(position++), NonTensor{item}});
-    }
-  };
-  if (const auto* object = value.get_if<Object>()) {
-    info.kind = object->ordered ? NodeKind::ordered_dict : NodeKind::dict;
-    info.int_keys = object->int_keys;
-    info.typed_keys = object->typed_keys;
-    for (const auto& [key, member] : object->members) {
-      node->entries.push_back({key, NonTensor{member}});
-    }
-  } else if (const auto* list = value.get_if<Value::List>()) {
-    info.kind = NodeKind::list;
-    add_items(list->items);
-  } else {
-    info.kind = NodeKind::tuple;
-    add_items(std::get<Value::Tuple>(value.data()).items);
-  }
-  node->info = std::move(info);
-  return tensordict_of(std::move(node));
-}
-
-bool is_container(const Value& value) {
-  return value.is<Object>() || value.is<Value::List>() || value.is<Value::Tuple>();
-}
-
 /// Returns the node of `key`, converted from a value if it has no tensors; nullopt if there is no
 /// such entry, or it is not a container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
@@ -68,9 +34,9 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
   const TensorDict::Item item = parent.get(key);
   if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
   const auto* plain = std::get_if<NonTensor>(&item);
-  if (plain == nullptr || !is_container(plain->value)) return std::nullopt;
-  TensorDict made = node_of_value(plain->value, parent.where() + "/" + key);
-  parent.set(key, made);
+  if (plain == nullptr) return std::nullopt;
+  std::optional<TensorDict> made = node_of_value(plain->value, parent.where() + "/" + key);
+  if (made) parent.set(key, *made);
   return made;
 }
 

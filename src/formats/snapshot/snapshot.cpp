@@ -182,13 +182,9 @@ class Writer {
 };
 
 void add_lines(std::vector<ChecksumLine>& lines, const std::string& text, const std::string& name) {
-  std::vector<std::uint64_t> checksums;
-  const auto bytes = std::as_bytes(std::span(text));
-  for (std::size_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
-    const std::size_t size = std::min<std::size_t>(base::kChecksumBlockBytes, bytes.size() - at);
-    checksums.push_back(base::xxh3(bytes.subspan(at, size)));
-  }
-  append_lines(lines, name, text.size(), checksums);
+  base::BlockSums sums;
+  sums.add(std::as_bytes(std::span(text)));
+  append_lines(lines, name, text.size(), sums.checksums());
 }
 
 void write_text(const os::Directory& root, const std::string& text, const std::string& name,

@@ -218,7 +218,8 @@ class Builder {
       throw unsupported()
           .part("dtype")
           .expected("a supported dtype that is not quantized")
-          .found(base::quote(name), (is_quantized ? "; dequantize it before it is saved" : ""));
+          .found(base::quote(name))
+          .remedy(is_quantized ? "dequantize it before it is saved" : "");
     }
     return *dtype;
   }

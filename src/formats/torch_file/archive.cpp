@@ -66,8 +66,8 @@ void check_byteorder(const codecs::ZipInput& input, const Archive& archive) {
   throw base::fail(is_big ? ErrorCode::unsupported : ErrorCode::corrupt, input.where)
       .part("record \"byteorder\"")
       .expected("\"little\"")
-      .found(base::quote(order),
-             (is_big ? "; save it again with torch on a little-endian machine" : ""));
+      .found(base::quote(order))
+      .remedy(is_big ? "save it again with torch on a little-endian machine" : "");
 }
 
 }  // namespace

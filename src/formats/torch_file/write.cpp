@@ -24,6 +24,7 @@
 #include "codecs/pickle/text.hpp"
 #include "codecs/pickle/writer.hpp"
 #include "core/tensor/leaf_bytes.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
@@ -112,12 +113,8 @@ struct Extent {
 std::optional<Extent> extent_of(const Leaf& leaf, std::size_t number) {
   const Tensor* tensor = leaf.tensor_in_memory();
   if (tensor == nullptr || tensor->numel() == 0) return std::nullopt;
-  std::uint64_t last_element = 0;
-  for (std::size_t i = 0; i < tensor->shape().size(); ++i) {
-    last_element += static_cast<std::uint64_t>((tensor->shape()[i] - 1) * tensor->strides()[i]);
-  }
   const auto begin = reinterpret_cast<std::uintptr_t>(tensor->raw_data());
-  return Extent{begin, begin + (last_element + 1) * tensor->itemsize(), number};
+  return Extent{begin, begin + spanned_bytes(*tensor), number};
 }
 
 class Planner {

@@ -23,8 +23,6 @@ namespace {
 /// Rows of a data set that are copied at a time.
 constexpr std::int64_t kBatchRows = 1 << 14;
 
-Error refuse(const Path& path) { return base::invalid_argument(path); }
-
 Column key_column(DictKeyType type) {
   Column key;
   key.path = {std::string(kDictKeyColumn)};
@@ -47,7 +45,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
   std::vector<Column> columns = {key_column(type)};
   for (const Column& column : values.columns()) {
     if (column.path[0] == kDictKeyColumn) {
-      throw refuse(path)
+      throw base::invalid_argument(path)
           .part("column ", base::quote(column.name()))
           .expected("another name than that of the keys")
           .found("it among the values");
@@ -56,7 +54,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
   }
   if (form != DictValueForm::columns &&
       (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
-    throw refuse(path)
+    throw base::invalid_argument(path)
         .part("schema")
         .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts")
         .found(shown_columns(values));
@@ -174,7 +172,7 @@ struct MappedDictBuilder::State {
     return chunk;
   }
   [[noreturn]] void refuse_keys(const char* found) const {
-    throw refuse(path).part("keys").expected(to_string(keys)).found(found);
+    throw base::invalid_argument(path).part("keys").expected(to_string(keys)).found(found);
   }
 
   Path path;
@@ -193,7 +191,7 @@ void MappedDictBuilder::append(const DictKeys& keys, const Batch& values) {
   State& state = *state_;
   std::vector<ColumnChunk> chunks = {state.chunk_of_keys(keys)};
   if (chunks[0].num_rows != values.num_rows()) {
-    throw refuse(state.path)
+    throw base::invalid_argument(state.path)
         .part("values")
         .expected("a row for each of ", chunks[0].num_rows, " keys")
         .found(values.num_rows());
@@ -235,7 +233,7 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   const Column* column = source.schema().find(key);
   Dataset keys = source.select({std::string(key)});
   if (column == nullptr || keys.schema().size() != 1) {
-    throw refuse(path)
+    throw base::invalid_argument(path)
         .part("column ", base::quote(key))
         .expected("one column of keys")
         .found("a record");
@@ -246,7 +244,7 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   }
   const bool is_int = !column->has_ends() && is_key_dtype(column->dtype) && column->shape.empty();
   if (column->nullable || column->ragged || (!is_int && !column->is_text())) {
-    throw refuse(path)
+    throw base::invalid_argument(path)
         .part("column ", base::quote(column->name()))
         .expected("keys (string, bytes or integers but uint64, none of them missing)")
         .found(column->dtype_name(),

@@ -51,7 +51,7 @@ void PartFile::write(std::span<const std::byte> bytes) {
   const bool opens = !file_.valid();
   if (opens) file_ = os::File::open_read_write_at(*folder_, name_);
   file_.write_at(written_bytes_, bytes);
-  checksum(bytes);
+  sums_.add(bytes);
   written_bytes_ += bytes.size();
   if (options_.will_sync && written_bytes_ - started_bytes_ >= kWritebackBytes) {
     file_.start_writeback();
@@ -60,25 +60,9 @@ void PartFile::write(std::span<const std::byte> bytes) {
   if (opens) file_.close_written();
 }
 
-void PartFile::checksum(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto count = static_cast<std::size_t>(
-        std::min<std::uint64_t>(bytes.size(), base::kChecksumBlockBytes - block_bytes_));
-    block_.update(bytes.first(count));
-    block_bytes_ += count;
-    bytes = bytes.subspan(count);
-    if (block_bytes_ < base::kChecksumBlockBytes) continue;
-    checksums_.push_back(block_.digest());
-    block_.reset();
-    block_bytes_ = 0;
-  }
-}
-
 void PartFile::finish() {
   flush();
   gathered_.shrink_to_fit();
-  if (block_bytes_ > 0) checksums_.push_back(block_.digest());
-  block_bytes_ = 0;
   if (!file_.valid()) return;
   if (options_.will_sync) {
     file_.start_writeback();

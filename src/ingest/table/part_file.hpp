@@ -35,7 +35,7 @@ class PartFile {
   void append(std::span<const std::byte> bytes);
   /// Writes the buffer. Afterwards the file can be read.
   void flush();
-  /// Writes the buffer and the last checksum. Nothing can be appended afterwards. Closes the file,
+  /// Writes the buffer. Nothing can be appended afterwards. Closes the file,
   /// unless sync() follows.
   void finish();
   /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,
@@ -44,7 +44,7 @@ class PartFile {
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// After finish(): one per block of base::kChecksumBlockBytes.
-  const std::vector<std::uint64_t>& checksums() const noexcept { return checksums_; }
+  std::vector<std::uint64_t> checksums() const { return sums_.checksums(); }
   const std::string& name() const noexcept { return name_; }
   os::Directory& folder() const noexcept { return *folder_; }
   /// After flush(): reads from the file. Throws Error(corrupt) beyond the end.
@@ -58,7 +58,6 @@ class PartFile {
 
  private:
   void write(std::span<const std::byte> bytes);
-  void checksum(std::span<const std::byte> bytes);
 
   os::Directory* folder_;
   std::string name_;
@@ -68,9 +67,7 @@ class PartFile {
   std::uint64_t size_bytes_ = 0;     ///< bytes appended
   std::uint64_t written_bytes_ = 0;  ///< bytes written to the file
   std::uint64_t started_bytes_ = 0;  ///< bytes whose writeback was started
-  base::Xxh3Stream block_;
-  std::uint64_t block_bytes_ = 0;
-  std::vector<std::uint64_t> checksums_;
+  base::BlockSums sums_;             ///< of the bytes written to the file
 };
 
 }  // namespace tenfold

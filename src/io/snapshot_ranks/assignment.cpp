@@ -44,13 +44,15 @@ class Assigner {
  private:
   using Holders = std::map<Box, std::vector<std::int64_t>>;
 
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw base::invalid_argument(where_).part("entry ", base::quote(path)).problem(what);
+  Error refuse(const std::string& path) const {
+    return base::invalid_argument(where_).part("entry ", base::quote(path));
   }
   [[noreturn]] void fail_other(const std::string& path, std::int64_t rank,
                                const std::string& expected, const std::string& found) const {
-    fail(path, "it differs between ranks: expected " + expected + " as on rank 0, found " + found +
-                   " on rank " + std::to_string(rank));
+    throw refuse(path)
+        .problem("it differs between ranks")
+        .expected(expected, " as on rank 0")
+        .found(found, " on rank ", rank);
   }
 
   std::int64_t least_loaded(const std::vector<std::int64_t>* among = nullptr) const {
@@ -70,15 +72,18 @@ class Assigner {
         Tensor& tensor = tensors[candidate.path];
         if (tensor.first == nullptr) tensor.first = &candidate;
         if (tensor.first->description != candidate.description) {
-          fail(candidate.path, "its shards do not belong together: expected on all ranks " +
-                                   tensor.first->description + ", found " + candidate.description +
-                                   " on rank " + std::to_string(outline.rank));
+          throw refuse(candidate.path)
+              .problem("its shards do not belong together")
+              .expected("on all ranks ", tensor.first->description)
+              .found(candidate.description, " on rank ", outline.rank);
         }
         for (const Box& box : candidate.boxes) {
           std::vector<std::int64_t>& holders = tensor.holders[box];
           if (!holders.empty() && holders.back() == outline.rank) {
-            fail(candidate.path, "it overlaps itself: expected each shard once on rank " +
-                                     std::to_string(outline.rank) + ", found one twice");
+            throw refuse(candidate.path)
+                .problem("it overlaps itself")
+                .expected("each shard once on rank ", outline.rank)
+                .found("one twice");
           }
           holders.push_back(outline.rank);
         }
@@ -108,7 +113,7 @@ class Assigner {
                                 where_ + ": entry " + base::quote(path));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt) throw;
-      throw Error(ErrorCode::invalid_argument, error.what());
+      throw Error(error).code(ErrorCode::invalid_argument);
     }
   }
 

@@ -112,9 +112,11 @@ class SnapshotPart::State {
         std::vector<SnapshotShards> shards, const SnapshotOptions& options)
       : tree_(tree), options_(options) {
     if (world_size < 1 || rank < 0 || rank >= world_size) {
-      throw Error(ErrorCode::invalid_argument,
-                  "snapshot: rank: expected 0 <= rank < world_size, found rank " +
-                      std::to_string(rank) + " and world_size " + std::to_string(world_size));
+      throw base::invalid_argument()
+          .part("snapshot")
+          .part("rank")
+          .expected("0 <= rank < world_size")
+          .found("rank ", rank, " and world_size ", world_size);
     }
     rank_.rank = rank;
     rank_.world_size = world_size;
@@ -130,9 +132,10 @@ class SnapshotPart::State {
   std::string write(std::string_view text, Monitor* monitor) {
     const Ticket ticket = Ticket::parse(text);
     if (ticket.world_size != rank_.world_size) {
-      throw Error(ErrorCode::invalid_argument,
-                  "ticket of a snapshot: expected one for " + std::to_string(rank_.world_size) +
-                      " ranks, found " + std::to_string(ticket.world_size));
+      throw base::invalid_argument()
+          .part("ticket of a snapshot")
+          .expected("one for ", rank_.world_size, " ranks")
+          .found(ticket.world_size);
     }
     SnapshotOptions options = options_;
     options.durable = ticket.durable;

@@ -3,7 +3,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <optional>
 #include <utility>
+
+#include "os/process.hpp"
 
 namespace tenfold::os {
 
@@ -15,12 +18,12 @@ class Descriptor {
   Descriptor() = default;
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), locked_by_(std::exchange(other.locked_by_, 0)) {}
+      : fd_(std::exchange(other.fd_, -1)), lock_owner_(std::exchange(other.lock_owner_, {})) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     if (this != &other) {
       close();
       fd_ = std::exchange(other.fd_, -1);
-      locked_by_ = std::exchange(other.locked_by_, 0);
+      lock_owner_ = std::exchange(other.lock_owner_, {});
     }
     return *this;
   }
@@ -36,7 +39,9 @@ class Descriptor {
   }
 
   /// Records whether this process owns an exclusive flock on the descriptor.
-  void set_lock_owned(bool owned) noexcept { locked_by_ = owned ? ::getpid() : 0; }
+  void set_lock_owned(bool owned) noexcept {
+    lock_owner_ = owned ? std::optional(OwnProcess()) : std::nullopt;
+  }
   /// Releases an owned lock, and transfers the ownership of the descriptor to the caller.
   int release() noexcept {
     unlock_if_owned();
@@ -46,12 +51,12 @@ class Descriptor {
  private:
   void unlock_if_owned() noexcept {
     // Does not unlock in a forked child, because the lock belongs to its parent.
-    if (fd_ >= 0 && locked_by_ != 0 && locked_by_ == ::getpid()) ::flock(fd_, LOCK_UN);
-    locked_by_ = 0;
+    if (fd_ >= 0 && lock_owner_ && lock_owner_->is_here()) ::flock(fd_, LOCK_UN);
+    lock_owner_.reset();
   }
 
   int fd_ = -1;
-  pid_t locked_by_ = 0;
+  std::optional<OwnProcess> lock_owner_;  ///< the process whose lock must be released
 };
 
 }  // namespace tenfold::os

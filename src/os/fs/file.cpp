@@ -124,6 +124,12 @@ Path canonical(const Path& path) {
   return found;
 }
 
+Path path_within(const Path& folder, const Path& path) {
+  const Path inner =
+      canonical(resolve_link(path)).lexically_relative(canonical(resolve_link(folder)));
+  return inner.empty() || *inner.begin() == ".." ? Path() : inner;
+}
+
 File File::open_read(const Path& path) {
   const OpenedFile opened = open_regular(AT_FDCWD, path.native(), O_RDONLY, path.string());
   if (opened.fd < 0) throw_system_error(errno, path.string(), "cannot be opened");

@@ -42,6 +42,9 @@ Path without_trailing_slashes(Path path);
 /// link's target. Removes trailing slashes. Other paths are returned unchanged, also those that do
 /// not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
+/// The path from `folder` to `path` if it is in the folder ("." for the folder itself), otherwise
+/// empty. Resolves symlinks; `path` need not exist. Throws Error(io).
+Path path_within(const Path& folder, const Path& path);
 
 /// Returns the path below the working directory for a relative path. Throws Error(io), for example
 /// if the working directory was removed.

@@ -34,7 +34,6 @@
 #include <tenfold/error.hpp>
 
 #include "base/hash/checksum.hpp"
-#include "os/process.hpp"
 #include "os/process_wide.hpp"
 #include "os/system.hpp"
 #include "os/thread/no_signals.hpp"
@@ -364,16 +363,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
 }
 
 Lease::Lease(std::shared_ptr<Directory> folder, std::string name, std::string text)
-    : folder_(std::move(folder)),
-      name_(std::move(name)),
-      text_(std::move(text)),
-      process_(process_id()) {}
-
-Lease::Lease(Lease&& other) noexcept
-    : folder_(std::move(other.folder_)),
-      name_(std::move(other.name_)),
-      text_(std::move(other.text_)),
-      process_(std::exchange(other.process_, 0)) {}
+    : folder_(std::move(folder)), name_(std::move(name)), text_(std::move(text)) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this != &other) {
@@ -381,23 +371,20 @@ Lease& Lease::operator=(Lease&& other) noexcept {
     folder_ = std::move(other.folder_);
     name_ = std::move(other.name_);
     text_ = std::move(other.text_);
-    process_ = std::exchange(other.process_, 0);
+    process_ = other.process_;
   }
   return *this;
 }
 
 bool Lease::is_held() const {
-  if (process_ == 0 || process_ != process_id()) return false;
-  return read_lease(*folder_, name_) == text_;
+  return folder_ && process_.is_here() && read_lease(*folder_, name_) == text_;
 }
 
 void Lease::release() noexcept {
-  if (process_ == 0) return;
-  const bool is_ours = process_ == process_id();
-  process_ = 0;
-  if (!is_ours) return;
+  const std::shared_ptr<Directory> folder = std::exchange(folder_, nullptr);
+  if (!folder || !process_.is_here()) return;
   try {
-    if (read_lease(*folder_, name_) == text_) folder_->remove_file(name_);
+    if (read_lease(*folder, name_) == text_) folder->remove_file(name_);
   } catch (...) {
     // The link remains. To other processes it is held until this one ends or the time-out passes.
   }
@@ -406,7 +393,6 @@ void Lease::release() noexcept {
   } catch (...) {
     // The mutex cannot be locked. The link is usually removed; only its entry in held_ remains.
   }
-  folder_.reset();
 }
 
 bool is_leased(const Directory& folder, const std::string& name) {

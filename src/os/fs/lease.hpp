@@ -6,6 +6,7 @@
 #include <string>
 
 #include "os/fs/directory.hpp"
+#include "os/process.hpp"
 
 namespace tenfold::os {
 
@@ -30,7 +31,7 @@ class Lease {
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
-  Lease(Lease&& other) noexcept;
+  Lease(Lease&& other) noexcept = default;
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { release(); }
 
@@ -44,10 +45,11 @@ class Lease {
  private:
   Lease(std::shared_ptr<Directory> folder, std::string name, std::string text);
 
-  std::shared_ptr<Directory> folder_;  ///< shared with the thread that refreshes leases
+  /// Shared with the thread that refreshes leases; null: this object holds no lease.
+  std::shared_ptr<Directory> folder_;
   std::string name_;
   std::string text_;
-  std::uint64_t process_ = 0;  ///< the process that holds the lease; 0: none
+  OwnProcess process_;
 };
 
 /// True while a living process holds the lease.

@@ -94,6 +94,8 @@ void expect_random_access(std::span<const std::byte> bytes, bool random) noexcep
   advise(bytes, random ? MADV_RANDOM : MADV_NORMAL);
 }
 
+void expect_huge_pages(std::span<const std::byte> bytes) noexcept { advise(bytes, MADV_HUGEPAGE); }
+
 std::uint64_t num_pages_waited_for() noexcept {
   rusage usage{};
   if (::getrusage(RUSAGE_THREAD, &usage) != 0) return 0;

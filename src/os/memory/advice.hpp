@@ -8,8 +8,7 @@
 
 namespace tenfold::os {
 
-// Wrappers of madvise and mincore for the pages of mapped files. All ranges are in mapped memory,
-// and need not be aligned.
+// Wrappers of madvise and mincore. All ranges are in mapped memory, and need not be aligned.
 
 /// True if every page of `bytes` is in the page cache, so that an access takes no I/O. For a file
 /// that the user neither owns nor may write, the kernel always reports true.
@@ -27,6 +26,9 @@ void populate(std::span<const std::byte> bytes) noexcept;
 /// Disables readahead for the mapped pages of `bytes` (MADV_RANDOM) or, if not `random`, restores
 /// the default. A hint.
 void expect_random_access(std::span<const std::byte> bytes, bool random) noexcept;
+
+/// Gives the memory huge pages where the kernel can (MADV_HUGEPAGE). A hint.
+void expect_huge_pages(std::span<const std::byte> bytes) noexcept;
 
 /// Number of major page faults of this thread so far.
 std::uint64_t num_pages_waited_for() noexcept;

@@ -11,6 +11,8 @@
 #include <new>
 #include <string>
 
+#include "os/memory/advice.hpp"
+
 namespace tenfold::os {
 namespace {
 
@@ -65,7 +67,7 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
   if (extra != 0) {
     const auto address = reinterpret_cast<std::uintptr_t>(first);
     begin += (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
-    ::madvise(begin, size_bytes, MADV_HUGEPAGE);
+    expect_huge_pages({begin, size_bytes});
   }
   return {begin, [first, mapped](std::byte*) { ::munmap(first, mapped); }};
 }

@@ -1,17 +1,17 @@
 #include "os/thread/workers.hpp"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <thread>
 #include <vector>
 
+#include "os/process.hpp"
 #include "os/thread/no_signals.hpp"
 
 namespace tenfold::os {
 
 struct Workers::Threads {
-  pid_t process = ::getpid();
+  OwnProcess process;
   std::vector<std::thread> threads;
 };
 
@@ -21,14 +21,14 @@ Workers::Workers(int count, const std::function<void()>& work)
   try {
     for (int i = 0; i < count; ++i) {
       threads_->threads.emplace_back(work);
-      ::pthread_setname_np(threads_->threads.back().native_handle(), "tenfold-batch");
+      ::pthread_setname_np(threads_->threads.back().native_handle(), "tenfold-worker");
     }
   } catch (...) {
     // Continue with the threads that were started: less concurrency is no reason to fail.
   }
 }
 
-bool Workers::is_here() const noexcept { return threads_->process == ::getpid(); }
+bool Workers::is_here() const noexcept { return threads_->process.is_here(); }
 
 Workers::~Workers() {
   if (!is_here()) {

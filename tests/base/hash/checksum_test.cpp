@@ -106,5 +106,25 @@ TEST(Hex16, IsSixteenLowerCaseDigits) {
   EXPECT_EQ(hex16(0xFEDCBA9876543210ULL), "fedcba9876543210");
 }
 
+TEST(BlockSums, HashesEachBlockAndTheRest) {
+  const auto bytes = random_bytes(2 * kChecksumBlockBytes + 1000, 5);
+  const std::span<const std::byte> all(bytes);
+  const auto block = static_cast<std::size_t>(kChecksumBlockBytes);
+  const std::vector<std::uint64_t> expected = {
+      xxh3(all.first(block)), xxh3(all.subspan(block, block)), xxh3(all.subspan(2 * block))};
+  BlockSums sums;
+  EXPECT_TRUE(sums.checksums().empty());
+  sums.add(all.first(7));
+  sums.add(all.subspan(7));
+  EXPECT_EQ(sums.checksums(), expected);
+  EXPECT_EQ(sums.size_bytes(), bytes.size());
+
+  EXPECT_EQ(sums.drop_whole_blocks(), 2 * kChecksumBlockBytes);
+  EXPECT_EQ(sums.checksums(), std::vector<std::uint64_t>{expected[2]});
+  sums.add(all.subspan(1000, block - 1000));
+  EXPECT_EQ(sums.checksums().size(), 1U);
+  EXPECT_EQ(sums.size_bytes(), kChecksumBlockBytes);
+}
+
 }  // namespace
 }  // namespace tenfold::base

@@ -423,6 +423,19 @@ TEST(Path, ResolveLinkRemovesTrailingSlashes) {
   EXPECT_EQ(resolve_link("/"), Path("/"));
 }
 
+TEST(Path, PathWithinFollowsLinksAndAcceptsPathsToNothing) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "a" / "b");
+  std::filesystem::create_symlink("a", folder / "link");
+  std::filesystem::create_symlink("a/b/new", folder / "dangling");
+  EXPECT_EQ(path_within(folder / "a", folder / "link" / "b"), "b");
+  EXPECT_EQ(path_within(folder / "link", folder / "a"), ".");
+  EXPECT_EQ(path_within(folder / "a", folder / "dangling"), "b/new");
+  EXPECT_EQ(path_within(folder / "a", folder / "ab"), "");
+  EXPECT_EQ(path_within(folder / "a", folder.path()), "");
+  EXPECT_EQ(path_within(std::filesystem::current_path(), "no-such-file/x"), "no-such-file/x");
+}
+
 TEST(Path, ASymlinkLoopIsAnIoError) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("b", folder / "a");

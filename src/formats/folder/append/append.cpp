@@ -35,8 +35,6 @@ namespace {
 /// Maximum number of files that are open at once.
 constexpr std::size_t kOpenFiles = 64;
 
-Error refuse(const base::Where& where) { return base::invalid_argument(where); }
-
 /// A tensor to append to.
 struct AppendedLeaf {
   Path file;
@@ -117,7 +115,7 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
                           const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {
     if (!has_key(rows, entry.key)) {
-      throw refuse(where)
+      throw base::invalid_argument(where)
           .part("key ", base::quote(entry.key))
           .expected("an entry of this key in the rows")
           .found("none");
@@ -128,7 +126,7 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
     const bool known = std::any_of(meta.entries.begin(), meta.entries.end(),
                                    [&](const MetaEntry& entry) { return entry.key == key; });
     if (!known) {
-      throw refuse(where)
+      throw base::invalid_argument(where)
           .part("key ", base::quote(key))
           .expected("only keys of the saved tree in the rows")
           .found("another one");
@@ -155,11 +153,13 @@ void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes
 void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
                           const Leaf& rows, const base::Where& where) {
   if (entry.is_nested || rows.is_nested()) {
-    throw refuse(where).problem("nested tensors cannot be appended to").expected("a dense tensor");
+    throw base::invalid_argument(where)
+        .problem("nested tensors cannot be appended to")
+        .expected("a dense tensor");
   }
   const Shape& saved = entry.shape;
   if (saved.empty()) {
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .part("shape of the saved tensor")
         .expected("at least one dimension")
         .found("[]")
@@ -171,7 +171,7 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
   if (!fits || rows.dtype() != entry.dtype) {
     Shape expected = saved;
     expected.front() = num_rows_;
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .part("rows to append")
         .expected(to_string(entry.dtype), " ", base::list_text(expected))
         .found(to_string(rows.dtype()), " ", base::list_text(rows.shape()));
@@ -203,7 +203,7 @@ bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
   for (const LinkedLeaf& other : linked_) {
     if (!file.same_file(other.file)) continue;
     if (same_rows(other.rows, rows)) return true;
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .problem("shares its file with another tensor, ", other.where.text())
         .expected("the same rows for both")
         .found("others")
@@ -225,13 +225,13 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
     return;
   }
   if (meta.kind != MetaKind::tensordict && meta.kind != MetaKind::unknown) {
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .problem("only nodes of tensors can be appended to")
         .expected("a TensorDict")
         .found("a ", meta.type);
   }
   if (meta.batch_size.empty()) {
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .part("saved batch size")
         .expected("at least one dimension")
         .found("[]")
@@ -239,7 +239,7 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   }
   const Shape& batch = rows.info().batch_size;
   if (batch.empty()) {
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .part("batch size of the rows")
         .expected("at least one dimension")
         .found("[]");
@@ -250,7 +250,7 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   if (!fits) {
     Shape expected = meta.batch_size;
     expected.front() = num_rows_;
-    throw refuse(where)
+    throw base::invalid_argument(where)
         .part("batch size of the rows")
         .expected(base::list_text(expected))
         .found(base::list_text(batch));
@@ -276,7 +276,8 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
     const TensorDict::Item item = rows.get(entry.key);
     if (!entry.is_node) {
       const auto* leaf = std::get_if<Leaf>(&item);
-      if (leaf == nullptr) throw refuse(child_where).expected("a tensor in the rows").found("none");
+      if (leaf == nullptr)
+        throw base::invalid_argument(child_where).expected("a tensor in the rows").found("none");
       visit_leaf(folder, meta, entry, *leaf, child_where);
       lengths.push_back({entry.key, new_rows});
     }
@@ -296,7 +297,7 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
                   : name_in(directory, meta, entry.key, "", is_safe_raw_node(entry.key));
       visit(folder / name, *node, child, child_note);
     } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
-      throw refuse(folder.string() + ": key " + base::quote(child))
+      throw base::invalid_argument(folder.string() + ": key " + base::quote(child))
           .expected("a node or one value in the rows")
           .found("a tensor or a stack of values");
     }

@@ -1,6 +1,7 @@
 #include "formats/folder/append/appendable.hpp"
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -67,19 +68,24 @@ void AppendableFolder::flush() {
   if (writer_) writer_->flush();
 }
 
-void AppendableFolder::close() {
+void AppendableFolder::close(const std::function<void()>& reopen) {
+  std::optional<Error> moved;
   try {
     if (writer_) writer_->close();
   } catch (const Error& error) {
-    if (error.system_errno() == ESTALE) abandon();
-    throw;
+    if (error.system_errno() != ESTALE) throw;
+    moved = error;
   }
-  abandon();
-}
-
-void AppendableFolder::abandon() noexcept {
   writer_ = nullptr;
   is_closed_ = true;
+  try {
+    reopen();
+  } catch (...) {
+    lock_.release();
+    if (!moved) throw;  // a folder that was moved cannot be reopened
+  }
+  lock_.release();
+  if (moved) throw Error(*moved);
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -37,9 +37,9 @@ class AppendableFolder {
   bool is_closed() const noexcept { return is_closed_; }
   /// True if the path is open for writing.
   bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
-  /// Locks a folder that is opened for writing: no save replaces it until release().
+  /// Locks a folder that is opened for writing: no save replaces it until close().
   void lock() { lock_ = lock_for_writing_through(path_); }
-  /// The folder; invalid before lock() and after release().
+  /// The folder; invalid before lock() and after close().
   const os::Directory& directory() const noexcept { return lock_.folder; }
 
   /// Throws Error(unsupported) naming `call`, unless the path is open in mode write_through.
@@ -54,16 +54,14 @@ class AppendableFolder {
   /// close(): then no elements follow the rows in the files.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
-  /// Closes the writer, which releases its lock against other writers. If the folder was moved,
-  /// also closes it, but throws Error(io) (ESTALE): its rows are committed, but its metadata may
-  /// not be written. After any other error, the writer stays open.
-  void close();
-  /// Releases the lock of lock(), so that saves may replace the folder. Call after close().
-  void release() noexcept { lock_.release(); }
+  /// Closes the writer, which releases its lock against other writers. Calls `reopen`, which opens
+  /// the rows for reading, and releases the lock of lock(): afterwards, saves may replace the
+  /// folder. If the folder was moved or deleted, does the same, but throws Error(io) (ESTALE): its
+  /// rows are committed, but its metadata may not be written. If the writer throws any other error,
+  /// everything stays open.
+  void close(const std::function<void()>& reopen);
 
  private:
-  void abandon() noexcept;
-
   Path path_;
   Mode mode_;
   std::string_view content_;

@@ -49,7 +49,7 @@ std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory
 
 GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile commit,
                              std::vector<GrowingLeaf> leaves)
-    : path_(path), root_(std::move(root)), commit_(std::move(commit)), process_(os::process_id()) {
+    : path_(path), root_(std::move(root)), commit_(std::move(commit)) {
   for (GrowingLeaf& leaf : leaves) leaves_.push_back({std::move(leaf), {}, nullptr, false});
   open_files();
   begin_checksums();
@@ -63,7 +63,7 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
 GrowingFolder::~GrowingFolder() = default;
 
 void GrowingFolder::check_here() const {
-  if (process_ != os::process_id()) {
+  if (!process_.is_here()) {
     throw base::unsupported(path_.string())
         .problem("opened before the process forked")
         .expected("the process that opened it")

@@ -12,6 +12,7 @@
 
 #include "formats/folder/append/commit_file.hpp"
 #include "os/fs/directory.hpp"
+#include "os/process.hpp"
 
 namespace tenfold::detail::formats::folder {
 
@@ -106,7 +107,7 @@ class GrowingFolder {
   os::Directory root_;
   CommitFile commit_;
   std::vector<OpenLeaf> leaves_;
-  std::uint64_t process_;
+  os::OwnProcess process_;
   std::function<std::string(const std::string&)> edit_notes_;
   bool files_are_new_ = false;   ///< new entries of folders are not synced yet
   bool is_dirty_ = false;        ///< rows were added since the last flush

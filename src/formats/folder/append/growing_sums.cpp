@@ -14,26 +14,11 @@ constexpr std::uint64_t kSummedPieceBytes = std::uint64_t{1} << 20;
 LeafSums::LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file) {
   const std::uint64_t known = std::min(covered_bytes, size_bytes);
   stored_bytes_ = known - known % kChecksumBlockBytes;
-  end_ = stored_bytes_;
   std::vector<std::byte> piece;
-  while (end_ < size_bytes) {
-    piece.resize(static_cast<std::size_t>(std::min(kSummedPieceBytes, size_bytes - end_)));
-    file.read_at(end_, piece);
+  for (std::uint64_t at = stored_bytes_; at < size_bytes; at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min(kSummedPieceBytes, size_bytes - at)));
+    file.read_at(at, piece);
     add(piece);
-  }
-}
-
-void LeafSums::add(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const std::uint64_t room = kChecksumBlockBytes - end_ % kChecksumBlockBytes;
-    const auto some =
-        bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(room, bytes.size())));
-    last_.update(some);
-    end_ += some.size();
-    bytes = bytes.subspan(some.size());
-    if (end_ % kChecksumBlockBytes != 0) continue;
-    whole_.push_back({end_ - kChecksumBlockBytes, last_.digest()});
-    last_.reset();
   }
 }
 
@@ -45,17 +30,8 @@ bool LeafSums::add_lines(const std::string& path, const std::vector<ChecksumLine
   }
   if (covered_bytes(stored) != stored_bytes_) return false;
   lines.insert(lines.end(), stored.begin(), stored.end());
-  for (const Block& block : whole_) {
-    lines.push_back({block.checksum, block.offset_bytes, kChecksumBlockBytes, path});
-  }
-  const std::uint64_t rest = end_ % kChecksumBlockBytes;
-  if (rest > 0) lines.push_back({last_.digest(), end_ - rest, rest, path});
+  append_lines(lines, path, stored_bytes_ + sums_.size_bytes(), sums_.checksums(), stored_bytes_);
   return true;
-}
-
-void LeafSums::published() {
-  whole_.clear();
-  stored_bytes_ = end_ - end_ % kChecksumBlockBytes;
 }
 
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines) {

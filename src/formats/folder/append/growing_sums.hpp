@@ -21,7 +21,7 @@ class LeafSums {
   LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file);
 
   /// Adds bytes that were appended to the file.
-  void add(std::span<const std::byte> bytes);
+  void add(std::span<const std::byte> bytes) { sums_.add(bytes); }
 
   /// Appends the lines of this file to `lines`: those of final blocks, copied from `before` (the
   /// lines in `%checksums`), then the new ones. Returns false, and appends nothing, if `before`
@@ -29,17 +29,11 @@ class LeafSums {
   bool add_lines(const std::string& path, const std::vector<ChecksumLine>& before,
                  std::vector<ChecksumLine>& lines) const;
   /// Marks the lines as written to `%checksums`.
-  void published();
+  void published() { stored_bytes_ += sums_.drop_whole_blocks(); }
 
  private:
-  struct Block {
-    std::uint64_t offset_bytes;
-    std::uint64_t checksum;
-  };
   std::uint64_t stored_bytes_;  ///< size of the whole blocks in `%checksums`
-  std::uint64_t end_;           ///< end of the checksummed bytes
-  std::vector<Block> whole_;    ///< whole blocks that are not in `%checksums` yet
-  base::Xxh3Stream last_;
+  base::BlockSums sums_;        ///< of the bytes after these
 };
 
 /// Returns the number of bytes that the lines of a file cover from its start, block by block

@@ -126,10 +126,7 @@ class Lister {
 
 /// Throws if the archive is inside the folder, because it would be packed too.
 void refuse_inside(const Path& folder, const Path& archive) {
-  const Path within = os::canonical(os::resolve_link(archive));
-  const Path root = os::canonical(folder);
-  const auto differ = std::ranges::mismatch(root, within);
-  if (differ.in1 != root.end()) return;
+  if (os::path_within(folder, archive).empty()) return;
   throw base::invalid_argument(archive.string())
       .part("archive")
       .expected("a path outside of the packed folder")
