@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -122,14 +121,9 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
 /// Compares the CRC-32 of each record of the item, and the checksum of its structure if it has one.
 /// Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
-  const Files::Place place = files.place(item);
-  const std::shared_ptr<const os::File> file = place.file();
-  codecs::ZipInput input;
-  input.where = files.where(item);
-  input.size_bytes = place.size_bytes;
-  input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
-    file->read_at(place.begin + offset, into);
-  };
+  const FilePart place = files.place(item);
+  const std::shared_ptr<const os::File> file = place.file();  // stays open
+  const codecs::ZipInput input = zip_input(place);
   const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory.entries) codecs::check_zip_entry(input, entry);
   codecs::check_zip_structure(input, directory, "save the checkpoint again");

@@ -11,6 +11,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/stream_decoder.hpp"
+#include "formats/shared/object_file.hpp"
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -33,13 +34,14 @@ base::Where Files::where(const Item& item) const {
   return {folder_.display_of(names_[item.file]), "item at byte " + std::to_string(item.begin)};
 }
 
-Files::Place Files::place(const Item& item) {
+FilePart Files::place(const Item& item) {
   if (!item.is_compressed()) {
     return {[self = shared_from_this(), item] { return self->open(item); }, item.begin,
-            item.size_bytes};
+            item.size_bytes, where(item)};
   }
   const std::uint64_t size_bytes = decompressed(item)->size_bytes();
-  return {[self = shared_from_this(), item] { return self->decompressed(item); }, 0, size_bytes};
+  return {[self = shared_from_this(), item] { return self->decompressed(item); }, 0, size_bytes,
+          where(item)};
 }
 
 std::shared_ptr<const os::File> Files::decompressed(const Item& item) {
@@ -158,7 +160,7 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
 const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {
-    const Files::Place place = files_->place(stored_tensor.item);
+    const FilePart place = files_->place(stored_tensor.item);
     const TensorDict::Item object = read_object_item(place.file, place.begin, place.size_bytes);
     if (const auto* found = std::get_if<Leaf>(&object))
       stored_tensor.leaf = *found;

@@ -16,7 +16,7 @@
 #include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
-#include "formats/shared/object_file.hpp"
+#include "formats/shared/file_part.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
@@ -38,15 +38,10 @@ class Files : public std::enable_shared_from_this<Files> {
   /// is missing or too short, and Error(io) if it was replaced since its first opening.
   std::shared_ptr<const os::File> open(const Item& item);
 
-  /// The readable bytes of an item: in its file, or decompressed in memory.
-  struct Place {
-    FileOpener file;
-    std::uint64_t begin = 0;
-    std::uint64_t size_bytes = 0;
-  };
-  /// Decompresses a compressed item: throws like open(), and Error(corrupt) for a stream that is
-  /// damaged or too large. Does not open the file of another item: `file` throws like open().
-  Place place(const Item& item);
+  /// Returns the readable bytes of an item: in its file, or decompressed in memory. Decompresses a
+  /// compressed item: throws like open(), and Error(corrupt) for a stream that is damaged or too
+  /// large. Does not open the file of another item: `file` throws like open().
+  FilePart place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;
 

@@ -213,7 +213,7 @@ TensorDict::Item Plan::read(std::uint32_t id) {
   if (branch.entry != nullptr) {
     const auto& item = std::get<Item>(branch.entry->what);
     try {
-      const Files::Place place = files_->place(item);
+      const FilePart place = files_->place(item);
       return read_object_item(place.file, place.begin, place.size_bytes);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;

@@ -3,14 +3,11 @@
 // "arr_0.npy", as in numpy.savez, and is marked by the comment of that member. Members are written
 // stored, not deflated, with their elements aligned to 64 bytes, so that they can be mapped.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +28,7 @@
 #include "formats/format.hpp"
 #include "formats/numpy/npy_array.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/mapped_zip.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "formats/shared/storable.hpp"
@@ -38,7 +36,6 @@
 #include "formats/shared/zip_check.hpp"
 #include "formats/shared/zip_inflate.hpp"
 #include "os/fs/file.hpp"
-#include "os/memory/mapping.hpp"
 
 namespace tenfold::detail::formats::numpy {
 namespace {
@@ -55,7 +52,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   explicit NpzSource(os::File file);
 
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
-  codecs::ZipInput input() const;
+  codecs::ZipInput input() const { return zip_.input(); }
   /// The key of a member: "a/b" for "a/b.npy".
   static std::string key_of(const codecs::ZipEntry& entry);
 
@@ -72,11 +69,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
  private:
   struct Member {
     NpyArray array;
-    bool in_place = false;         ///< mapped rather than copied
-    std::mutex mutex;              ///< guards the members below
-    Buffer copy;                   ///< result of map(), unless in_place
-    Buffer passing;                ///< cache of read(), until as many bytes are read as it has
-    std::uint64_t num_passed = 0;  ///< bytes that read() has copied from `passing`
+    bool in_place = false;  ///< mapped rather than copied
   };
 
   const codecs::ZipEntry& entry(std::size_t member) const { return directory_.entries[member]; }
@@ -85,12 +78,10 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   /// Returns a copy of the elements in C order.
   Buffer copied(std::size_t member) const;
 
-  os::File file_;
+  MappedZip zip_;
   codecs::ZipDirectory directory_;
-  std::unique_ptr<Member[]> members_;
+  std::vector<Member> members_;
   bool all_in_place_ = true;
-  std::once_flag mapped_;
-  Buffer mapping_;
 };
 
 constexpr std::string_view kSuffix = ".npy";
@@ -115,22 +106,17 @@ Buffer in_c_order(const NpyArray& array, Buffer bytes) {
   return tensor.buffer();
 }
 
-NpzSource::NpzSource(os::File file) : file_(std::move(file)) {
+NpzSource::NpzSource(os::File file) : zip_(whole_file(std::move(file))) {
   directory_ = codecs::read_zip_directory(input(), codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory_.entries) {
     if (entry.name.ends_with(kSuffix)) continue;
-    throw base::unsupported(file_.display())
+    throw base::unsupported(zip_.part().where)
         .part("member ", base::quote(entry.name))
         .problem("not a NumPy file")
         .expected("a name that ends in \".npy\"")
         .found("another");
   }
-  members_ = std::make_unique<Member[]>(directory_.entries.size());
-}
-
-codecs::ZipInput NpzSource::input() const {
-  return {file_.display(), file_.size_bytes(),
-          [this](std::uint64_t offset, std::span<std::byte> into) { file_.read_at(offset, into); }};
+  members_.resize(directory_.entries.size());
 }
 
 std::string NpzSource::key_of(const codecs::ZipEntry& entry) {
@@ -138,7 +124,7 @@ std::string NpzSource::key_of(const codecs::ZipEntry& entry) {
 }
 
 base::Where NpzSource::where(std::size_t member) const {
-  return {file_.display(), "member " + base::quote(entry(member).name)};
+  return zip_.part().where.at("member " + base::quote(entry(member).name));
 }
 
 base::Where NpzSource::where(const Leaf& leaf) const {
@@ -174,9 +160,8 @@ Node::Slot NpzSource::slot(std::size_t position) {
     return std::make_shared<RefusedMember>(error);
   }
   const codecs::ZipEntry& found = entry(position);
-  const std::uint64_t begin = found.data_offset + member.array.data_offset_bytes;
   member.in_place =
-      found.method == codecs::ZipMethod::stored && begin % itemsize(member.array.dtype) == 0;
+      zip_.can_map(found, member.array.data_offset_bytes, itemsize(member.array.dtype));
   all_in_place_ = all_in_place_ && member.in_place;
   const NpyArray& array = member.array;
   if (member.in_place && array.fortran_order) {
@@ -189,12 +174,8 @@ Node::Slot NpzSource::slot(std::size_t position) {
 }
 
 Buffer NpzSource::mapped(std::size_t position) {
-  std::call_once(mapped_, [this] {
-    mapping_ = os::map_file(file_, 0, file_.size_bytes(), os::MapKind::private_copy);
-  });
   const NpyArray& array = members_[position].array;
-  const std::uint64_t begin = entry(position).data_offset + array.data_offset_bytes;
-  return mapping_.slice(static_cast<std::size_t>(begin), static_cast<std::size_t>(array.nbytes));
+  return zip_.map(entry(position).data_offset + array.data_offset_bytes, array.nbytes);
 }
 
 Buffer NpzSource::copied(std::size_t position) const {
@@ -202,7 +183,7 @@ Buffer NpzSource::copied(std::size_t position) const {
   const NpyArray& array = members_[position].array;
   Buffer bytes = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
   if (found.method == codecs::ZipMethod::stored) {
-    file_.read_at(found.data_offset + array.data_offset_bytes, bytes.mutable_bytes());
+    zip_.part().read_at(found.data_offset + array.data_offset_bytes, bytes.mutable_bytes());
   } else {
     const Buffer inflated = read_entry_into_memory(
         input(), found, where(position), "unzip the archive, and open the .npy files in it");
@@ -225,39 +206,20 @@ Buffer NpzSource::copied(std::size_t position) const {
 
 Buffer NpzSource::map(const Leaf& leaf) {
   const auto position = static_cast<std::size_t>(position_of(leaf));
-  Member& member = members_[position];
-  if (member.array.nbytes == 0) return {};
-  if (member.in_place) return mapped(position);
-  const std::lock_guard lock(member.mutex);
-  if (member.copy.size_bytes() == 0) {
-    member.copy = member.passing.size_bytes() > 0 ? member.passing : copied(position);
-    member.passing = Buffer();
-  }
-  return member.copy;
+  if (members_[position].array.nbytes == 0) return {};
+  if (members_[position].in_place) return mapped(position);
+  return zip_.copy(position, [&] { return copied(position); });
 }
 
 void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
   const auto position = static_cast<std::size_t>(position_of(leaf));
-  Member& member = members_[position];
+  const NpyArray& array = members_[position].array;
   const codecs::ZipEntry& found = entry(position);
-  if (found.method == codecs::ZipMethod::stored && !member.array.fortran_order) {
-    file_.read_at(found.data_offset + member.array.data_offset_bytes + offset_bytes, into);
+  if (found.method == codecs::ZipMethod::stored && !array.fortran_order) {
+    zip_.part().read_at(found.data_offset + array.data_offset_bytes + offset_bytes, into);
     return;
   }
-  // Most callers read all bytes once, on several threads in any order: inflate or reorder once, and
-  // free the buffer after as many bytes.
-  const std::lock_guard lock(member.mutex);
-  Buffer bytes = member.copy;
-  if (bytes.size_bytes() == 0 && member.array.nbytes > 0) {
-    if (member.passing.size_bytes() == 0) {
-      member.passing = copied(position);
-      member.num_passed = 0;
-    }
-    bytes = member.passing;
-    member.num_passed += into.size();
-    if (member.num_passed >= member.array.nbytes) member.passing = Buffer();
-  }
-  if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset_bytes, into.size());
+  zip_.read_copy(position, offset_bytes, into, [&] { return copied(position); });
 }
 
 constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};
@@ -396,38 +358,29 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());
   try {
     const auto source = std::make_shared<NpzSource>(os::File::open_read(path));
-    const codecs::ZipInput input = source->input();
-    try {
-      codecs::check_zip_structure(input, source->directory(), "save it again");
-    } catch (const Error& error) {
-      add_problem(report, error, {path.string(), "archive"});
-    }
     const auto& entries = source->directory().entries;
-    std::vector<std::size_t> wanted;
-    std::vector<const codecs::ZipEntry*> checked;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      // Not skips(), which is false for members that are not tensors: such a member is no problem
-      // if it was not selected. Not wants(), which is false for mapped arrays in Fortran order.
-      if (request.filter != nullptr &&
-          !has_key(request.filter->selected(), NpzSource::key_of(entries[i]))) {
-        continue;
-      }
-      wanted.push_back(i);
-      checked.push_back(&entries[i]);
-    }
-    const std::vector<std::exception_ptr> errors =
-        check_zip_entries(input, checked, request.num_threads, progress);
-    for (std::size_t at = 0; at < wanted.size(); ++at) {
-      const std::size_t i = wanted[at];
+    const auto position = [&](const codecs::ZipEntry& entry) {
+      return static_cast<std::size_t>(&entry - entries.data());
+    };
+    // Not skips(), which is false for members that are not tensors: such a member is no problem if
+    // it was not selected. Not wants(), which is false for mapped arrays in Fortran order.
+    const auto is_wanted = [&](const codecs::ZipEntry& entry) {
+      return request.filter == nullptr ||
+             has_key(request.filter->selected(), NpzSource::key_of(entry));
+    };
+    const auto count = [&](const codecs::ZipEntry& entry) {
       try {
-        if (errors[at]) std::rethrow_exception(errors[at]);
-        ++report.num_checksums;
-        count_array(source->slot(i), report);
+        count_array(source->slot(position(entry)), report);
       } catch (const Error& error) {
-        if (!errors[at] && error.code() == ErrorCode::unsupported) continue;
-        add_problem(report, error, source->where(i));
+        if (error.code() != ErrorCode::unsupported) throw;
       }
-    }
+    };
+    verify_zip(
+        source->input(), source->directory(),
+        {.where = [&](const codecs::ZipEntry& entry) { return source->where(position(entry)); },
+         .is_wanted = is_wanted,
+         .use = count},
+        request.num_threads, progress, report);
   } catch (const Error& error) {
     add_problem(report, error, {path.string(), "directory"});
   }

@@ -1,10 +1,11 @@
 #include "formats/shared/file_head.hpp"
 
-#include <cstdint>
 #include <span>
 #include <utility>
 
 #include <tenfold/error.hpp>
+
+#include "formats/shared/file_part.hpp"
 
 namespace tenfold::detail::formats {
 
@@ -61,15 +62,8 @@ std::string_view FileHead::first_zip_name() const {
 
 const codecs::ZipDirectory* FileHead::zip_directory() const {
   if (!has_searched_zip_ && head().starts_with(kZipMagic)) {
-    const os::File& opened = file();
-    codecs::ZipInput input;
-    input.where = opened.display();
-    input.size_bytes = opened.size_bytes();
-    input.read = [&opened](std::uint64_t offset, std::span<std::byte> into) {
-      opened.read_at(offset, into);
-    };
     try {
-      zip_ = codecs::read_zip_central_headers(input, codecs::ZipLimits());
+      zip_ = codecs::read_zip_central_headers(zip_input(file()), codecs::ZipLimits());
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
     }

@@ -1,20 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <tenfold/tensordict.hpp>
 
+#include "formats/shared/file_part.hpp"
 #include "formats/shared/zip_archive.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats {
-
-/// Returns an open file: the same file at each call, though it may be opened again. Thread-safe.
-using FileOpener = std::function<std::shared_ptr<const os::File>()>;
 
 /// Reads a file of torch.save, for formats that store objects in such files: a tensor, a value
 /// (a number, None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown

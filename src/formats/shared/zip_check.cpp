@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <functional>
+
+#include <tenfold/error.hpp>
 
 #include "base/hash/checksum.hpp"
 #include "codecs/zip/crc.hpp"
+#include "codecs/zip/structure.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/holes.hpp"
 #include "os/thread/thread_pool.hpp"
 
@@ -93,28 +98,7 @@ void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   }
 }
 
-}  // namespace
-
-std::vector<std::uint32_t> stored_crc32s(const os::File& file, Entries entries, int num_threads,
-                                         Progress& progress) {
-  std::vector<Block> blocks = blocks_of(entries);
-  os::parallel_for(
-      blocks.size(), os::num_threads_for(num_threads),
-      [&](std::size_t i) {
-        Block& block = blocks[i];
-        const std::uint64_t begin = entries[block.entry]->data_offset + block.begin;
-        std::vector<std::byte> scratch;
-        block.crc32 = crc32_with_holes(file, begin, begin + block.size_bytes, scratch);
-        progress.add(block.size_bytes);
-      },
-      [&] { progress.poll(); });
-  std::vector<std::uint32_t> found(entries.size());
-  for_each_entry(blocks, [&](std::size_t entry, std::uint32_t crc, const std::exception_ptr&) {
-    found[entry] = crc;
-  });
-  return found;
-}
-
+/// Returns the exception of codecs::check_zip_entry() for each of the entries; null for valid ones.
 std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input, Entries entries,
                                                   int num_threads, Progress& progress) {
   std::vector<Block> blocks = blocks_of(entries);
@@ -148,6 +132,51 @@ std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input,
     errors[i] = std::move(error);
   });
   return errors;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> stored_crc32s(const os::File& file, Entries entries, int num_threads,
+                                         Progress& progress) {
+  std::vector<Block> blocks = blocks_of(entries);
+  os::parallel_for(
+      blocks.size(), os::num_threads_for(num_threads),
+      [&](std::size_t i) {
+        Block& block = blocks[i];
+        const std::uint64_t begin = entries[block.entry]->data_offset + block.begin;
+        std::vector<std::byte> scratch;
+        block.crc32 = crc32_with_holes(file, begin, begin + block.size_bytes, scratch);
+        progress.add(block.size_bytes);
+      },
+      [&] { progress.poll(); });
+  std::vector<std::uint32_t> found(entries.size());
+  for_each_entry(blocks, [&](std::size_t entry, std::uint32_t crc, const std::exception_ptr&) {
+    found[entry] = crc;
+  });
+  return found;
+}
+
+void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
+                const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report) {
+  try {
+    codecs::check_zip_structure(input, directory, "save it again");
+  } catch (const Error& error) {
+    add_problem(report, error, {input.where.path, "archive"});
+  }
+  std::vector<const ZipEntry*> wanted;
+  for (const ZipEntry& entry : directory.entries) {
+    if (entries.is_wanted(entry)) wanted.push_back(&entry);
+  }
+  const auto errors = check_zip_entries(input, wanted, num_threads, progress);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    try {
+      if (errors[i]) std::rethrow_exception(errors[i]);
+      ++report.num_checksums;
+      entries.use(*wanted[i]);
+    } catch (const Error& error) {
+      add_problem(report, error, entries.where(*wanted[i]));
+    }
+  }
 }
 
 }  // namespace tenfold::detail::formats

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include <tenfold/io.hpp>
+
+#include "base/fail.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
@@ -18,12 +21,18 @@ std::vector<std::uint32_t> stored_crc32s(const os::File& file,
                                          std::span<const codecs::ZipEntry* const> entries,
                                          int num_threads, Progress& progress);
 
-/// Returns the exception of codecs::check_zip_entry() for each of the entries; null for valid ones.
-/// The blocks of stored entries are distributed as above, but holes are read too. One thread
-/// inflates a whole deflated entry. `read` of the input is called from several threads. Counts
-/// stored bytes as progress.
-std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input,
-                                                  std::span<const codecs::ZipEntry* const> entries,
-                                                  int num_threads, Progress& progress);
+/// Describes the entries of an archive for verify_zip().
+struct ZipUse {
+  std::function<base::Where(const codecs::ZipEntry&)> where;
+  std::function<bool(const codecs::ZipEntry&)> is_wanted;  ///< true for entries to be checked
+  std::function<void(const codecs::ZipEntry&)> use;        ///< called if the CRC-32 is right
+};
+
+/// Verifies the structure of an archive, the CRC-32s of the wanted entries, and what `use` checks.
+/// Adds the number of CRC-32s and all problems to the report. The blocks of stored entries are
+/// distributed as above, but holes are read too. One thread inflates a whole deflated entry. `read`
+/// of the input is called from several threads. Counts stored bytes as progress.
+void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
+                const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report);
 
 }  // namespace tenfold::detail::formats

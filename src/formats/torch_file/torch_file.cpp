@@ -24,9 +24,10 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/pickle/pickle.hpp"
-#include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/format.hpp"
+#include "formats/shared/file_part.hpp"
+#include "formats/shared/mapped_zip.hpp"
 #include "formats/shared/object_file.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
@@ -45,9 +46,6 @@
 
 namespace tenfold::detail::formats::torch_file {
 namespace {
-
-/// Number of bytes that is_legacy_head() needs.
-inline constexpr std::size_t kLegacyHeadBytes = 24;
 
 using codecs::PickleGraph;
 using codecs::PickleKind;
@@ -235,53 +233,15 @@ constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::size_t kTarMagicOffset = 257;
 
-/// An archive: a whole file, or a part of one.
-struct ArchiveFile {
-  FileOpener file;
-  std::uint64_t begin = 0;
-  std::uint64_t size_bytes = 0;
-  base::Where where;  ///< for messages
-
-  explicit ArchiveFile(os::File whole)
-      : ArchiveFile([kept = std::make_shared<const os::File>(std::move(whole))] { return kept; }) {}
-  explicit ArchiveFile(FileOpener whole) : file(std::move(whole)) {
-    const auto opened = file();
-    size_bytes = opened->size_bytes();
-    where = opened->display();
-  }
-  ArchiveFile(FileOpener outer, std::uint64_t begin_bytes, std::uint64_t size)
-      : file(std::move(outer)),
-        begin(begin_bytes),
-        size_bytes(size),
-        where(file()->display(), "item at byte " + std::to_string(begin)) {}
-
-  codecs::ZipInput input() const {
-    codecs::ZipInput input;
-    input.where = where;
-    input.size_bytes = size_bytes;
-    input.read = [this](std::uint64_t offset, std::span<std::byte> into) {
-      file()->read_at(begin + offset, into);
-    };
-    return input;
-  }
-  std::string head(std::size_t most) const {
-    std::string head(static_cast<std::size_t>(std::min<std::uint64_t>(most, size_bytes)), '\0');
-    head.resize(file()->read_some_at(begin, std::as_writable_bytes(std::span(head))));
-    return head;
-  }
-};
-
 /// The storages of an archive: slices of one mapping of it, or copies of records that are deflated
 /// or unaligned.
 class ArchiveStorages final : public Storages {
  public:
-  ArchiveStorages(ArchiveFile file, Archive archive)
-      : file_(std::move(file)),
-        info_(file_.file()->info()),
-        archive_(std::move(archive)),
-        copies_(archive_.directory.entries.size()) {}
+  ArchiveStorages(FilePart file, Archive archive)
+      : zip_(std::move(file)), info_(part().file()->info()), archive_(std::move(archive)) {}
 
-  const ArchiveFile& file() const noexcept { return file_; }
+  const FilePart& part() const noexcept { return zip_.part(); }
+  codecs::ZipInput input() const { return zip_.input(); }
   /// Names and sizes, and offsets of entries once local headers are read.
   const Archive& archive() const noexcept { return archive_; }
   /// Reads the local headers once, when they are first needed. Throws Error(corrupt).
@@ -289,7 +249,7 @@ class ArchiveStorages final : public Storages {
     if (is_located_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(locating_);
     if (is_located_.load(std::memory_order_relaxed)) return;
-    codecs::read_zip_local_headers(file_.input(), codecs::ZipLimits(), archive_.directory);
+    codecs::read_zip_local_headers(input(), codecs::ZipLimits(), archive_.directory);
     is_located_.store(true, std::memory_order_release);
   }
 
@@ -303,23 +263,18 @@ class ArchiveStorages final : public Storages {
     read_local_headers();
     const codecs::ZipEntry& found = entry(storage);
     if (found.size_bytes == 0) return {};
-    if (!is_stored_aligned(found)) return copy_of(storage);
-    std::call_once(mapped_, [this] {
-      mapping_ =
-          os::map_file(*file_.file(), file_.begin, file_.size_bytes, os::MapKind::private_copy);
-    });
-    return mapping_.slice(static_cast<std::size_t>(found.data_offset),
-                          static_cast<std::size_t>(found.size_bytes));
+    // torch aligns records to 64 bytes from the start of the archive. Other tools do not.
+    if (zip_.can_map(found)) return zip_.map(found.data_offset, found.size_bytes);
+    return zip_.copy(storage, [&] { return copy_of(found); });
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     const StorageRange& range = range_of(leaf);
     const codecs::ZipEntry& found = entry(range.storage);
     if (found.method == codecs::ZipMethod::stored) {
-      file_.file()->read_at(file_.begin + found.data_offset + range.begin + offset_bytes, into);
+      part().read_at(found.data_offset + range.begin + offset_bytes, into);
       return;
     }
-    const Buffer copy = copy_of(range.storage);
-    std::memcpy(into.data(), copy.data() + range.begin + offset_bytes, into.size());
+    zip_.read_copy(range.storage, range.begin + offset_bytes, into, [&] { return copy_of(found); });
   }
   bool is_one_mapping() const noexcept override { return true; }
   StoredRange identity(const Leaf& leaf) override {
@@ -328,44 +283,30 @@ class ArchiveStorages final : public Storages {
     if (stored == StoredRange{}) return stored;
     // The bytes of a deflated record have no offset in the file, so the offset of the record's
     // header identifies the record.
-    stored.part = file_.begin + entry(range.storage).header_offset;
+    stored.part = part().begin + entry(range.storage).header_offset;
     return stored;
   }
   base::Where where(const Leaf& leaf) const override {
     return record(entry(range_of(leaf).storage));
   }
   base::Where record(const codecs::ZipEntry& entry) const {
-    return file_.where.at("record " + base::quote(entry.name));
+    return part().where.at("record " + base::quote(entry.name));
   }
 
  private:
   const codecs::ZipEntry& entry(std::size_t storage) const {
     return archive_.directory.entries[storage];
   }
-  /// torch aligns records to 64 bytes from the start of the archive. Other tools do not. Deflated
-  /// records cannot be mapped at all.
-  bool is_stored_aligned(const codecs::ZipEntry& entry) const {
-    return entry.method == codecs::ZipMethod::stored && (file_.begin + entry.data_offset) % 16 == 0;
-  }
-  Buffer copy_of(std::size_t storage) {
-    const std::lock_guard lock(copies_mutex_);
-    Buffer& copy = copies_[storage];
-    if (copy.size_bytes() != 0) return copy;
-    const codecs::ZipEntry& found = entry(storage);
-    copy = read_entry_into_memory(file_.input(), found, record(found),
+  Buffer copy_of(const codecs::ZipEntry& entry) const {
+    return read_entry_into_memory(input(), entry, record(entry),
                                   "zip the archive's records again without compression");
-    return copy;
   }
 
-  ArchiveFile file_;
+  MappedZip zip_;
   os::FileInfo info_;
   Archive archive_;
   std::mutex locating_;
   std::atomic<bool> is_located_{false};
-  std::once_flag mapped_;
-  Buffer mapping_;
-  std::mutex copies_mutex_;
-  std::vector<Buffer> copies_;  ///< of storages that cannot be mapped
 };
 
 /// The storages of a pickle that has none.
@@ -383,15 +324,15 @@ class NoStorages final : public Storages {
   base::Where where_;
 };
 
-std::string head_of(const os::File& file, std::size_t size_bytes) {
-  std::string head(size_bytes, '\0');
-  head.resize(file.read_some_at(0, std::as_writable_bytes(std::span(head))));
+std::string head_of(const FilePart& part, std::uint64_t size_bytes) {
+  std::string head(static_cast<std::size_t>(std::min(size_bytes, part.size_bytes)), '\0');
+  head.resize(part.file()->read_some_at(part.begin, std::as_writable_bytes(std::span(head))));
   return head;
 }
 
 /// Throws unless the file starts like a zip archive. The message names other known layouts.
-void refuse_other_layouts(const ArchiveFile& file) {
-  const std::string head = file.head(kTarMagicOffset + kTarMagic.size());
+void refuse_other_layouts(const FilePart& file) {
+  const std::string head = head_of(file, kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
     return base::fail(code, file.where)
         .problem("not an archive of torch.save")
@@ -412,22 +353,20 @@ void refuse_other_layouts(const ArchiveFile& file) {
   }
 }
 
-bool is_legacy(const os::File& file) { return is_legacy_head(head_of(file, kLegacyHeadBytes)); }
-
 /// `directory`: the central headers, if they were read already.
 std::shared_ptr<ArchiveStorages> open_archive(
-    ArchiveFile file, std::optional<codecs::ZipDirectory> directory = std::nullopt) {
+    FilePart file, std::optional<codecs::ZipDirectory> directory = std::nullopt) {
   refuse_other_layouts(file);
-  Archive archive = read_archive(file.input(), std::move(directory));
+  Archive archive = read_archive(zip_input(file), std::move(directory));
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
 /// Calls `build` with the graph of `data.pkl`. The strings of the graph are valid during the call.
 template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
-  const std::vector<std::byte> bytes = read_pickle(storages.file().input(), storages.archive());
+  const std::vector<std::byte> bytes = read_pickle(storages.input(), storages.archive());
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return build(codecs::read_pickle(text, storages.file().where.at("record \"data.pkl\"")));
+  return build(codecs::read_pickle(text, storages.part().where.at("record \"data.pkl\"")));
 }
 
 /// From this number of entries on, another thread reads local headers while the tree is built.
@@ -460,27 +399,27 @@ auto with_local_headers(ArchiveStorages& storages, const Build& build) {
 void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
   const codecs::ZipEntry* notes = storages.archive().find(kNotesRecord);
   if (notes == nullptr) return;
-  const Buffer bytes = read_entry_into_memory(storages.file().input(), *notes,
-                                              storages.record(*notes), "save it again");
+  const Buffer bytes =
+      read_entry_into_memory(storages.input(), *notes, storages.record(*notes), "save it again");
   apply_tree_notes({reinterpret_cast<const char*>(bytes.data()), bytes.size_bytes()},
-                   storages.file().where.at("record " + base::quote(notes->name)), tree);
+                   storages.part().where.at("record " + base::quote(notes->name)), tree);
 }
 
 TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages) {
   TensorDict tree = with_local_headers(*storages, [&] {
     return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-      return build_tree(graph, storages, storages->file().where);
+      return build_tree(graph, storages, storages->part().where);
     });
   });
   apply_notes(*storages, tree);
   return tree;
 }
 
-TensorDict::Item object_in(ArchiveFile file) {
+TensorDict::Item object_in(FilePart file) {
   const std::shared_ptr<ArchiveStorages> storages = open_archive(std::move(file));
   storages->read_local_headers();
   return with_graph(*storages, [&](const codecs::PickleGraph& graph) {
-    return build_object(graph, storages, storages->file().where);
+    return build_object(graph, storages, storages->part().where);
   });
 }
 
@@ -498,7 +437,7 @@ bool probe(const FileHead& head) {
 TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   if (is_legacy_head(head.head())) return open_legacy(head.take_file());
   std::optional<codecs::ZipDirectory> directory = head.take_zip_directory();
-  return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)));
+  return tree_of(open_archive(whole_file(head.take_file()), std::move(directory)));
 }
 
 void count_leaves(VerifyReport& report, const TensorDict& tree) {
@@ -508,30 +447,17 @@ void count_leaves(VerifyReport& report, const TensorDict& tree) {
 }
 
 void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress& progress,
-                    os::File file, const Path& path) {
-  const std::shared_ptr<ArchiveStorages> storages = open_archive(ArchiveFile(std::move(file)));
+                    FilePart file) {
+  const std::shared_ptr<ArchiveStorages> storages = open_archive(std::move(file));
   storages->read_local_headers();
-  try {
-    codecs::check_zip_structure(storages->file().input(), storages->archive().directory,
-                                "save it again");
-  } catch (const Error& error) {
-    add_problem(report, error, {path.string(), "archive"});
-  }
-  std::vector<const codecs::ZipEntry*> entries;
-  for (const codecs::ZipEntry& entry : storages->archive().directory.entries) {
-    if (!request.skips(storages->record(entry).text())) entries.push_back(&entry);
-  }
-  const std::vector<std::exception_ptr> errors =
-      check_zip_entries(storages->file().input(), entries, request.num_threads, progress);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    try {
-      if (errors[i]) std::rethrow_exception(errors[i]);
-      ++report.num_checksums;
-      report.num_bytes += entries[i]->size_bytes;
-    } catch (const Error& error) {
-      add_problem(report, error, storages->record(*entries[i]));
-    }
-  }
+  const auto record = [&](const codecs::ZipEntry& entry) { return storages->record(entry); };
+  verify_zip(
+      storages->input(), storages->archive().directory,
+      {.where = record,
+       .is_wanted =
+           [&](const codecs::ZipEntry& entry) { return !request.skips(record(entry).text()); },
+       .use = [&](const codecs::ZipEntry& entry) { report.num_bytes += entry.size_bytes; }},
+      request.num_threads, progress, report);
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
@@ -540,14 +466,14 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
 /// storages. The layout before torch 1.6 has no checksums: only its tree is checked.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
-  Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());
+  const FileHead head(path);
+  Progress progress(request.monitor, head.info().size_bytes, path.filename().string());
   try {
-    os::File file = os::File::open_read(path);
-    if (is_legacy(file)) {
-      report.num_bytes = file.size_bytes();
-      count_leaves(report, open_legacy(std::move(file)));
+    if (is_legacy_head(head.head())) {
+      report.num_bytes = head.info().size_bytes;
+      count_leaves(report, open_legacy(head.take_file()));
     } else {
-      verify_archive(report, request, progress, std::move(file), path);
+      verify_archive(report, request, progress, whole_file(head.take_file()));
     }
   } catch (const Error& error) {
     add_problem(report, error, {path.string(), "structure"});
@@ -576,11 +502,12 @@ const Format kFormat = {
 namespace tenfold::detail::formats {
 
 TensorDict::Item read_object_file(FileOpener file) {
-  return torch_file::object_in(torch_file::ArchiveFile(std::move(file)));
+  return torch_file::object_in(whole_file(std::move(file)));
 }
 
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes) {
-  return torch_file::object_in(torch_file::ArchiveFile(std::move(file), begin, size_bytes));
+  const base::Where where(file()->display(), "item at byte " + std::to_string(begin));
+  return torch_file::object_in({std::move(file), begin, size_bytes, where});
 }
 
 TensorDict::Item read_pickle_file(const os::File& file) {

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/stream_decoder.hpp"
+#include "formats/shared/file_part.hpp"
 
 namespace tenfold {
 namespace {
@@ -160,14 +161,9 @@ std::unique_ptr<ByteStream> open_byte_stream(const Path& path) {
 std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {
   auto zip = std::make_shared<ZipFile>();
   zip->file = os::File::open_read(path);
-  codecs::ZipInput input;
-  input.where = zip->file.display();
-  input.size_bytes = zip->file.size_bytes();
-  input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
-    zip->file.read_at(offset, into);
-  };
   // Entries are streamed, so the default limits suffice: the total size is not limited.
-  zip->directory = codecs::read_zip_directory(input, codecs::ZipLimits());
+  zip->directory =
+      codecs::read_zip_directory(detail::formats::zip_input(zip->file), codecs::ZipLimits());
   return zip;
 }
 

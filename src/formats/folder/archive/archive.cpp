@@ -1,7 +1,6 @@
 #include "formats/folder/archive/archive.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -17,13 +16,6 @@
 
 namespace tenfold::detail::formats::folder {
 namespace {
-
-/// Alignment that is sufficient for every dtype.
-constexpr std::uint64_t kMapAlignment = 16;
-
-bool is_stored_aligned(const codecs::ZipEntry& entry) noexcept {
-  return entry.method == codecs::ZipMethod::stored && entry.data_offset % kMapAlignment == 0;
-}
 
 codecs::ZipLimits limits() noexcept {
   codecs::ZipLimits limits;
@@ -53,12 +45,16 @@ std::shared_ptr<Archive> Archive::open(const Path& path, Mode mode) {
   const bool writes = mode == Mode::write_through;
   os::File file = writes ? open_write_through(path) : os::File::open_read(path);
   std::shared_ptr<Archive> archive(new Archive(std::move(file), mode));
-  if (writes) drop_leaf_checksums(archive->file_, *archive);
+  if (writes) drop_leaf_checksums(*archive->file_, *archive);
   return archive;
 }
 
 Archive::Archive(os::File file, Mode mode)
-    : file_(std::move(file)), info_(file_.info()), mode_(mode) {
+    : file_(std::make_shared<os::File>(std::move(file))),
+      info_(file_->info()),
+      mode_(mode),
+      zip_(whole_file([file = file_] { return file; }),
+           mode == Mode::write_through ? os::MapKind::shared_write : os::MapKind::private_copy) {
   directory_ = codecs::read_zip_directory(input(), limits());
   index_folders();
 }
@@ -69,7 +65,7 @@ Archive::~Archive() {
   try {
     refresh(all, {});
   } catch (const std::exception& error) {
-    warn(file_.display() + ": its CRC-32s were not updated: " + error.what());
+    warn(file().display() + ": its CRC-32s were not updated: " + error.what());
   } catch (...) {
     // A test has simulated a crash of this process.
   }
@@ -79,7 +75,7 @@ void Archive::index_folders() {
   std::string_view last;
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
-    if (name.ends_with(kLeafSuffix) && !is_stored_aligned(entries()[i])) is_one_mapping_ = false;
+    if (name.ends_with(kLeafSuffix) && !zip_.can_map(entries()[i])) is_one_mapping_ = false;
     // Add all parent folders. Most entries are in the same folder as the previous one.
     std::size_t slash = name.rfind('/');
     if (slash == std::string_view::npos || name.substr(0, slash) == last) continue;
@@ -90,16 +86,6 @@ void Archive::index_folders() {
   }
 }
 
-codecs::ZipInput Archive::input() const {
-  codecs::ZipInput input;
-  input.where = file_.display();
-  input.size_bytes = info_.size_bytes;
-  input.read = [this](std::uint64_t offset, std::span<std::byte> into) {
-    file_.read_at(offset, into);
-  };
-  return input;
-}
-
 std::optional<std::size_t> Archive::find(std::string_view path) const {
   const codecs::ZipEntry* found = directory_.find(path);
   if (found == nullptr || path.ends_with('/')) return std::nullopt;
@@ -108,69 +94,36 @@ std::optional<std::size_t> Archive::find(std::string_view path) const {
 
 bool Archive::has_folder(std::string_view path) const { return folders_.contains(path); }
 
-Buffer Archive::mapping_of_file() {
-  const std::lock_guard lock(mutex_);
-  if (mapping_.size_bytes() == 0) {
-    const bool writes = mode_ == Mode::write_through;
-    mapping_ = os::map_file(file_, 0, info_.size_bytes,
-                            writes ? os::MapKind::shared_write : os::MapKind::private_copy);
-  }
-  return mapping_;
-}
-
 Buffer Archive::map(std::size_t number, std::uint64_t size_bytes) {
   const codecs::ZipEntry& entry = entries()[number];
   const bool writes = mode_ == Mode::write_through;
-  if (writes && (!is_stored_aligned(entry) || entry.has_descriptor)) refuse_to_write(file_, entry);
-  if (!is_stored_aligned(entry)) {
-    return copy_of(number).slice(0, static_cast<std::size_t>(size_bytes));
+  if (writes && (!zip_.can_map(entry) || entry.has_descriptor)) refuse_to_write(file(), entry);
+  if (!zip_.can_map(entry)) {
+    return copy_of(entry).slice(0, static_cast<std::size_t>(size_bytes));
   }
-  Buffer bytes = mapping_of_file().slice(static_cast<std::size_t>(entry.data_offset),
-                                         static_cast<std::size_t>(size_bytes));
+  Buffer bytes = zip_.map(entry.data_offset, size_bytes);
   if (!writes) return bytes;
   const std::lock_guard lock(mutex_);
   written_.insert(number);
   return Buffer(bytes.mutable_bytes(), shared_from_this());
 }
 
-Buffer Archive::copy_of(std::size_t number) const {
-  const codecs::ZipEntry& entry = entries()[number];
-  return read_entry_into_memory(input(), entry, file_.display() + "/" + entry.name,
+Buffer Archive::copy_of(const codecs::ZipEntry& entry) const {
+  return read_entry_into_memory(input(), entry, file().display() + "/" + entry.name,
                                 "unpack_memmap makes a folder of the archive");
-}
-
-std::optional<Buffer> Archive::kept(std::size_t number) {
-  const std::lock_guard lock(mutex_);
-  for (const Inflated& one : kept_) {
-    if (one.entry == number && one.bytes.size_bytes() > 0) return one.bytes;
-  }
-  return std::nullopt;
-}
-
-/// Returns the bytes of a deflated entry. Caches the last few entries for callers that read in
-/// pieces.
-Buffer Archive::inflated(std::size_t number) {
-  const std::lock_guard inflate_lock(inflating_[number % kStripes]);
-  if (auto bytes = kept(number)) return *bytes;
-  Buffer bytes = copy_of(number);
-  const std::lock_guard lock(mutex_);
-  kept_[next_kept_] = {number, bytes};
-  next_kept_ = (next_kept_ + 1) % kKeptInflated;
-  return bytes;
 }
 
 std::size_t Archive::read_some(std::size_t number, std::uint64_t offset_bytes,
                                std::span<std::byte> into) {
   const codecs::ZipEntry& entry = entries()[number];
   if (offset_bytes >= entry.size_bytes) return 0;
-  const auto count = static_cast<std::size_t>(
-      std::min<std::uint64_t>(into.size(), entry.size_bytes - offset_bytes));
-  if (count == 0) return 0;
+  into = into.first(static_cast<std::size_t>(
+      std::min<std::uint64_t>(into.size(), entry.size_bytes - offset_bytes)));
   if (entry.method == codecs::ZipMethod::stored) {
-    return file_.read_some_at(entry.data_offset + offset_bytes, into.first(count));
+    return file().read_some_at(entry.data_offset + offset_bytes, into);
   }
-  std::memcpy(into.data(), inflated(number).data() + offset_bytes, count);
-  return count;
+  zip_.read_copy(number, offset_bytes, into, [&] { return copy_of(entry); });
+  return into.size();
 }
 
 void Archive::refresh(std::span<const std::size_t> numbers, const RefreshOptions& options) {
@@ -183,15 +136,12 @@ void Archive::refresh(std::span<const std::size_t> numbers, const RefreshOptions
   }
   if (written.empty()) return;
   if (options.durable) {
-    const Buffer mapped = mapping_of_file();
     for (const std::size_t number : written) {
       const codecs::ZipEntry& entry = entries()[number];
-      os::sync_mapping(mapped.slice(static_cast<std::size_t>(entry.data_offset),
-                                    static_cast<std::size_t>(entry.size_bytes)),
-                       file_.display());
+      os::sync_mapping(zip_.map(entry.data_offset, entry.size_bytes), file().display());
     }
   }
-  refresh_crc32s(file_, *this, written, options);
+  refresh_crc32s(*file_, *this, written, options);
 }
 
 }  // namespace tenfold::detail::formats::folder

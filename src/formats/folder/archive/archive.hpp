@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <tenfold/io.hpp>
 
 #include "codecs/zip/zip.hpp"
+#include "formats/shared/mapped_zip.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -45,11 +45,11 @@ class Archive : public std::enable_shared_from_this<Archive> {
   Archive& operator=(const Archive&) = delete;
   ~Archive();
 
-  const os::File& file() const noexcept { return file_; }
+  const os::File& file() const noexcept { return *file_; }
   const os::FileInfo& info() const noexcept { return info_; }
   const std::vector<codecs::ZipEntry>& entries() const noexcept { return directory_.entries; }
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
-  codecs::ZipInput input() const;
+  codecs::ZipInput input() const { return zip_.input(); }
 
   /// Returns the index of the file entry with that name.
   std::optional<std::size_t> find(std::string_view path) const;
@@ -73,33 +73,19 @@ class Archive : public std::enable_shared_from_this<Archive> {
  private:
   Archive(os::File file, Mode mode);
 
-  struct Inflated {
-    std::size_t entry = 0;
-    Buffer bytes;
-  };
-  static constexpr std::size_t kKeptInflated = 4;
-  static constexpr std::size_t kStripes = 16;
-
   void index_folders();
-  Buffer mapping_of_file();
-  Buffer copy_of(std::size_t entry) const;
-  Buffer inflated(std::size_t entry);
-  std::optional<Buffer> kept(std::size_t entry);
+  Buffer copy_of(const codecs::ZipEntry& entry) const;
 
-  os::File file_;
+  std::shared_ptr<os::File> file_;
   os::FileInfo info_;
   Mode mode_;
+  MappedZip zip_;
   codecs::ZipDirectory directory_;
   std::unordered_set<std::string_view> folders_;  ///< without a trailing slash
   bool is_one_mapping_ = true;
 
-  std::mutex mutex_;  ///< guards the members below
-  Buffer mapping_;
-  std::unordered_set<std::size_t> written_;  ///< mapped in mode write_through
-  std::array<Inflated, kKeptInflated> kept_;
-  std::size_t next_kept_ = 0;
-
-  std::array<std::mutex, kStripes> inflating_;  ///< prevent concurrent inflation of one entry
+  std::mutex mutex_;
+  std::unordered_set<std::size_t> written_;  ///< mapped in mode write_through; guarded by mutex_
 };
 
 }  // namespace tenfold::detail::formats::folder

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/fail.hpp"
+#include "codecs/zip/zip.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats {
+
+/// Returns an open file: the same file at each call, though it may be opened again. Thread-safe.
+using FileOpener = std::function<std::shared_ptr<const os::File>()>;
+
+/// A part of a file, or a whole file.
+struct FilePart {
+  FileOpener file;
+  std::uint64_t begin = 0;
+  std::uint64_t size_bytes = 0;
+  base::Where where{};  ///< for messages
+
+  /// Fills `into` from `offset_bytes` of the part.
+  void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+    file()->read_at(begin + offset_bytes, into);
+  }
+};
+
+FilePart whole_file(FileOpener file);
+FilePart whole_file(os::File file);
+
+/// Returns an input over the zip archive in a file, which must outlive it.
+codecs::ZipInput zip_input(const os::File& file);
+codecs::ZipInput zip_input(const FilePart& part);
+
+}  // namespace tenfold::detail::formats

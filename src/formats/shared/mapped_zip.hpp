@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/buffer.hpp>
+
+#include "codecs/zip/zip.hpp"
+#include "formats/shared/file_part.hpp"
+#include "os/memory/mapping.hpp"
+
+namespace tenfold::detail::formats {
+
+/// A zip archive in a file: one mapping of it, and copies of entries that cannot be mapped.
+/// Thread-safe.
+class MappedZip {
+ public:
+  /// Alignment that is sufficient for every dtype.
+  static constexpr std::size_t kAlignment = 16;
+  /// Reads or inflates an entry into memory.
+  using MakeCopy = std::function<Buffer()>;
+
+  explicit MappedZip(FilePart part, os::MapKind kind = os::MapKind::private_copy)
+      : part_(std::move(part)), kind_(kind) {}
+
+  const FilePart& part() const noexcept { return part_; }
+  /// An input over the archive, which must outlive it.
+  codecs::ZipInput input() const { return zip_input(part_); }
+
+  /// True if the entry is stored and its byte `offset_bytes` is aligned in the mapping.
+  bool can_map(const codecs::ZipEntry& entry, std::uint64_t offset_bytes = 0,
+               std::size_t alignment = kAlignment) const noexcept;
+  /// Bytes of the archive, mapped.
+  Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes);
+
+  /// Returns the copy of an entry that `make` makes. All calls return the same memory.
+  Buffer copy(std::size_t entry, const MakeCopy& make);
+  /// Reads from the copy of an entry. Most callers read all bytes once, on several threads in any
+  /// order. So the copy is made once, and freed after as many bytes as it has were read, unless
+  /// copy() has returned it. Only the last few copies that were partly read are kept.
+  void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
+                 const MakeCopy& make);
+
+ private:
+  struct Copy {
+    explicit Copy(std::size_t number) : entry(number) {}
+    const std::size_t entry;
+    std::mutex mutex;  ///< guards the members below
+    Buffer bytes;      ///< empty until it is made
+    std::uint64_t num_read = 0;
+  };
+  std::shared_ptr<Copy> copy_of(std::size_t entry, bool keep);
+
+  FilePart part_;
+  os::MapKind kind_;
+  std::once_flag mapped_;
+  Buffer mapping_;
+  std::mutex mutex_;  ///< guards the members below
+  std::unordered_map<std::size_t, std::shared_ptr<Copy>> kept_;
+  std::vector<std::shared_ptr<Copy>> partly_read_;  ///< the last one is at the end
+};
+
+}  // namespace tenfold::detail::formats
