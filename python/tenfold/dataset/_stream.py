@@ -75,7 +75,8 @@ class IterableDataset(_Base):
 
     **Resuming.** `state_dict` records the returned rows. After `load_state_dict` the next iteration
     returns the other rows, each once, on any number of ranks and workers; with the same number, in
-    the order of an uninterrupted iteration. With workers, `state_dict` counts the batches that the
+    the order of an uninterrupted iteration. (If workers skipped bad rows, it also returns some rows
+    again: see `state_dict`.) With workers, `state_dict` counts the batches that the
     ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
     ``break``. All ranks must have made the same number of steps.
 
@@ -112,9 +113,10 @@ class IterableDataset(_Base):
         TypeError: If `columns`, `shuffle`, `separator`, `transform` or a number has another type.
         ValueError: For any other invalid argument, and a schema for a data set, which has its own.
             While iterating, for a record that does not fit the schema.
-        UnsupportedError: For a file of another kind among text files, and for a list of rows.
-        CorruptFileError: While iterating, for text that is not a record; the message names file,
-            line and row.
+        UnsupportedError: For a file of another kind among text files, and for a list of files of
+            other kinds or of rows.
+        CorruptFileError: For a damaged file. While iterating, also for text that is not a record;
+            the message names file, line and row.
     """
 
     def __init__(
@@ -551,17 +553,18 @@ class Assignment(NamedTuple):
 
     Shard ``s`` of ``S = world_size * workers`` has the numbers ``position + s + k * S``. It belongs
     to worker ``s // world_size - next_worker`` (modulo `workers`) of rank ``s % world_size``. Some
-    workers may have returned more
-    batches than others. Then the returned rows are a prefix of the epoch and some rows beyond it.
+    workers may have returned more batches than others. Then the returned rows are a prefix of the
+    epoch and some rows beyond it.
 
     Attributes:
         position: All rows before it were returned.
         world_size: Number of ranks.
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
-        next_worker: The worker that would return the next batch. In the next iteration, worker 0
-            gets its shard, so that the batches are those of an uninterrupted run.
-        holes: Single numbers beyond `position` that were returned under an earlier assignment.
+        next_worker: The value of ``s // world_size`` of the shards from which the next batch comes.
+            In the next iteration, worker 0 gets them, so that the batches are those of an
+            uninterrupted run.
+        holes: Single numbers from `position` on that were returned under an earlier assignment.
     """
 
     position: int
@@ -763,7 +766,7 @@ class Workers:
             self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
-        """What another process passes to `from_state`: the memory, which stays shared."""
+        """Returns the memory, which another process passes to `from_state` and shares."""
         return self._header, self._cells
 
     @classmethod

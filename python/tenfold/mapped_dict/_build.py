@@ -181,8 +181,7 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type (the message names both types), or an int beyond 64
-            bits.
+        ValueError: For a key of another type, which the message names, or an int beyond 64 bits.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):

@@ -207,8 +207,8 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
     """Raises the errors of safetensors before anything is written.
 
     Args:
-        tensors: What `save_file` got.
-        remedy: What to do about a tensor that is not contiguous.
+        tensors: The argument of `save_file`.
+        remedy: End of the message about a tensor that is not contiguous.
     """
     torch = need_torch("tenfold.safetensors")
     if not isinstance(tensors, dict):

@@ -138,8 +138,8 @@ class TensorDictBase(TensorLike):
     def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
         """Returns ``td.get(key)[index]``, or `default` if the key does not exist.
 
-        If the result is a NonTensorData, its value is returned. Of an UnbatchedTensor, the tensor
-        in it is indexed.
+        If the result is a NonTensorData, its value is returned. The tensor in an UnbatchedTensor
+        is indexed.
 
         Args:
             key: A str or a tuple of str.
@@ -224,8 +224,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        Numbers, lists of numbers and arrays become tensors, dicts become nodes, and lists of str
-        become a NonTensorStack. Other objects, such as str and None, stay plain values.
+        A bool, int or float, lists of numbers and arrays become tensors, dicts become nodes, and
+        lists of str become a NonTensorStack. Other objects, such as str, complex numbers and None,
+        stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -1328,6 +1329,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If shapes differ.
+            TypeError: If an entry is a plain value.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1353,6 +1355,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If shapes do not fit.
+            TypeError: If an entry is a plain value.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1405,8 +1408,8 @@ class TensorDictBase(TensorLike):
         """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay.
 
         Raises:
-            RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, or is not
-                on the CPU.
+            RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, is not on
+                the CPU, or has a dtype that NumPy lacks, such as bfloat16.
         """
         return _convert.numpy(self)
 
@@ -1595,6 +1598,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ValueError: If an entry is an UnbatchedTensor.
+            TypeError: If NumPy lacks the dtype of an entry.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
@@ -2209,7 +2213,8 @@ class TensorDictBase(TensorLike):
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
             mode: ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes
                 into its file; opening a folder removes the checksums of its tensors. None: ``"r+"``
-                for a folder that this user may write to, else ``"c"``; for an archive ``"r"``.
+                for a folder whose ``meta.json`` this user may write to, else ``"c"``; for an
+                archive ``"r"``.
             num_threads: Ignored, because mapping is fast.
             allow_pickle: Must be None or False: nothing is ever unpickled.
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
@@ -2271,8 +2276,8 @@ class TensorDictBase(TensorLike):
 
         Nodes with the same path remain the same objects. If this TensorDict has another device than
         the CPU, the tensors are copied to it. If `is_memmap` was true, it is true again for a
-        folder that this user may write to, unless `mode` is given. Otherwise this TensorDict is
-        unlocked.
+        folder whose ``meta.json`` this user may write to, unless `mode` is given. Otherwise this
+        TensorDict is unlocked.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2433,7 +2438,9 @@ class TensorDictBase(TensorLike):
         """Waits until data written into mapped files is fsynced.
 
         Raises:
-            ValueError: If the tree is in memory, or was opened in mode "r" or "c".
+            ValueError: If the tree is in memory, or was opened in mode "r" or "c". The results of
+                `memmap*` without a prefix and of `save` to a folder are exceptions: nothing of them
+                has to be written.
         """
         memmap.flush(self)
 
