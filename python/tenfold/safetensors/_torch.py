@@ -173,8 +173,8 @@ def load_model(
 
     Returns:
         ``(missing, unexpected)``: names of the module that were not loaded, and names of the file
-        that the module does not have. Of names that share memory in the module, `save_model` stores
-        one: the others are not missing, and are unexpected if the file has them.
+        that the module does not have. If names share memory in the module, `save_model` stores one
+        of them: the others are not missing, and are unexpected if the file has them.
 
     Raises:
         RuntimeError: With `strict`, naming all missing and unexpected names. Without it, too, for a
