@@ -131,6 +131,12 @@ def is_array(value: object) -> TypeGuard[Any]:
     return False
 
 
+def is_numpy_number(value: object) -> bool:
+    """True for a numpy scalar that is a number or bool, without importing numpy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc"
+
+
 def without_elements(tensor: Any) -> str:
     """Describes a torch tensor without readable elements, with a remedy if any; otherwise ""."""
     torch = sys.modules.get("torch")
@@ -337,8 +343,9 @@ def make_array(value: Any) -> Any:
     import numpy as np
 
     array = np.asarray(value)
-    # float32 is torch's default for Python floats.
-    return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
+    if array.dtype == np.float64 and not (is_array(value) or is_numpy_number(value)):
+        return array.astype(np.float32)  # torch's default for Python floats
+    return array
 
 
 def batch_shape(lengths: tuple[int, ...]) -> Any:
