@@ -1316,20 +1316,21 @@ class TensorDictBase(TensorLike):
         self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """Stacks all entries into one tensor.
+        """Stacks all tensors, those of nodes included, into one. Plain values are omitted.
 
         Args:
             dim: The new dimension.
-            sorted: True or None: sorted by key; False: in the order of the entries; or a list of
+            sorted: True: sorted by key; False or None: in the order of the entries; or a list of
                 the keys to use, in this order.
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all entries; `out` if it is given.
+            torch.Tensor: One tensor of all tensors; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes differ.
-            TypeError: If an entry is a plain value.
+            TypeError: If a key in `sorted` is that of a plain value, or of a node among tensors.
+            KeyError: If a key in `sorted` does not exist.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1342,20 +1343,21 @@ class TensorDictBase(TensorLike):
         self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """Concatenates all entries into one tensor.
+        """Concatenates all tensors, those of nodes included. Plain values are omitted.
 
         Args:
             dim: The dimension along which they are concatenated.
-            sorted: True or None: sorted by key; False: in the order of the entries; or a list of
+            sorted: True: sorted by key; False or None: in the order of the entries; or a list of
                 the keys to use, in this order.
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all entries; `out` if it is given.
+            torch.Tensor: One tensor of all tensors; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes do not fit.
-            TypeError: If an entry is a plain value.
+            TypeError: If a key in `sorted` is that of a plain value, or of a node among tensors.
+            KeyError: If a key in `sorted` does not exist.
             IndexError: If `dim` is out of range.
 
         Example:
