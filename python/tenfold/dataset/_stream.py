@@ -526,17 +526,21 @@ def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> 
         return schema
     chosen: dict[str, Any] = {}
     for name in column_names("iterable dataset: columns", columns):
-        _choose(schema, (name,) if name in schema else tuple(name.split(".")), chosen)
+        keys = [name] if name in schema else name.split(".")
+        column: Any = schema
+        for key in keys:
+            if not isinstance(column, Schema) or key not in column:
+                raise KeyNotFoundError(f"iterable dataset: no column {name!r}")
+            column = column[key]
+        into: Any = chosen
+        for key in keys[:-1]:
+            into = into.setdefault(key, {}) if isinstance(into, dict) else into
+        if not isinstance(into, dict) or keys[-1] in into:
+            raise ValueError(
+                f"iterable dataset: columns: expected each column once, found {name!r} twice"
+            )
+        into[keys[-1]] = column
     return _schema_of(chosen)
-
-
-def _choose(schema: Any, keys: tuple[str, ...], into: dict[str, Any]) -> None:
-    if not isinstance(schema, Schema) or keys[0] not in schema:
-        raise KeyNotFoundError(f"iterable dataset: no column {'.'.join(keys)!r}")
-    if len(keys) == 1:
-        into[keys[0]] = schema[keys[0]]
-    else:
-        _choose(schema[keys[0]], keys[1:], into.setdefault(keys[0], {}))
 
 
 def _schema_of(columns: dict[str, Any]) -> Schema:
