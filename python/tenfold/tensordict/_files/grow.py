@@ -53,14 +53,14 @@ def make_from_storage(
     tree: Any, key: Any, storage: Any, shape: Any, dtype: Any, robust_key: Any
 ) -> Any:
     """Implements `TensorDict.make_memmap_from_storage`."""
-    torch = arrays.import_torch()
-    node, name = _place(tree, key, shape, robust_key)
+    torch = arrays.need_torch("make_memmap_from_storage")
     if dtype is None:
         dtype = torch.get_default_dtype()
+    # Raises an error if the storage does not fit, so it comes before changes on disk.
+    made = folders.mapped_class().from_storage(storage, shape=shape, dtype=dtype)
+    node, name = _place(tree, key, shape, robust_key)
     folder = folders.folder_of(node)
-    mapped = folders.mapped_class()
     if folder is None:
-        made = mapped.from_storage(storage, shape=shape, dtype=dtype)
         node._items[name] = made
         return made
     stem = name if robust_key is False else _core.encode_key(name)
@@ -77,7 +77,6 @@ def make_from_storage(
             f"from the entry's is not permitted: expected this file, found {known}"
         )
     _added(node, name, shape, dtype, robust_key, existsok=True)
-    made = mapped.from_storage(storage, shape=shape, dtype=dtype)
     node._items[name] = made
     return made
 
