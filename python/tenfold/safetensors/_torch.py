@@ -143,7 +143,7 @@ def save_model(
     """
     tensors = dict(model.state_dict())
     pairs = metadata_of(metadata)
-    for kept, dropped in storages.duplicate_names(tensors).items():
+    for kept, dropped in storages.duplicate_names("save_model", tensors).items():
         for name in dropped:
             pairs.setdefault(name, kept)
             del tensors[name]
@@ -187,7 +187,7 @@ def load_model(
         (set(), [])
     """
     loaded = load_file(filename, device=device, backend=backend)
-    duplicates = storages.duplicate_names(model.state_dict(), preferred=loaded)
+    duplicates = storages.duplicate_names("load_model", model.state_dict(), loaded)
     found = model.load_state_dict(loaded, strict=False)
     missing, unexpected = set(found.missing_keys), list(found.unexpected_keys)
     for dropped in duplicates.values():
