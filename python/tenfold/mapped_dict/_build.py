@@ -166,9 +166,10 @@ def key_type_of(key: Any, number: int) -> type:
 def _is_int(key: Any) -> bool:
     if isinstance(key, bool):
         return False
+    # By exclusion, as in lookups: the name of a class of numpy may lack "int" (longlong).
     kind = type(key)
-    is_numpy = kind.__module__ == "numpy" and "int" in kind.__name__ and hasattr(key, "__index__")
-    return isinstance(key, int) or is_numpy
+    is_numpy = kind.__module__ == "numpy" and not kind.__name__.startswith("bool")
+    return isinstance(key, int) or (is_numpy and hasattr(key, "__index__"))
 
 
 def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
