@@ -361,8 +361,9 @@ class IterableDataset(_Base):
             }
             return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **assigned}
         epoch, assignment = self._epoch, self._assignment
+        rows = len(self._source) if isinstance(self._source, Dataset) else None
         if self._newest is not None:
-            assignment = assignment.advanced([self._handed_out])
+            assignment = assignment.advanced([self._handed_out], num_records=rows)
         elif self._workers.has_begun(self._generation):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
@@ -372,7 +373,7 @@ class IterableDataset(_Base):
                     "state_dict() while the iterator exists; call it within the loop"
                 )
             _, world_size = self._ranks()
-            size = len(self._source) if isinstance(self._source, Dataset) else made.num_records
+            size = made.num_records if rows is None else rows
             if made.is_done:
                 epoch, assignment = _after(epoch), Assignment.fresh(1, 1)
             else:
@@ -390,9 +391,9 @@ class IterableDataset(_Base):
             state: The result of `state_dict`.
 
         Raises:
-            ValueError: If the state is invalid, or its position is beyond the rows of a data set;
-                for the state of a worker, if it belongs to another worker, or to another number of
-                workers or ranks.
+            ValueError: If the state is invalid, or it has more rows than the data set; for the
+                state of a worker, if it belongs to another worker, or to another number of workers
+                or ranks.
             UnsupportedError: With the first batch of the next iteration, if persistent workers were
                 started before this call.
 
@@ -415,10 +416,10 @@ class IterableDataset(_Base):
         )
         seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
         epoch = integer("iterable dataset: state: epoch", epoch, 0, _LAST_EPOCH)
-        if isinstance(self._source, Dataset) and assignment.position > len(self._source):
+        if isinstance(self._source, Dataset) and assignment.min_records() > len(self._source):
             raise ValueError(
-                f"iterable dataset: state: position: expected at most the {len(self._source)} rows "
-                f"of the data set, found {assignment.position}"
+                f"iterable dataset: state: expected at most the {len(self._source)} rows of the "
+                f"data set, found {assignment.min_records()}"
             )
         self._loads += 1
         self.set_epoch(epoch)
@@ -627,6 +628,11 @@ class Assignment(NamedTuple):
         return self._replace(
             taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
         )._settled()
+
+    def min_records(self) -> int:
+        """The least number of records that an epoch with the returned rows can have."""
+        most = max(self.taken)
+        return self.position + ((most - 1) * len(self.taken) + 1 if most else 0)
 
     def _left(self, shard: int, num_records: int) -> int:
         """The number of rows that a shard has not returned yet."""
