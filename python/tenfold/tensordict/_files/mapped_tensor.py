@@ -318,6 +318,11 @@ class MemoryMappedTensor(torch.Tensor):
             )
         if shape is None:
             shape = input._nested_tensor_size() if input.is_nested else input.shape
+        elif copy_data and input.ndim and torch.Size(_lengths_of(shape)).numel() != input.numel():
+            raise RuntimeError(
+                f"shape: expected one of {input.numel()} elements, as the tensor has, found "
+                f"{list(shape)}"
+            )
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
             whole = getattr(input, "full_tensor", None)  # for a DTensor
@@ -329,7 +334,9 @@ class MemoryMappedTensor(torch.Tensor):
             for mine, theirs in zip(self.unbind(), source.unbind(), strict=True):
                 mine.copy_(theirs)
         elif self.numel():
-            self.copy_(source.expand(self.shape) if source.ndim == 0 else source.view_as(self))
+            self.copy_(
+                source.expand(self.shape) if source.ndim == 0 else source.reshape(self.shape)
+            )
 
     @classmethod
     def _made(
