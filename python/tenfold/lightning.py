@@ -51,7 +51,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         async_save: Copy the tensors, and write the copies in a thread. If the memory does not
             suffice for copies, the save ends before the call returns. One save is in flight; the
             next one waits for it. Removals are queued after the preceding save. The error of a
-            failed save or removal is raised by the next save or load, or at the end of the
+            failed save or removal is raised by a later save or load, or at the end of the
             training. Saves and removals that were queued after the failure are skipped. The paths
             that `ModelCheckpoint` names (``best_model_path``) exist once the save is done;
             `load_checkpoint` waits for it.

@@ -360,12 +360,12 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """Rows of a tensor column as nested lists of a fixed size.
 
     Raises:
-        UnsupportedError: If the column is not of tensors of one shape.
+        UnsupportedError: If the column is not of tensors of one shape, or they have no elements.
     """
-    if not hasattr(field.type, "shape"):
+    if 0 in getattr(field.type, "shape", (0,)):
         raise UnsupportedError(
             f'tenfold.ray: column "{field.name}": expected numbers, strings, lists or tensors of '
-            f"one shape, found {field.type}"
+            f"one shape, with elements, found {field.type}"
         )
     tensors = column.combine_chunks()
     if isinstance(tensors, pa.ChunkedArray):

@@ -137,6 +137,12 @@ def has_element_strides(array: Any) -> bool:
     return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
 
 
+def is_numpy_number(value: object) -> bool:
+    """True for a numpy scalar that is a number or bool, without importing numpy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc"
+
+
 def without_elements(tensor: Any) -> str:
     """Describes a torch tensor without readable elements, with a remedy if any; otherwise ""."""
     torch = sys.modules.get("torch")
@@ -343,8 +349,9 @@ def make_array(value: Any) -> Any:
     import numpy as np
 
     array = np.asarray(value)
-    # float32 is torch's default for Python floats.
-    return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
+    if array.dtype == np.float64 and not (is_array(value) or is_numpy_number(value)):
+        return array.astype(np.float32)  # torch's default for Python floats
+    return array
 
 
 def batch_shape(lengths: tuple[int, ...]) -> Any:

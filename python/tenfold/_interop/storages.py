@@ -41,11 +41,12 @@ def is_whole_storage(tensor: Any) -> bool:
 
 
 def duplicate_names(
-    tensors: Mapping[str, Any], preferred: Iterable[str] = ()
+    call: str, tensors: Mapping[str, Any], preferred: Iterable[str] = ()
 ) -> dict[str, list[str]]:
     """Returns ``{name to keep: names to drop}``, an item for each group that shares memory.
 
     Args:
+        call: Prefix of the error: ``"save_model"``.
         tensors: The state dict of a module.
         preferred: Names to keep rather than others, if they cover their whole storage. The
             alphabetically first of several is kept.
@@ -58,7 +59,7 @@ def duplicate_names(
         whole = {name for name in group if is_whole_storage(tensors[name])}
         if not whole:
             raise RuntimeError(
-                f"save_model: {sorted(group)}: they share memory and none of them covers its whole "
+                f"{call}: {sorted(group)}: they share memory and none of them covers its whole "
                 "storage: expected one tensor that covers it; clone() them first"
             )
         keep = min(whole.intersection(preferred) or whole)

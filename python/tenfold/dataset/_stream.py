@@ -75,7 +75,8 @@ class IterableDataset(_Base):
 
     **Resuming.** `state_dict` records the returned rows. After `load_state_dict` the next iteration
     returns the other rows, each once, on any number of ranks and workers; with the same number, in
-    the order of an uninterrupted iteration. With workers, `state_dict` counts the batches that the
+    the order of an uninterrupted iteration. (If workers skipped bad rows, it also returns some rows
+    again: see `state_dict`.) With workers, `state_dict` counts the batches that the
     ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
     ``break``. All ranks must have made the same number of steps.
 
@@ -112,9 +113,10 @@ class IterableDataset(_Base):
         TypeError: If `columns`, `shuffle`, `separator`, `transform` or a number has another type.
         ValueError: For any other invalid argument, and a schema for a data set, which has its own.
             While iterating, for a record that does not fit the schema.
-        UnsupportedError: For a file of another kind among text files, and for a list of rows.
-        CorruptFileError: While iterating, for text that is not a record; the message names file,
-            line and row.
+        UnsupportedError: For a file of another kind among text files, and for a list of files of
+            other kinds or of rows.
+        CorruptFileError: For a damaged file. While iterating, also for text that is not a record;
+            the message names file, line and row.
     """
 
     def __init__(
@@ -359,8 +361,9 @@ class IterableDataset(_Base):
             }
             return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **assigned}
         epoch, assignment = self._epoch, self._assignment
+        rows = len(self._source) if isinstance(self._source, Dataset) else None
         if self._newest is not None:
-            assignment = assignment.advanced([self._handed_out])
+            assignment = assignment.advanced([self._handed_out], num_records=rows)
         elif self._workers.has_begun(self._generation):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
@@ -370,7 +373,7 @@ class IterableDataset(_Base):
                     "state_dict() while the iterator exists; call it within the loop"
                 )
             _, world_size = self._ranks()
-            size = len(self._source) if isinstance(self._source, Dataset) else made.num_records
+            size = made.num_records if rows is None else rows
             if made.is_done:
                 epoch, assignment = _after(epoch), Assignment.fresh(1, 1)
             else:
@@ -388,9 +391,9 @@ class IterableDataset(_Base):
             state: The result of `state_dict`.
 
         Raises:
-            ValueError: If the state is invalid, or its position is beyond the rows of a data set;
-                for the state of a worker, if it belongs to another worker, or to another number of
-                workers or ranks.
+            ValueError: If the state is invalid, or it has more rows than the data set; for the
+                state of a worker, if it belongs to another worker, or to another number of workers
+                or ranks.
             UnsupportedError: With the first batch of the next iteration, if persistent workers were
                 started before this call.
 
@@ -413,10 +416,10 @@ class IterableDataset(_Base):
         )
         seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
         epoch = integer("iterable dataset: state: epoch", epoch, 0, _LAST_EPOCH)
-        if isinstance(self._source, Dataset) and assignment.position > len(self._source):
+        if isinstance(self._source, Dataset) and assignment.min_records() > len(self._source):
             raise ValueError(
-                f"iterable dataset: state: position: expected at most the {len(self._source)} rows "
-                f"of the data set, found {assignment.position}"
+                f"iterable dataset: state: expected at most the {len(self._source)} rows of the "
+                f"data set, found {assignment.min_records()}"
             )
         self._loads += 1
         self.set_epoch(epoch)
@@ -524,17 +527,21 @@ def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> 
         return schema
     chosen: dict[str, Any] = {}
     for name in column_names("iterable dataset: columns", columns):
-        _choose(schema, (name,) if name in schema else tuple(name.split(".")), chosen)
+        keys = [name] if name in schema else name.split(".")
+        column: Any = schema
+        for key in keys:
+            if not isinstance(column, Schema) or key not in column:
+                raise KeyNotFoundError(f"iterable dataset: no column {name!r}")
+            column = column[key]
+        into: Any = chosen
+        for key in keys[:-1]:
+            into = into.setdefault(key, {}) if isinstance(into, dict) else into
+        if not isinstance(into, dict) or keys[-1] in into:
+            raise ValueError(
+                f"iterable dataset: columns: expected each column once, found {name!r} twice"
+            )
+        into[keys[-1]] = column
     return _schema_of(chosen)
-
-
-def _choose(schema: Any, keys: tuple[str, ...], into: dict[str, Any]) -> None:
-    if not isinstance(schema, Schema) or keys[0] not in schema:
-        raise KeyNotFoundError(f"iterable dataset: no column {'.'.join(keys)!r}")
-    if len(keys) == 1:
-        into[keys[0]] = schema[keys[0]]
-    else:
-        _choose(schema[keys[0]], keys[1:], into.setdefault(keys[0], {}))
 
 
 def _schema_of(columns: dict[str, Any]) -> Schema:
@@ -551,17 +558,18 @@ class Assignment(NamedTuple):
 
     Shard ``s`` of ``S = world_size * workers`` has the numbers ``position + s + k * S``. It belongs
     to worker ``s // world_size - next_worker`` (modulo `workers`) of rank ``s % world_size``. Some
-    workers may have returned more
-    batches than others. Then the returned rows are a prefix of the epoch and some rows beyond it.
+    workers may have returned more batches than others. Then the returned rows are a prefix of the
+    epoch and some rows beyond it.
 
     Attributes:
         position: All rows before it were returned.
         world_size: Number of ranks.
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
-        next_worker: The worker that would return the next batch. In the next iteration, worker 0
-            gets its shard, so that the batches are those of an uninterrupted run.
-        holes: Single numbers beyond `position` that were returned under an earlier assignment.
+        next_worker: The value of ``s // world_size`` of the shards from which the next batch comes.
+            In the next iteration, worker 0 gets them, so that the batches are those of an
+            uninterrupted run.
+        holes: Single numbers from `position` on that were returned under an earlier assignment.
     """
 
     position: int
@@ -620,6 +628,11 @@ class Assignment(NamedTuple):
         return self._replace(
             taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
         )._settled()
+
+    def min_records(self) -> int:
+        """The least number of records that an epoch with the returned rows can have."""
+        most = max(self.taken)
+        return self.position + ((most - 1) * len(self.taken) + 1 if most else 0)
 
     def _left(self, shard: int, num_records: int) -> int:
         """The number of rows that a shard has not returned yet."""
@@ -763,7 +776,7 @@ class Workers:
             self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
-        """What another process passes to `from_state`: the memory, which stays shared."""
+        """Returns the memory, which another process passes to `from_state` and shares."""
         return self._header, self._cells
 
     @classmethod

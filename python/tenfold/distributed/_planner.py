@@ -110,7 +110,7 @@ class SavePlanner(DefaultSavePlanner):
 
         Args:
             state_dict: The state of this rank.
-            storage_meta: What the storage writer's `storage_meta` returned.
+            storage_meta: The result of the storage writer's `storage_meta`.
             is_coordinator: True on the rank that makes the global plan.
 
         Raises:
@@ -175,7 +175,7 @@ class SavePlanner(DefaultSavePlanner):
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
         _, metadata = super().create_global_plan(all_plans)
-        # What the writer of the last save put into the plans does not apply to this save.
+        # The data that the writer of the last save put into the plans do not apply to this save.
         plans = [
             dataclasses.replace(plan, storage_data=sent.storage_data)
             for plan, sent in zip(self.global_plan, all_plans, strict=True)
@@ -265,7 +265,7 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
-    For an empty dict in a list, nothing is loaded. From a `StorageReader`, entries in `reads` and
+    For an empty dict, nothing is loaded. From a `StorageReader`, entries in `reads` and
     `values` are loaded directly: the plan has torch's items only for other entries. Its
     `planner_data` has the box of each directly loaded entry; None: all of it.
 

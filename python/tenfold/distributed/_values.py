@@ -25,16 +25,16 @@ def has_tensors(name: str, value: Any) -> bool:
     """Returns whether a value contains tensors or arrays, so that it is more than JSON.
 
     Args:
-        name: The name of the entry, for the message.
+        name: The name of the entry.
         value: Anything but a tensor.
 
     Raises:
         UnsupportedError: If the value cannot be stored.
     """
     try:
-        tree = _core.tree({"value": value}, "")
+        tree = _core.tree({name: value}, "")
     except UnsupportedError as error:
-        raise UnsupportedError(f"{name!r}: {error}; {REMEDY}") from None
+        raise UnsupportedError(f"{error}; {REMEDY}") from None
     return bool(tree.leaves())
 
 

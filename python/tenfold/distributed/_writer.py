@@ -94,10 +94,11 @@ class StorageWriter(HasPath, _StorageWriter):
 
     The coordinator creates one ``.safetensors`` file, the shards of an index, or one folder of
     memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
-    it. When all ranks have written, checksummed and synced their boxes, the coordinator replaces
+    it. When all ranks have written, checksummed and synced their shards, the coordinator replaces
     `path` by one rename. So `path` has the complete old version or the complete new one at any
-    moment, also if a rank dies or runs out of space. The next save removes the leftovers of a
-    failed one.
+    moment, also if a rank dies or runs out of space. (If the file system cannot exchange two names,
+    a folder is replaced by two renames. After a crash between them, the next open, load or save
+    restores the old version.) The next save removes the leftovers of a failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
@@ -335,7 +336,7 @@ class StorageWriter(HasPath, _StorageWriter):
             ValueError: If a planner other than `SavePlanner` caches plans.
             UnsupportedError: If a value cannot be stored (the message has its name), or the file
                 system does not let several hosts write one file.
-            OSError: If a system call failed.
+            OSError: If a system call failed, or this rank does not see the coordinator's files.
         """
         try:
             with torch.no_grad():  # without recording the slicing of DTensors for autograd
@@ -385,7 +386,7 @@ class StorageWriter(HasPath, _StorageWriter):
 
         Args:
             metadata: Ignored.
-            results: What `write_data` returned on each rank.
+            results: The results of `write_data` on each rank.
 
         Raises:
             ValueError: If the result of a rank lacks a shard or a value.
@@ -469,7 +470,7 @@ def _add_leaves(
         packed: The items of each rank.
         paths: The path of each name. A name without one is a key of the root.
         sent: For each rank, by name: the values that it has sent, and the sizes in bytes of the
-            pickles of those that it has not.
+            pickles of long values, which it has not sent.
 
     Raises:
         ValueError: If ranks have tensors of different dtypes or shapes, or a tensor and a value,

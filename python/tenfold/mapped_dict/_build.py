@@ -166,9 +166,10 @@ def key_type_of(key: Any, number: int) -> type:
 def _is_int(key: Any) -> bool:
     if isinstance(key, bool):
         return False
+    # By exclusion, as in lookups: the name of a class of numpy may lack "int" (longlong).
     kind = type(key)
-    is_numpy = kind.__module__ == "numpy" and "int" in kind.__name__ and hasattr(key, "__index__")
-    return isinstance(key, int) or is_numpy
+    is_numpy = kind.__module__ == "numpy" and not kind.__name__.startswith("bool")
+    return isinstance(key, int) or (is_numpy and hasattr(key, "__index__"))
 
 
 def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
@@ -181,8 +182,7 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type (the message names both types), or an int beyond 64
-            bits.
+        ValueError: For a key of another type, which the message names, or an int beyond 64 bits.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):

@@ -344,7 +344,7 @@ class MappedDict(_Native):
         if following is None:
             self._write(*first, kind)
             return
-        spill = self._spill()  # acquires the writer lock before items are collected
+        spill = self._spill()  # acquires the writer lock before the other items are read
         for block in chain([first, following], blocks):
             self._spill_items(spill, *block)
         self._write_spill(spill, kind)

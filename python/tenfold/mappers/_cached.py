@@ -58,6 +58,11 @@ class CachedStateMapper(StateMapper):
         self._stamp = self.mapper.stamp()
         self._forget()
 
+    def _begin_after_fork(self) -> None:
+        """In a forked child, uses a new lock: a thread of the parent may have held the old one."""
+        if self._process != os.getpid():
+            self._begin()
+
     def _forget(self) -> None:
         self._slots: OrderedDict[Hashable, int] = OrderedDict()  # least recently used first
         self._free: list[int] = []
@@ -74,13 +79,12 @@ class CachedStateMapper(StateMapper):
 
     def clear(self) -> None:
         """Drops all rows; `hits` and `misses` are kept."""
+        self._begin_after_fork()
         with self._lock:
             self._forget()
 
     def generate(self, states: list[Any]) -> Any:
-        if self._process != os.getpid():
-            # In a forked child, use a new lock: a thread of the parent may have held the old one.
-            self._begin()
+        self._begin_after_fork()
         keys = [self.mapper.key(state) for state in states]
         with self._lock:
             stamp, kept, places, missing = self._look_up(keys, states)

@@ -60,7 +60,8 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 def _bits(rows: Any) -> Any:
     """The same memory as integers, which torch can index and copies without changing bits.
 
-    Rows with gradients, of common dtypes or of 16-byte elements are returned unchanged.
+    Rows with gradients, of common dtypes or of 16-byte elements, and 1-d rows without elements, are
+    returned unchanged.
     """
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
@@ -102,7 +103,7 @@ def made(values: list[Any], kind: type) -> Any:
 
 
 def promoted(rows: list[Any]) -> Any:
-    """The promoted dtype of all rows, as in `torch.cat`."""
+    """The promoted dtype of all rows, as in `torch.cat` or `numpy.concatenate`."""
     torch = arrays.torch_of(rows[0])
     if torch is None:
         np = numpy_module()

@@ -8,6 +8,7 @@ import math
 import operator
 
 from tenfold import _core
+from tenfold._errors import CorruptFileError
 from tenfold.mappers._mapper import shown
 from tenfold.mappers._rows import made
 
@@ -137,6 +138,10 @@ class StatesOnDisk:
         if self._numbers is None or not len(self):
             return rows
         numbers = self._numbers[rows.clip(0)]
+        if (numbers < 0).any():
+            raise CorruptFileError(
+                "state mapper: rows: expected row numbers of 0 or more, found a negative one"
+            )
         numbers[rows < 0] = -1
         return numbers
 

@@ -143,7 +143,7 @@ def save_model(
     """
     tensors = dict(model.state_dict())
     pairs = metadata_of(metadata)
-    for kept, dropped in storages.duplicate_names(tensors).items():
+    for kept, dropped in storages.duplicate_names("save_model", tensors).items():
         for name in dropped:
             pairs.setdefault(name, kept)
             del tensors[name]
@@ -173,8 +173,8 @@ def load_model(
 
     Returns:
         ``(missing, unexpected)``: names of the module that were not loaded, and names of the file
-        that the module does not have. Of names that share memory in the module, `save_model` stores
-        one: the others are not missing, and are unexpected if the file has them.
+        that the module does not have. If names share memory in the module, `save_model` stores one
+        of them: the others are not missing, and are unexpected if the file has them.
 
     Raises:
         RuntimeError: With `strict`, naming all missing and unexpected names. Without it, too, for a
@@ -187,7 +187,7 @@ def load_model(
         (set(), [])
     """
     loaded = load_file(filename, device=device, backend=backend)
-    duplicates = storages.duplicate_names(model.state_dict(), preferred=loaded)
+    duplicates = storages.duplicate_names("load_model", model.state_dict(), loaded)
     found = model.load_state_dict(loaded, strict=False)
     missing, unexpected = set(found.missing_keys), list(found.unexpected_keys)
     for dropped in duplicates.values():
@@ -207,8 +207,8 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
     """Raises the errors of safetensors before anything is written.
 
     Args:
-        tensors: What `save_file` got.
-        remedy: What to do about a tensor that is not contiguous.
+        tensors: The argument of `save_file`.
+        remedy: End of the message about a tensor that is not contiguous.
     """
     torch = need_torch("tenfold.safetensors")
     if not isinstance(tensors, dict):

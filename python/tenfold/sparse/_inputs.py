@@ -1,4 +1,4 @@
-"""Converts matrices of scipy and torch, and coordinates, to matrices of the engine."""
+"""Converts matrices of scipy and torch, coordinates and rows to matrices of the engine."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tenfold._interop.frameworks import Name
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
-# Maximum number of elements of a block of products or summands: 64 MiB of float32.
+# Maximum number of elements of a block of products or summands: 64 MiB of float32. A block of
+# products has at least one entry of the matrix, times a row of the other operand.
 _BLOCK_ELEMENTS = 16 << 20
 
 

@@ -71,8 +71,8 @@ class SparseMatrix(Rows, Growing):
     Raises:
         FileNotFoundError: If the path does not exist.
         ValueError: If `source` is not a sparse matrix, or for another `mode` or `framework`.
-        CorruptFileError: If its component tensors contradict each other. Of the offsets and
-            indices, only the last end offset is checked here; each call checks those that it uses.
+        CorruptFileError: If its component tensors contradict each other. Only the last end offset
+            is checked here; each call checks the offsets and indices that it uses.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class SparseMatrix(Rows, Growing):
         """Returns the same matrix, over the same memory if `x` is csr or csc and canonical.
 
         Otherwise entries are sorted, and those with the same coordinate are added, as in scipy.
+        Arrays that are not contiguous are copied.
 
         Args:
             x: A scipy sparse matrix or array in format csr, csc or coo; the format is kept.
@@ -383,6 +384,7 @@ class SparseMatrix(Rows, Growing):
         Raises:
             CorruptFileError: If an index is invalid.
             UnsupportedError: For a dtype that numpy does not have.
+            ValueError: For another dtype that scipy does not support, such as float16.
             ImportError: If scipy is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
@@ -433,7 +435,10 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is not a dense array, or the two dtypes have no common one.
+            TypeError: If `dense` is not a dense array; with numpy, if the two dtypes have no common
+                one.
+            RuntimeError: With torch, if the two dtypes have no common one, such as float8 and
+                float32.
             UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
                 not have.
             CorruptFileError: If an end offset or index is invalid.

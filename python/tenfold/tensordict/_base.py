@@ -138,8 +138,8 @@ class TensorDictBase(TensorLike):
     def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
         """Returns ``td.get(key)[index]``, or `default` if the key does not exist.
 
-        If the result is a NonTensorData, its value is returned. Of an UnbatchedTensor, the tensor
-        in it is indexed.
+        If the result is a NonTensorData, its value is returned. The tensor in an UnbatchedTensor
+        is indexed.
 
         Args:
             key: A str or a tuple of str.
@@ -224,8 +224,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        Numbers, lists of numbers and arrays become tensors, dicts become nodes, and lists of str
-        become a NonTensorStack. Other objects, such as str and None, stay plain values.
+        A bool, int or float, lists of numbers and arrays become tensors, dicts become nodes, and
+        lists of str become a NonTensorStack. Other objects, such as str, complex numbers and None,
+        stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -1315,19 +1316,21 @@ class TensorDictBase(TensorLike):
         self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """Stacks all entries into one tensor.
+        """Stacks all tensors, those of nodes included, into one. Plain values are omitted.
 
         Args:
             dim: The new dimension.
-            sorted: True or None: sorted by key; False: in the order of the entries; or a list of
+            sorted: True: sorted by key; False or None: in the order of the entries; or a list of
                 the keys to use, in this order.
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all entries; `out` if it is given.
+            torch.Tensor: One tensor of all tensors; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes differ.
+            TypeError: If a key in `sorted` is that of a plain value, or of a node among tensors.
+            KeyError: If a key in `sorted` does not exist.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1340,19 +1343,21 @@ class TensorDictBase(TensorLike):
         self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """Concatenates all entries into one tensor.
+        """Concatenates all tensors, those of nodes included. Plain values are omitted.
 
         Args:
             dim: The dimension along which they are concatenated.
-            sorted: True or None: sorted by key; False: in the order of the entries; or a list of
+            sorted: True: sorted by key; False or None: in the order of the entries; or a list of
                 the keys to use, in this order.
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all entries; `out` if it is given.
+            torch.Tensor: One tensor of all tensors; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes do not fit.
+            TypeError: If a key in `sorted` is that of a plain value, or of a node among tensors.
+            KeyError: If a key in `sorted` does not exist.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1405,8 +1410,8 @@ class TensorDictBase(TensorLike):
         """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay.
 
         Raises:
-            RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, or is not
-                on the CPU.
+            RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, is not on
+                the CPU, or has a dtype that NumPy lacks, such as bfloat16.
         """
         return _convert.numpy(self)
 
@@ -1595,6 +1600,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ValueError: If an entry is an UnbatchedTensor.
+            TypeError: If NumPy lacks the dtype of an entry.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
@@ -2209,7 +2215,8 @@ class TensorDictBase(TensorLike):
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
             mode: ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes
                 into its file; opening a folder removes the checksums of its tensors. None: ``"r+"``
-                for a folder that this user may write to, else ``"c"``; for an archive ``"r"``.
+                for a folder whose ``meta.json`` this user may write to, else ``"c"``; for an
+                archive ``"r"``.
             num_threads: Ignored, because mapping is fast.
             allow_pickle: Must be None or False: nothing is ever unpickled.
             framework: ``"torch"`` or ``"numpy"``: the type of arrays, as for `tenfold.load`.
@@ -2271,8 +2278,8 @@ class TensorDictBase(TensorLike):
 
         Nodes with the same path remain the same objects. If this TensorDict has another device than
         the CPU, the tensors are copied to it. If `is_memmap` was true, it is true again for a
-        folder that this user may write to, unless `mode` is given. Otherwise this TensorDict is
-        unlocked.
+        folder whose ``meta.json`` this user may write to, unless `mode` is given. Otherwise this
+        TensorDict is unlocked.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2433,7 +2440,9 @@ class TensorDictBase(TensorLike):
         """Waits until data written into mapped files is fsynced.
 
         Raises:
-            ValueError: If the tree is in memory, or was opened in mode "r" or "c".
+            ValueError: If the tree is in memory, or was opened in mode "r" or "c". The results of
+                `memmap*` without a prefix and of `save` to a folder are exceptions: nothing of them
+                has to be written.
         """
         memmap.flush(self)
 

@@ -1,4 +1,4 @@
-"""Conversions between TensorDict and other types."""
+"""Conversions between TensorDict and other types, and the schema and metadata of a root."""
 
 from __future__ import annotations
 

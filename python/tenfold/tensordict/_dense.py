@@ -81,7 +81,8 @@ class TensorDict(TensorDictBase):
 
     Raises:
         RuntimeError: If the shape of a tensor does not begin with `batch_size`.
-        ValueError: If `source` is neither a mapping nor a TensorDict, or combined with keywords.
+        ValueError: If `source` is neither a mapping nor a TensorDict, or combined with keywords; if
+            the number of `names` is not the number of batch dimensions.
         KeyError: If a key is neither a str nor a tuple of str.
 
     Example:

@@ -353,7 +353,7 @@ def _array(value: Any) -> Any:
         return value
     if arrays.torch_or_none() is None and arrays.is_array(value):
         return value
-    is_numbers = isinstance(value, (bool, int, float, list, tuple))
+    is_numbers = isinstance(value, (bool, int, float, list, tuple)) or arrays.is_numpy_number(value)
     if not (is_numbers or arrays.is_array(value) or hasattr(value, "__dlpack__")):
         return None
     try:

@@ -125,8 +125,9 @@ Path canonical(const Path& path) {
 }
 
 Path path_within(const Path& folder, const Path& path) {
+  // os::, because std::filesystem has such a function for its paths, too.
   const Path inner =
-      canonical(resolve_link(path)).lexically_relative(canonical(resolve_link(folder)));
+      os::canonical(resolve_link(path)).lexically_relative(os::canonical(resolve_link(folder)));
   return inner.empty() || *inner.begin() == ".." ? Path() : inner;
 }
 

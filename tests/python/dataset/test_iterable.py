@@ -192,6 +192,22 @@ def test_persistent_workers_apply_the_epoch_and_refuse_a_state(path: Path) -> No
         next(iter(loader))
 
 
+@pytest.mark.parametrize("taken", range(1, 4))
+def test_ranks_with_unequal_numbers_of_rows_resume(ds: Dataset, taken: int) -> None:
+    def make(rank: int) -> IterableDataset:
+        return IterableDataset(ds.range(0, 5), rank=rank, world_size=2)
+
+    first = make(0)
+    iterator = iter(first)
+    seen = ids(islice(iterator, taken))
+    seen += ids(islice(make(1), taken))
+    for rank in range(2):
+        resumed = make(rank)
+        resumed.load_state_dict(first.state_dict())
+        seen += ids(resumed)
+    assert sorted(seen) == list(range(5))
+
+
 def test_break_restarts_the_epoch_and_a_state_is_used_once(ds: Dataset) -> None:
     rows = IterableDataset(ds.range(0, 10))
     assert ids(islice(rows, 4)) == ids(islice(rows, 4)) == [0, 1, 2, 3]
@@ -245,6 +261,15 @@ def test_an_invalid_state_does_not_change_the_stream(path: Path) -> None:
         {"seed": 0, "epoch": 2**62 + 1, "position": 0},
         {"seed": 2**64, "epoch": 0, "position": 0},
         {"seed": 0, "epoch": 0, "position": ROWS + 1},
+        {
+            "seed": 0,
+            "epoch": 0,
+            "position": 0,
+            "world_size": 1,
+            "workers": 2,
+            "next_worker": 0,
+            "taken": [10**9, 0],
+        },
     ):
         with pytest.raises(ValueError, match=r"^iterable dataset: state: "):
             rows.load_state_dict(state)

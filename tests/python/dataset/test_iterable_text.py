@@ -9,6 +9,7 @@ import pickle
 import zipfile
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -278,6 +279,23 @@ def test_workers_partition_the_rows_and_resume(tmp_path: Path, workers: int) -> 
     for batch in DataLoader(second, batch_size=8, num_workers=workers):
         seen += batch["id"].tolist()
     assert sorted(seen) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("columns", "twice"),
+    [
+        (["a", "a"], "a"),
+        (["rec.x", ("rec", "x")], "rec.x"),
+        (["rec", "rec.x"], "rec.x"),
+        (["rec.x", "rec"], "rec"),
+    ],
+)
+def test_a_column_is_selected_once(tmp_path: Path, columns: list[Any], twice: str) -> None:
+    path = write(tmp_path / "data.jsonl", [{"rec": {"x": 1, "y": 2}, "a": 3}])
+    with pytest.raises(ValueError, match=f"columns: expected each column once, found '{twice}'"):
+        IterableDataset(path, columns=columns)
+    rows = IterableDataset(path, columns=["rec.y", "a", "rec.x"])
+    assert str(rows.schema).split() == ["rec.y:", "int64", "rec.x:", "int64", "a:", "int64"]
 
 
 def test_rows_are_checked_against_the_schema(tmp_path: Path) -> None:

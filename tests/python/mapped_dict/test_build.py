@@ -154,6 +154,7 @@ def test_numpy_keys_and_ordered_dicts_are_accepted(tmp_path):
     assert d.key_type is int
     assert d[4].tolist() == [8.0, 9.0]
     assert d[4].dtype == torch.float64
+    assert build({np.longlong(7): 1.0}, tmp_path / "l")[np.longlong(7)] == 1.0
     d = build(collections.OrderedDict(a=1), tmp_path / "o")
     assert d["a"] == 1
 

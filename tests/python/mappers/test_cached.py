@@ -217,9 +217,16 @@ def test_forked_child_has_a_new_cache_even_if_the_lock_was_held():
         signal.alarm(60)  # ends the process if it waits for the lock
         assert cached([1, 3]).tolist() == [[1, 1], [3, 9]]
 
-    with cached._lock:
-        child = forked(look_up)
-    assert exit_status(child) == 0
+    def clear():
+        signal.alarm(60)
+        cached.clear()
+        assert cached.nbytes == 0
+
+    for work in (look_up, clear):
+        with cached._lock:
+            child = forked(work)
+        assert exit_status(child) == 0
+    assert cached.nbytes == 2 * ROW_BYTES
 
 
 def test_pickle_and_save_store_the_underlying_mapper(tmp_path):

@@ -286,6 +286,7 @@ def broken(mapper, tmp_path, part, value):
         ("rows", torch.zeros(2)),
         ("rows", "x"),
         ("rows", torch.tensor([0, 99])),
+        ("rows", torch.tensor([0, -2])),
         ("default", torch.zeros(4)),
         ("default", torch.zeros(5, dtype=torch.int64)),
         ("default", "x"),

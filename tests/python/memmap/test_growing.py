@@ -74,6 +74,20 @@ def test_storage_of_the_entry_file_is_used_without_a_copy(td, tmp_path):
         td.make_memmap_from_storage("memory", memory, (3,))
 
 
+def test_a_storage_that_does_not_fit_changes_nothing(td, tmp_path):
+    path = tmp_path / "p" / "s.memmap"
+    path.write_bytes(bytes(8))
+    before = (tmp_path / "p" / "meta.json").read_bytes()
+    storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=8)
+    for key in ("s", ("new", "s")):
+        with pytest.raises(RuntimeError, match=r"shape '\[3\]' is invalid"):
+            td.make_memmap_from_storage(key, storage, (3,), dtype=torch.float32)
+    assert td.keys() == ["a", "b"]
+    assert path.stat().st_size == 8
+    assert (tmp_path / "p" / "meta.json").read_bytes() == before
+    assert not (tmp_path / "p" / "new").exists()
+
+
 @pytest.mark.parametrize(("robust_key", "file"), [(True, "a%20b.memmap"), (False, "a b.memmap")])
 def test_storage_must_be_of_the_file_that_robust_key_selects(td, tmp_path, robust_key, file):
     def storage(file):

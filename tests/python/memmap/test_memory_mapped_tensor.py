@@ -85,6 +85,17 @@ def test_from_tensor_returns_a_tensor_already_mapped_from_the_file(path, tmp_pat
     assert MemoryMappedTensor.from_tensor(anonymous) is anonymous
 
 
+@pytest.mark.parametrize("source", [torch.ones(2, 3), torch.ones(3, 2).t()])
+def test_from_tensor_changes_the_shape_or_creates_no_file(path, source):
+    source[0, 1] = 5
+    for shape in ((3,), (0,), (2, 4), torch.tensor([[2], [3]])):
+        with pytest.raises(RuntimeError, match="shape: expected one of 6 elements"):
+            MemoryMappedTensor.from_tensor(source, filename=path, shape=shape)
+        assert not path.exists()
+    made = MemoryMappedTensor.from_tensor(source, filename=path, shape=(6,))
+    assert made.tolist() == [1, 5, 1, 1, 1, 1]
+
+
 def test_existing_file_raises_unless_existsok(path):
     MemoryMappedTensor.ones(3, filename=path)
     with pytest.raises(RuntimeError, match=r"x\.memmap: the file already exists.*existsok"):

@@ -341,6 +341,17 @@ def test_a_value_that_is_not_json_is_named_with_its_type(tmp_path, value):
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.parametrize(
+    ("level", "error"), [("1", TypeError), (1.5, TypeError), (13, ValueError), (0, ValueError)]
+)
+def test_an_invalid_level_of_compression_is_named(tmp_path, level, error):
+    make().memmap(tmp_path / "p")
+    options = {"compression": "deflate", "compresslevel": level}
+    with pytest.raises(error, match=r"^compresslevel: expected "):
+        tenfold.pack_memmap(tmp_path / "p", tmp_path / "p.tdz", **options)
+    assert not (tmp_path / "p.tdz").exists()
+
+
 def test_compression_needs_an_archive_and_archives_need_a_path(tmp_path):
     with pytest.raises(ValueError, match="compression"):
         make().memmap(tmp_path / "p", compression="deflate")

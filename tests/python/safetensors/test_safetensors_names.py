@@ -219,6 +219,9 @@ def test_save_model_refuses_partially_overlapping_buffers(tmp_path: Path) -> Non
     for module in (real, ours):
         with pytest.raises(RuntimeError):
             module.save_model(model, tmp_path / "m")
+    ours.save_file({"a": SHARING[:4]}, tmp_path / "m")
+    with pytest.raises(RuntimeError, match=r"load_model: \['a', 'b'\]: they share memory"):
+        ours.load_model(model, tmp_path / "m")
 
 
 def test_save_model_makes_tensors_contiguous_unless_disabled(tmp_path: Path) -> None:

@@ -28,6 +28,23 @@ def test_dataclass_namedtuple_and_tuple_fields_become_entries():
         TensorDict.from_dataclass(Run)
 
 
+@pytest.mark.parametrize(
+    "scalar",
+    [np.int64(3), np.uint8(3), np.float32(1.5), np.float64(1.5), np.bool_(1), np.complex64(1j)],
+)
+def test_numbers_of_numpy_become_tensors_of_their_dtype(scalar, tmp_path):
+    found = TensorDict({"a": scalar}).get("a")
+    assert found.numpy().dtype == scalar.dtype
+    assert found.item() == scalar
+    TensorDict({}).set("a", scalar).save(tmp_path / "saved")
+    assert TensorDict.load(tmp_path / "saved")["a"].item() == scalar
+
+
+def test_other_scalars_of_numpy_remain_values():
+    for scalar in (np.bytes_(b"a"), np.datetime64("2020-01-01"), np.longdouble(1)):
+        assert TensorDict({"a": scalar})["a"] == scalar
+
+
 ARRAYS = {
     "fields": np.zeros(3, [("a", "f4"), ("b", "i4", (2,))]),
     "two_dims": np.arange(6, dtype="i8").reshape(2, 3).view([("a", "i8")]),

@@ -214,6 +214,38 @@ def test_entries_that_cannot_be_joined_are_kept():
     assert td.stack_tensors("a", "d", out_key="a")["a"].shape == (2, 2)
 
 
+@pytest.mark.parametrize("join", ["stack", "cat"])
+def test_tensors_and_tensordicts_are_not_joined(join):
+    td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
+    for function in (getattr(torch, join), getattr(tenfold.tensordict, join)):
+        for mixed in ([torch.zeros(3), td], [td, torch.zeros(3)]):
+            with pytest.raises(TypeError, match=f"{join}: expected either TensorDicts or tensors"):
+                function(mixed)
+    with pytest.raises(TypeError, match="expected either TensorDicts or tensors"):
+        getattr(td, f"{join}_tensors")("a", "b", out_key="o")
+    assert td.keys() == ["a", "b"]
+
+
+def test_cat_names_a_key_of_tensors_and_tensordicts():
+    first, second = TensorDict({"a": torch.zeros(3)}, [3]), TensorDict({"a": {}}, [3])
+    for mixed in ([first, second], [second, first]):
+        with pytest.raises(TypeError, match='cat: key "a": expected either TensorDicts or tensors'):
+            torch.cat(mixed)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [(None, [0, 2, 1, 3, 4]), (False, [0, 2, 1, 3, 4]), (True, [3, 1, 2, 4, 0]),
+     ([("b", "c"), "z"], [1, 0])],
+)  # fmt: skip
+def test_tensors_of_nodes_become_part_of_one_tensor(order, expected):
+    td = TensorDict({"z": torch.tensor([0]), "b": {"d": torch.tensor([2]), "c": torch.tensor([1])},
+                     "a": torch.tensor([3]), "u": UnbatchedTensor(torch.tensor([4])), "t": "text"},
+                    [1])  # fmt: skip
+    assert td.cat_from_tensordict(sorted=order).tolist() == expected
+    assert td.stack_from_tensordict(1, sorted=order).tolist() == [expected]
+
+
 UNBATCHED = UnbatchedTensor(torch.ones(1))
 DIFFERENT = {
     "tensor_and_node": (torch.ones(1), {"b": torch.ones(1)}),

@@ -6,6 +6,7 @@ import os
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._options import integer
 from tenfold._paths import exists
 from tenfold._progress import Shown
 from tenfold._public import set_module
@@ -106,6 +107,7 @@ def pack_memmap(
         FileNotFoundError: If the folder does not exist.
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
             compression is unknown, or if its level is out of range.
+        TypeError: If the level is not an int.
         UnsupportedError: If the compression is bzip2 or lzma, or the folder grows (`%commit`),
             contains symbolic links or special files, or is nested deeper than 512 folders.
         CorruptFileError: If the `%commit` is damaged.
@@ -158,9 +160,7 @@ def deflate_level(compression: str | int | None, level: int | None = None) -> in
     if name in (None, "stored", 0):
         return 0
     if name in ("deflate", "deflated", 8):
-        if level is not None and not 1 <= level <= 12:
-            raise ValueError(f"compresslevel: expected 1 to 12, found {level}")
-        return 6 if level is None else level
+        return 6 if level is None else integer("compresslevel", level, 1, 12)
     if name in ("bzip2", "lzma", 12, 14):
         raise UnsupportedError(
             f"compression: expected None or 'deflate', found {compression!r}, which this version "

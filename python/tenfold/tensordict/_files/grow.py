@@ -53,14 +53,14 @@ def make_from_storage(
     tree: Any, key: Any, storage: Any, shape: Any, dtype: Any, robust_key: Any
 ) -> Any:
     """Implements `TensorDict.make_memmap_from_storage`."""
-    torch = arrays.import_torch()
-    node, name = _place(tree, key, shape, robust_key)
+    torch = arrays.need_torch("make_memmap_from_storage")
     if dtype is None:
         dtype = torch.get_default_dtype()
+    # Raises an error if the storage does not fit, so it comes before changes on disk.
+    made = folders.mapped_class().from_storage(storage, shape=shape, dtype=dtype)
+    node, name = _place(tree, key, shape, robust_key)
     folder = folders.folder_of(node)
-    mapped = folders.mapped_class()
     if folder is None:
-        made = mapped.from_storage(storage, shape=shape, dtype=dtype)
         node._items[name] = made
         return made
     stem = name if robust_key is False else _core.encode_key(name)
@@ -77,7 +77,6 @@ def make_from_storage(
             f"from the entry's is not permitted: expected this file, found {known}"
         )
     _added(node, name, shape, dtype, robust_key, existsok=True)
-    made = mapped.from_storage(storage, shape=shape, dtype=dtype)
     node._items[name] = made
     return made
 
@@ -198,10 +197,10 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Values that all rows share do not change. Files grow first, then each meta.json is replaced,
-    that of the root last. So concurrent readers see only rows that are written, but during the
-    call nodes below may have more rows than the root. Open trees keep their length until they are
-    refreshed. The folder's checksums are removed. One call may append at a time.
+    Values that all rows share do not change. The folder's checksums are removed first. Then files
+    grow, and each meta.json is replaced, that of the root last. So concurrent readers see only rows
+    that are written, but during the call nodes below may have more rows than the root. Open trees
+    keep their length until they are refreshed. One call may append at a time.
 
     Args:
         prefix: The folder.

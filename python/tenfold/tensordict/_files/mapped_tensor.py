@@ -177,10 +177,11 @@ class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
 
     Writing into the tensor writes into the file, unless the file was opened with mode "r" or "c".
-    Without a file name, the methods that create a tensor use memory that processes share. Indexing
-    that returns a view, `unbind`, `split`, `chunk` and `detach` return MemoryMappedTensors over the
-    same bytes. In-place operations return the tensor itself, and all others plain tensors, at no
-    extra cost.
+    Without a file name, `from_tensor`, `empty`, `zeros`, `ones`, `full` and the ``_like`` forms use
+    memory that processes share. Indexing that returns a view (except of a tensor that the
+    constructor or `from_storage` created without a file), `unbind`, `split`, `chunk` and `detach`
+    return MemoryMappedTensors over the same bytes. In-place operations return the tensor itself,
+    and all others plain tensors, at no extra cost.
 
     The tensor pickles as the file's path, so that no data is sent to another process. A tensor
     in memory that processes share can be sent by `multiprocessing` only. A tensor that the
@@ -276,8 +277,9 @@ class MemoryMappedTensor(torch.Tensor):
                 of sizes. An `input` without dimensions is repeated.
 
         Returns:
-            MemoryMappedTensor: The copy; `input` itself if it is mapped from `filename` with mode
-            "r+", or if `filename` is None and it is mapped from a file without a name.
+            MemoryMappedTensor: The copy; `input` itself, whatever `shape` is, if it is mapped from
+            `filename` with mode "r+", or if `filename` is None and it is mapped from a file without
+            a name.
 
         Raises:
             RuntimeError: If the file exists and `existsok` is false, if the path is a symlink or
@@ -316,6 +318,11 @@ class MemoryMappedTensor(torch.Tensor):
             )
         if shape is None:
             shape = input._nested_tensor_size() if input.is_nested else input.shape
+        elif copy_data and input.ndim and torch.Size(_lengths_of(shape)).numel() != input.numel():
+            raise RuntimeError(
+                f"shape: expected one of {input.numel()} elements, as the tensor has, found "
+                f"{list(shape)}"
+            )
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
             whole = getattr(input, "full_tensor", None)  # for a DTensor
@@ -327,7 +334,9 @@ class MemoryMappedTensor(torch.Tensor):
             for mine, theirs in zip(self.unbind(), source.unbind(), strict=True):
                 mine.copy_(theirs)
         elif self.numel():
-            self.copy_(source.expand(self.shape) if source.ndim == 0 else source.view_as(self))
+            self.copy_(
+                source.expand(self.shape) if source.ndim == 0 else source.reshape(self.shape)
+            )
 
     @classmethod
     def _made(
@@ -643,6 +652,7 @@ class MemoryMappedTensor(torch.Tensor):
         Raises:
             RuntimeError: If the file exists, its path is a symlink, its folder is missing, or
                 conversion of the value to the dtype would overflow.
+            TypeError: If the value is not a number.
 
         Example:
             >>> MemoryMappedTensor.full_like(torch.arange(3), 7, filename="x.memmap")

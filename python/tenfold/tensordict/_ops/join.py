@@ -66,6 +66,7 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
+        TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
     Example:
@@ -75,11 +76,23 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     tds: list[Any] = list(input)
     if not tds:
         raise RuntimeError("stack: expected at least one TensorDict, found none")
+    _check_kinds("stack", tds)
     if class_kind(type(tds[0])) == LEAF:
         tensor: Item = need_torch("stack").stack(tds, dim, out=out)
         return tensor
     made: Item = _stacked(tds, _new_dim(tds, dim))
     return made if out is None else written(out, made)
+
+
+def _check_kinds(call: str, items: list[Any]) -> None:
+    """Raises TypeError if some items are TensorDicts and others are not."""
+    are_nodes = [node_of(item) is not None for item in items]
+    if any(are_nodes) and not all(are_nodes):
+        other = items[are_nodes.index(not are_nodes[0])]
+        raise TypeError(
+            f"{call}: expected either TensorDicts or tensors, found {type(items[0]).__name__} and "
+            f"{type(other).__name__}"
+        )
 
 
 def _new_dim(tds: list[Any], dim: int) -> int:
@@ -307,6 +320,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
+        TypeError: If `input`, or the entries of a key, are both TensorDicts and tensors.
         KeyError: If keys differ.
 
     Example:
@@ -316,6 +330,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     tds: list[Any] = list(input)
     if not tds:
         raise RuntimeError("cat: expected at least one TensorDict, found none")
+    _check_kinds("cat", tds)
     if class_kind(type(tds[0])) == LEAF:
         tensor: Item = need_torch("cat").cat(tds, dim, out=out)
         return tensor
@@ -338,6 +353,7 @@ def _joined(entries: list[Any], dim: int) -> Any:
     made_items = {}
     for key in keys:
         parts = [items[key] for items in dicts]
+        _check_kinds(f'cat: key "{key}"', parts)
         kind = class_kind(type(parts[0]))
         if kind == LEAF:
             made_items[key] = torch.cat(parts, dim)
@@ -490,8 +506,11 @@ def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: 
 
 def as_one_tensor(td: Any, name: str, dim: int, order: Any, out: Any) -> torch.Tensor:
     join = getattr(need_torch(f"{name}_from_tensordict"), name)
-    keys = td.sorted_keys if order is None or order is True else order or td._key_list()
-    made: torch.Tensor = join([td[key] for key in keys], dim, out=out)
+    if order is None or isinstance(order, bool):
+        tensors = [unwrapped(entry) for entry in td.values(True, True, sort=bool(order))]
+    else:
+        tensors = [td[key] for key in order]
+    made: torch.Tensor = join(tensors, dim, out=out)
     return made
 
 
