@@ -107,7 +107,7 @@ def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
     """The batch size after a normalized `index`.
 
     Raises IndexError for an int out of range, and the errors of torch (without it, of numpy) for
-    other invalid parts. Positions in a single index array are not checked.
+    other invalid parts. The positions in an array that is the only part are not checked.
     """
     left: list[int] = []
     dim = 0
@@ -157,8 +157,9 @@ def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) -> Names | None:
     """Names of the resulting dimensions.
 
-    A dimension that a single array indexes keeps its name. If several arrays share a dimension, or
-    an array replaces one by several, the resulting dimensions have no names.
+    A dimension of the result gets the name of the dimension that an array indexes, if no other
+    array contributes to it, and the array is 1-d or has only one length other than 1. The other
+    dimensions that result from arrays have no names.
     """
     if names is None:
         return None

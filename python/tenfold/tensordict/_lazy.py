@@ -759,7 +759,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def filter_non_tensor_data(self) -> Self:
-        """Returns a stack of the members' tensors only."""
+        """Returns a stack of the members without their plain values; nodes and tensors are kept."""
         return self._map(lambda node: node.filter_non_tensor_data())
 
     def filter_empty_(self) -> Self:

@@ -1,5 +1,7 @@
-"""Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
+"""Operations on the batch dimensions of a lazy stack.
 
+Most results are lazy stacks. `expanded` returns a dense TensorDict if `stack` can stack the
+members.
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
 which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
 `assign` implements ``__setitem__``.

@@ -131,7 +131,8 @@ class Opened:
         path: The absolute path, as a str.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
         format: The requested format; empty: by content.
-        identity: The result of `identity_of` when it was opened.
+        identity: The result of `identity_of` when it was opened, or when `make_memmap` last changed
+            it through this object.
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.

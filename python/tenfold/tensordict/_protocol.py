@@ -1,4 +1,4 @@
-"""The basic operations on a node, with which all others are implemented."""
+"""The basic operations on a node, on which `_ops` builds, and types for annotations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _classes: dict[str, Any] = {}
 
 
 def register_classes(**classes: type) -> None:
-    """Sets the class that `dense` or `stacked` returns; called at the end of its module."""
+    """Sets the class that `dense` or `stacked` returns; the module of the class calls it."""
     _classes.update(classes)
 
 
@@ -61,16 +61,16 @@ def stacked() -> type[LazyStackedTensorDict]:
 class Primitives:
     """The operations that TensorDict and LazyStackedTensorDict each implement.
 
-    An *entry* is a tensor, a node, or an object of a class in `WRAPPED` (NonTensorData,
-    NonTensorStack, UnbatchedTensor), which represents the value that ``td[key]`` returns. The
-    functions of `_ops` build on these operations, and TensorDictBase on the functions.
+    An *entry* is a tensor, a node, an object of a tensorclass, or an object of a class in `WRAPPED`
+    (NonTensorData, NonTensorStack, UnbatchedTensor), which represents the value that ``td[key]``
+    returns. The functions of `_ops` build on these operations, and TensorDictBase on the functions.
     """
 
     if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties
         __slots__ = ()
 
     if TYPE_CHECKING:
-        #: The leading dimensions of all tensors.
+        #: The leading dimensions of all tensors but unbatched ones; -1 if the lengths differ.
         _batch_size: tuple[int, ...]
         #: A name, or None, for each batch dimension; None if no dimension has one.
         _names: tuple[str | None, ...] | None
@@ -109,8 +109,9 @@ class Primitives:
             """Yields (key, "tensor" | "value" | "node", found), from metadata where possible.
 
             `found` is the node, the engine's description of an entry on disk, or None for a tensor
-            or value that Python has loaded. With `shows_damaged`, the kind of an entry that cannot
-            be read is "damaged" or "refused"; otherwise such an entry raises an error.
+            or value that Python has loaded or that is in a lazy stack. With `shows_damaged`, the
+            kind of an entry that cannot be read is "damaged" or "refused"; otherwise such an entry
+            raises an error.
             """
             ...
 
@@ -123,7 +124,7 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that Python has loaded; of a lazy stack, the members."""
+            """The entries, or for a lazy stack the members, that Python has loaded."""
             ...
 
         def _own(self) -> Any:

@@ -1,7 +1,8 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata, except sparse and jagged tensors and the entries of
-lazy stacks, which are loaded.
+Entries on disk are described from metadata, except the entries of lazy stacks and tensors that are
+made of component tensors (jagged ones, and sparse ones unless `tenfold.open` returned nodes), which
+are loaded.
 """
 
 from __future__ import annotations

@@ -228,8 +228,8 @@ def _regrouped(
 def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
     """The first and last dimension of `old` that a reshape merges into one of `new`.
 
-    The last one is less than the first if the reshape adds a dimension of length 1. None if it does
-    something else.
+    The last one is less than the first if the reshape adds a dimension of length 1 between two
+    others. None if it does something else.
     """
     if not old or not new:
         return None

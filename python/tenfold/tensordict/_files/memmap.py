@@ -1,4 +1,4 @@
-"""Memory-mapped files of a TensorDict: the methods of tensordict's API."""
+"""Saves, maps, loads and flushes memory-mapped trees, with the names of tensordict's methods."""
 
 from __future__ import annotations
 
@@ -204,9 +204,10 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """Writes a value to the folder of a mapped tree.
+    """Writes a value that is not a tensor to the folder of a mapped tree.
 
-    Returns false for a tensor, and if the tree is not marked or not mapped from a folder.
+    Returns false, and writes nothing, for another entry, and for a tree that is not marked or not
+    mapped from a folder in mode "r+".
     """
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
@@ -230,7 +231,10 @@ def _begins_at_zero(part: Any) -> bool:
 
 
 def _flush_own(node: Any) -> None:
-    """Flushes the tensors that were mapped separately, not by the engine's node."""
+    """Flushes the loaded tensors over named files, directly in a node.
+
+    The engine's node does not flush those that were mapped separately.
+    """
     mapped = folders.mapped_class_if_imported()
     for value in folders.held(node).values():
         if type(value) is mapped and value._file is not None and value._file.path is not None:
@@ -240,8 +244,8 @@ def _flush_own(node: Any) -> None:
 def engine_mode(path: str, mode: str | None) -> str:
     """The engine's mode for a mode of `load_memmap`.
 
-    None means ``"r+"`` for a folder whose meta.json this user may write, ``"c"`` for another
-    folder, and ``"r"`` for an archive.
+    None means ``"r"`` for an archive, ``"c"`` for a folder with a meta.json that this user may not
+    write to, and otherwise ``"r+"``.
     """
     if mode not in (None, "r", "c", "r+"):
         raise ValueError(f"mode: expected None, 'r', 'c' or 'r+', found {mode!r}")

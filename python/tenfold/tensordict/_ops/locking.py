@@ -1,6 +1,7 @@
 """Locking: a TensorDict whose entries can be neither added, replaced nor deleted.
 
-Also the ``with`` statement, which restores the lock state or closes an opened tree.
+Also the ``with`` statement, which restores the lock state, undoes `to_module`, or closes an opened
+tree.
 """
 
 from __future__ import annotations

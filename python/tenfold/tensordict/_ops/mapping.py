@@ -118,7 +118,7 @@ def node_for(td: Any, path: tuple[str, ...]) -> Any:
                 )
         else:
             node._put(key, new_child(node))
-            child = node_of(node._entry(key))  # of a lazy stack: a stack of the members' children
+            child = node_of(node._entry(key))  # in a lazy stack: a stack of new nodes
         node = child
     return node
 
@@ -322,7 +322,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
 
 
 def entry_to_copy(key: str, item: Any, td: Any) -> Any:
-    """Like `as_entry`, but on its own device: `copy_` moves it, without waiting if it may."""
+    """Like `as_entry`, but the entry stays on its device: ``Tensor.copy_`` copies between devices."""
     return as_entry(key, item, dense()._made({}, td._batch_size, None))
 
 
@@ -330,7 +330,7 @@ def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = Fal
     path = path_of(key)
     node = node_above(td, path)
     there = None if isinstance(node, stacked()) else node._entry(path[-1])
-    if isinstance(there, UnbatchedTensor):  # `index` is not one of rows
+    if isinstance(there, UnbatchedTensor):  # `index` is one of the tensor
         _write_at(there.data, value, index)
     else:
         node._overwrite_at(path[-1], value, index)

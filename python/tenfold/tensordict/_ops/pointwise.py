@@ -412,7 +412,7 @@ def binary_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def binary_tensor_op(td: Like, name: str, other: Any, default: Any) -> Like:
-    """A function of torch that takes tensors only."""
+    """A function of torch for two tensors; a number is converted to a tensor."""
     torch = need_torch(name)
     op = getattr(torch, name)
     return binary(td, lambda a, b: op(a, _tensor(torch, b, a)), other, default)
@@ -425,7 +425,7 @@ def binary_tensor_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def _tensor(torch: Any, other: Any, like: Any) -> Any:
-    """A number as a tensor, for functions that do not accept numbers."""
+    """A number as a tensor, because ``torch.maximum`` and others do not accept numbers."""
     if isinstance(other, torch.Tensor):
         return other
     return torch.as_tensor(other, device=like.device)

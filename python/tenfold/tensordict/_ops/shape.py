@@ -236,7 +236,7 @@ def atleast_3d(td: Like) -> Like:
 
 
 def sizes(args: tuple[Any, ...], whole: Any) -> tuple[int, ...]:
-    """Sizes given as arguments, as one sequence, or by the keyword `whole`."""
+    """Sizes given as arguments or one sequence; `whole`, another argument, if there are none."""
     if not args and whole is not None:
         args = (whole,)
     if len(args) == 1 and not isinstance(args[0], int):
@@ -588,7 +588,7 @@ def repeat_interleave(
         return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
     at = dim_in(dim, len(td._batch_size), "repeat_interleave")
     rows = torch.arange(td._batch_size[at], device="cpu")
-    repeats = torch.as_tensor(repeats, device="cpu")  # it may be where the rows are
+    repeats = torch.as_tensor(repeats, device="cpu")  # it may be on a GPU
     rows = rows.repeat_interleave(repeats, output_size=output_size)
     return td._chosen(rows, at)
 

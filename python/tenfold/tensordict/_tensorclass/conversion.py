@@ -1,4 +1,4 @@
-"""Conversion of objects of a tensorclass from and to TensorDicts."""
+"""Methods of a tensorclass that create, convert, save and load objects, or call TensorDict's."""
 
 from __future__ import annotations
 
