@@ -440,7 +440,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the length of a state, and the cursor if there are more rows than it has.
+        """Restores the length of a state; also its cursor, if the circular buffer has more rows.
 
         If the state has fewer rows than the circular buffer, rows that were added later are no
         longer sampled, and will be overwritten. Otherwise the cursor stays that of the circular

@@ -74,7 +74,7 @@ class Primitives:
         _batch_size: tuple[int, ...]
         #: A name, or None, for each batch dimension; None if no dimension has one.
         _names: tuple[str | None, ...] | None
-        #: As str; None if none was set.
+        #: As str; None if none was set, or if the members of a lazy stack differ.
         _device: str | None
         #: False, True, a mark of mapped trees, or weak references to locked parents.
         _locked: Any
@@ -143,7 +143,8 @@ class Primitives:
         ) -> Self:
             """A node of `batch_size` with `change(entry)` for each tensor and node.
 
-            Of values that are not tensors, `change` gets the `ValueRows`.
+            For values that are not tensors, `change` gets the `ValueRows`. An UnbatchedTensor is
+            taken over unchanged.
             """
             ...
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
-#: The mark in ``_locked`` of a tree made by `memmap*`: `is_memmap` is true until it is unlocked.
+#: The mark in ``_locked`` of a mapped tree, such as the result of `memmap*`, and of views of it:
+#: `is_memmap` is true until the tree is unlocked.
 #: ``_locked`` is False, True, this mark, or a tuple of weak references to the locked nodes above,
 #: which begins with the mark if the tree is mapped.
 MAPPED = 2
@@ -41,7 +42,7 @@ def check_unlocked(td: Any) -> None:
 
 
 def locked_as(td: Any, made: Made) -> Made:
-    """Locks `made`, a view or a result of arithmetic, if `td` is locked. Returns `made`."""
+    """Locks `made`, the result of an operation on `td`, if `td` is locked. Returns `made`."""
     other: Any = made
     if other is not td and td.is_locked and not other.is_locked:
         lock(other, None)

@@ -322,7 +322,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
 
 
 def entry_to_copy(key: str, item: Any, td: Any) -> Any:
-    """Like `as_entry`, but the entry stays on its device: ``Tensor.copy_`` copies between devices."""
+    """Like `as_entry`, but the entry stays on its own device; ``Tensor.copy_`` moves the values."""
     return as_entry(key, item, dense()._made({}, td._batch_size, None))
 
 
