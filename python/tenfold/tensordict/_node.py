@@ -79,7 +79,7 @@ class Disk:
         keys_above: The keys from the root to it.
         whole: True once Python's dict of entries has every key, in order.
         changed: True once an entry, the schema or the metadata was changed, so that `node` is out
-            of date. A change of batch size, names or device does not set it.
+            of date. A change of batch size, names or device alone does not set it.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
