@@ -492,9 +492,9 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
-        path: A folder. An existing one is replaced by one system call, or by renames if the file
-            system cannot exchange folders. Files in it that `save_buffer` did not write are kept,
-            unless the new one has files of the same names.
+        path: A folder. An existing one is replaced by one system call, or by renames if the system
+            cannot exchange folders. Files in it that `save_buffer` did not write are kept, unless
+            the new one has files of the same names.
 
     Returns:
         Path: `path`.

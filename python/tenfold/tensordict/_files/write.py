@@ -34,13 +34,15 @@ class _Targets:
     """The tensors of a tree that are already mapped, and their files.
 
     Attributes:
-        kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
-            their final file in the target, from its first byte on. The file may be longer.
+        kept: id of a node -> key -> tensor, for contiguous tensors, not nested ones, that are
+            shared mappings (r+) of their final file in the target, from its first byte on. The file
+            may be longer.
         there: Files of these tensors, and of tensors that are not loaded yet and have their final
             file in the target. As paths within the target.
         elsewhere: (dotted key path, file) of the first tensor found that is mapped from another
-            file, or from its final file in another way than those in `kept`, unless it is a private
-            mapping of the whole file. None if there is none.
+            file, or from its final file in another way than those in `kept`. Not counted are
+            private mappings of the whole file, and mappings of a file that was replaced or deleted
+            since. None if there is none.
     """
 
     def __init__(self, target: str) -> None:
@@ -180,7 +182,7 @@ def find_targets(tree: Any, target: str) -> _Targets:
 
 
 def refuse_elsewhere(tree: Any, target: str) -> None:
-    """Raises RuntimeError if `find_targets` finds a tensor mapped from `elsewhere`."""
+    """Raises RuntimeError for a tensor that `_Targets.elsewhere` describes."""
     _refuse(find_targets(tree, target))
 
 
