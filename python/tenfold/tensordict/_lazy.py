@@ -1043,7 +1043,8 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack along the merged dimension; this stack if only one dimension is merged.
+            A stack along the merged dimension; this stack if only one dimension is merged; without
+            rows, a TensorDict.
 
         Raises:
             ValueError: If `end_dim` is before `start_dim`, or `inplace`.
@@ -1067,7 +1068,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with more batch dimensions.
+            A stack with more batch dimensions; without rows, a TensorDict.
 
         Raises:
             RuntimeError: If the lengths do not multiply to that of `dim`.
@@ -1088,7 +1089,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with the rows repeated.
+            A stack with the rows repeated; without rows, a TensorDict.
 
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or

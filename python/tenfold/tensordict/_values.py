@@ -5,6 +5,7 @@ A value is shared by all rows (NonTensorData), or there is one for each row (Non
 
 from __future__ import annotations
 
+import math
 import sys
 
 from tenfold import _pickle
@@ -236,7 +237,9 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter - 1)
     behind = next((i for i in range(shorter) if old[-1 - i] != new[-1 - i]), shorter - 1)
-    return (first, len(old) - behind - 1) if first == len(new) - behind - 1 else None
+    last = len(old) - behind - 1
+    is_one = first == len(new) - behind - 1 and math.prod(old[first : last + 1]) == new[first]
+    return (first, last) if is_one else None
 
 
 def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:

@@ -81,3 +81,8 @@ def test_invalid_shape_arguments_raise():
         tree().permute(0, 0)
     with pytest.raises(IndexError, match="unbind: expected a batch dimension from -2 to 1"):
         tree().unbind(2)
+
+
+def test_repeat_without_batch_dimensions_takes_no_number():
+    td = TensorDict({"x": torch.ones(3), "n": {"y": torch.tensor(1)}, "s": "text"})
+    assert (td.repeat() == td).all()

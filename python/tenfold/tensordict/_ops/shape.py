@@ -555,7 +555,7 @@ def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
     new = tuple(a * b for a, b in zip(td._batch_size, repeats, strict=True))
 
     def change(value: Any) -> Any:
-        return value.repeat(*repeats, *[1] * (value.ndim - ndim))
+        return value.repeat((*repeats, *[1] * (value.ndim - ndim)))
 
     return viewed(td, change, new, td._names)
 
