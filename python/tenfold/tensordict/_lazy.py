@@ -314,7 +314,10 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _set_names(self, names: tuple[str | None, ...] | None) -> None:
         dim = self.stack_dim
-        self._dim_name = None if names is None else names[dim]
+        name = None if names is None else names[dim]
+        if name != self._dim_name:
+            self._dim_name = name
+            self._mark_changed()
         inner = None if names is None else (*names[:dim], *names[dim + 1 :])
         if inner is not None and not any(inner):
             inner = None

@@ -78,8 +78,8 @@ class Disk:
         opened: The file or folder of which it is a part; None for a tree in the engine's memory.
         keys_above: The keys from the root to it.
         whole: True once Python's dict of entries has every key, in order.
-        changed: True once an entry, the schema or the metadata was changed, so that `node` is out
-            of date. A change of batch size, names or device alone does not set it.
+        changed: True once an entry, the batch size, the names, the device, the schema or the
+            metadata was changed, so that `node` is out of date.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")

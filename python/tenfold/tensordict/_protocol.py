@@ -131,6 +131,10 @@ class Primitives:
             """Called before the node is changed. Raises RuntimeError if it is locked."""
             ...
 
+        def _mark_changed(self) -> None:
+            """Records that the engine's node, if there is one, is out of date."""
+            ...
+
         def _remove(self, key: str) -> None:
             """Deletes one existing entry. Raises RuntimeError if the node is locked."""
             ...

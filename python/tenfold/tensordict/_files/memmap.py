@@ -330,10 +330,8 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     for node in folders.nodes_of(tree):
         if not folders.is_stack(node):
             node._device = str(to)
-        disk = folders.disk_of(node)
-        if disk is not None:
-            # The tensors are no longer those of the folder: pickling stores them, not the path.
-            disk.opened.changed = True
+        # The tensors are no longer those of the folder: pickling stores them, not the path.
+        node._mark_changed()
 
 
 def _use_meta(torch: Any, tree: Any) -> None:

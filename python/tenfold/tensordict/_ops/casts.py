@@ -72,7 +72,9 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
 
 def set_device(td: Any, device: str) -> None:
     """Records that all tensors, here and below, are on a device."""
-    td._device = device
+    if td._device != device:
+        td._device = device
+        td._mark_changed()
     for key, entry in list(td._entries().items()):
         node = node_of(entry)
         if node is not None:

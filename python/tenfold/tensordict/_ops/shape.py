@@ -288,6 +288,7 @@ def check_batch_size(td: Any, new: tuple[int, ...]) -> None:
 
 def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
     names = td._names
+    td._mark_changed()
     td._batch_size = new
     if names is not None:
         kept = names[: len(new)]
@@ -356,7 +357,9 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
 
 
 def set_names(td: Any, names: tuple[str | None, ...] | None) -> None:
-    td._names = names
+    if names != td._names:
+        td._names = names
+        td._mark_changed()
     for entry in td._entries().values():
         node = node_of(entry)
         if node is not None:
@@ -421,7 +424,9 @@ def device_type(td: Any) -> str:
 
 
 def clear_device_(td: Like) -> Like:
-    td._device = None
+    if td._device is not None:
+        td._device = None
+        td._mark_changed()
     for key, entry in list(td._entries().items()):
         node = node_of(entry)
         if node is not None:
