@@ -159,12 +159,12 @@ def tensorclass(
     }
     if cls is None:
         return lambda decorated: _defined(decorated, flags, sys._getframe(1))
-    if not isinstance(cls, type):
-        raise TypeError(f"tensorclass: expected a class, found {type(cls).__name__}")
     return _defined(cls, flags, sys._getframe(1))
 
 
 def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
+    if not isinstance(cls, type):
+        raise TypeError(f"tensorclass: expected a class, found {type(cls).__name__}")
     need_torch(f"tensorclass {cls.__name__}")
     _check_flags(flags)
     for name in FLAGS:
@@ -206,9 +206,15 @@ def _own_init(cls: Any) -> Any:
 
 
 def _is_generated(method: Any) -> bool:
-    """True for functions compiled from a string, as `dataclasses.dataclass` generates them."""
+    """True for functions that `dataclasses.dataclass` has generated from a string."""
     code = getattr(inspect.unwrap(method), "__code__", None)
-    return getattr(code, "co_filename", None) == "<string>"
+    if code is None or code.co_filename != "<string>":
+        return False
+    # A method of a user's class may be compiled from a string, too: by exec() or python -c.
+    name = getattr(code, "co_qualname", None)
+    if name is None:  # Python 3.10: a method of a class at module level is not nested
+        return bool(code.co_flags & inspect.CO_NESTED)
+    return bool(name.startswith("__create_fn__."))
 
 
 def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
