@@ -2008,10 +2008,11 @@ class TensorDictBase(TensorLike):
             This TensorDict, or a future of it.
 
         Raises:
-            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
-                a file exists and `existsok` is false; if a folder to be replaced has entries that
-                no metadata names; if a folder that is not replaced as a whole has a symlink in
-                place of a file to be written; if `robust_key` is false and a key is no file name.
+            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false, or
+                `atomic` is false and this call writes that file; if a file exists and `existsok` is
+                false; if a folder to be replaced has entries that no metadata names; if a folder
+                that is not replaced as a whole has a symlink in place of a file to be written; if
+                `robust_key` is false and a key is no file name.
             ValueError: If a key is too long for a file name.
             UnsupportedError: If a value is not JSON, or a tensor cannot be stored, such as one that
                 is quantized or on the meta device; the message names the key.
