@@ -2225,7 +2225,8 @@ class TensorDictBase(TensorLike):
                 if a file is damaged or too short.
             ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` or
                 `framework` is invalid, or `device` is not that of `out`.
-            RuntimeError: If `out` is locked.
+            RuntimeError: If `out` is locked, its batch size or number of members differs, or it is
+                a lazy stack and the tree is not, or the reverse.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2285,7 +2286,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked and `is_memmap` is false.
+            RuntimeError: If this TensorDict is locked and `is_memmap` is false, or it is a lazy
+                stack and the tree is not, or the reverse.
             FileNotFoundError, CorruptFileError, ValueError, UnsupportedError: As for `load_memmap`.
 
         Example:

@@ -309,9 +309,11 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
             folders.map_now(node)
         return node
 
-    node = read_unreplaced(os.path.abspath(os.fsdecode(prefix)), read)
+    path = os.path.abspath(os.fsdecode(prefix))
+    node = read_unreplaced(path, read)
     if out is None:
         return node
+    _check_out(out, node, path)
     return _filled(out, node)
 
 
@@ -363,11 +365,52 @@ def _filled(out: Any, tree: Any) -> Any:
             target._remove(key)
     for key, entry in entries.items():
         there = target._entry(key) if target._has(key) else None
-        if node_of(entry) is not None and type(there) is type(entry):
+        is_node = node_of(entry) is not None and type(there) is type(entry)
+        if is_node and _is_like(node_of(there), node_of(entry)):
             _filled(there, entry)
         else:
             target._put(key, entry)
     return out
+
+
+def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
+    found = "a lazy stack" if is_stack else "a dense tree"
+    expected = type(node_of(tree)).__name__
+    return RuntimeError(
+        f"{path}: root: another kind of tree: expected that of a {expected}, found {found}; "
+        "TensorDict.load_memmap returns it"
+    )
+
+
+def _check_out(out: Any, tree: Any, path: str) -> None:
+    """Raises RuntimeError if `out` cannot receive the entries of `tree`."""
+    target, source = node_of(out), node_of(tree)
+    if folders.is_stack(target) != folders.is_stack(source):
+        raise _other_kind(out, path, folders.is_stack(source))
+    if not _is_like(target, source):
+        shapes = [
+            f"batch_size {list(node._batch_size)}"
+            + (f" and stack_dim {node.stack_dim}" if folders.is_stack(node) else "")
+            for node in (target, source)
+        ]
+        raise RuntimeError(
+            f"{path}: root: out does not fit: expected {shapes[0]}, found {shapes[1]}"
+        )
+
+
+def _is_like(target: Any, source: Any) -> bool:
+    """True if the entries of the node `source` can be set in `target`."""
+    if folders.is_stack(target) != folders.is_stack(source):
+        return False
+    if not folders.is_stack(target):
+        wanted = tuple(target._batch_size)
+        return tuple(source._batch_size)[: len(wanted)] == wanted
+    mine, theirs = target._nodes(), source._nodes()
+    return (
+        target.stack_dim == source.stack_dim
+        and len(mine) == len(theirs)
+        and all(map(_is_like, mine, theirs))
+    )
 
 
 def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
@@ -382,7 +425,10 @@ def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
     is_moved = device is not None and str(device) != "cpu"
 
     def read() -> None:
-        folders.adopt(tree, *_opened(path, wanted))
+        native, opened = _opened(path, wanted)
+        if not folders.fits(tree, native):
+            raise _other_kind(tree, path, native.info()[0] == "lazy_stack")
+        folders.adopt(tree, native, opened)
         if is_moved:
             _move(tree, device, False)
         else:
