@@ -96,6 +96,7 @@ class TensorDict(TensorDictBase):
         "_consolidated",
         "_device",
         "_disk",
+        "_entered",
         "_items",
         "_kind",
         "_locked",

@@ -63,6 +63,7 @@ class LazyStackedTensorDict(TensorDictBase):
         "_consolidated",
         "_dim_name",
         "_disk",
+        "_entered",
         "_kind",
         "_locked",
         "_read",
@@ -758,6 +759,8 @@ class LazyStackedTensorDict(TensorDictBase):
         if not inplace:
             return self._map(change)
         for node in self._nodes():
+            check_unlocked(node)
+        for node in self._nodes():
             change(node)
         return self
 
@@ -1058,7 +1061,8 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.flatten().batch_size
             torch.Size([6])
         """
-        return _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
+        made: Self = _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
+        return made
 
     def unflatten(
         self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False
@@ -1082,7 +1086,8 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> tenfold.lazy_stack([td] * 4).unflatten(0, [2, 2]).batch_size
             torch.Size([2, 2, 3])
         """
-        return _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
+        made: Self = _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
+        return made
 
     def repeat(self, *repeats: Any, inplace: bool = False) -> Self:
         """Repeats all rows; along the stack dimension, the members are repeated.
@@ -1103,7 +1108,8 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.repeat(2, 1).batch_size
             torch.Size([4, 3])
         """
-        return _lazy_rows.repeat(self, *repeats, inplace=inplace)
+        made: Self = _lazy_rows.repeat(self, *repeats, inplace=inplace)
+        return made
 
     def masked_select(self, mask: Any, *, inplace: bool = False) -> Any:
         """Returns a dense TensorDict of the rows where a mask is true.

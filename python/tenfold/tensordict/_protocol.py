@@ -81,8 +81,10 @@ class Primitives:
         #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
         _kind: NodeKind
-        #: Called at the end of a ``with`` statement: a method's name, arguments and options.
+        #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
         _undo: Any
+        #: The same for the ``with`` statements that were entered, the innermost one last.
+        _entered: tuple[Any, ...]
         #: The block made by `consolidate`; None or not set if there is none.
         _consolidated: Any
 

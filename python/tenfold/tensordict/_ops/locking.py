@@ -142,18 +142,20 @@ def _held_nodes(td: Any) -> Any:
 def enter(td: T) -> T:
     undo = getattr(td, "_undo", None)
     if undo is None and _is_opened_root(td):
-        td._undo = _CLOSE
-        return td
+        undo = _CLOSE
     if undo is None:
         raise RuntimeError(
             "with: expected td.lock_(), td.unlock_() or params.to_module(module), found a "
             "TensorDict on which none of these was called"
         )
+    td._undo = None
+    td._entered = (*getattr(td, "_entered", ()), undo)
     return td
 
 
 def leave(td: Any) -> None:
-    undo, td._undo = td._undo, None
+    *outer, undo = td._entered
+    td._entered = tuple(outer)
     if undo is _CLOSE:
         _close_opened(td)
     else:

@@ -560,7 +560,24 @@ def _overlap(path: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 def select(td: T, *keys: Key, inplace: bool = False, strict: bool = True) -> T:
     if any(not isinstance(key, (str, tuple)) for key in keys):
         raise RuntimeError(f"select: expected keys or paths of keys, found {list(keys)}")
-    return td._selected(_grouped(keys), inplace, strict)
+    wanted = _grouped(keys)
+    if inplace:
+        _check_selected(td, wanted, strict)
+    return td._selected(wanted, inplace, strict)
+
+
+def _check_selected(td: Any, wanted: Any, strict: bool) -> None:
+    """Raises the errors of `selected` in place, before it changes a node."""
+    check_unlocked(td)
+    for node in td._nodes() if isinstance(td, stacked()) else [td]:
+        for key, below in wanted.items():
+            if not node._has(key) and not strict:
+                continue
+            child = node_of(node._entry(key)) if below or strict else None
+            if child is not None and below:
+                _check_selected(child, below, strict)
+            elif below and strict:
+                walk(node, (key, next(iter(below))))
 
 
 def selected(td: T, wanted: Any, inplace: bool, strict: bool) -> T:
@@ -785,7 +802,7 @@ def unflatten_keys(td: T, separator: str = ".", inplace: bool = False) -> T:
         entry = made._entry(key)
         if path in made:
             raise KeyNotFoundError(f'unflatten_keys: expected different keys, found "{key}" twice')
-        node_for(made, path)._put(path[-1], entry)
+        put_value(node_for(made, path), path[-1], entry)
         made._remove(key)
     return made
 
