@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    """Converts `index` to a tuple of int, bool, slice, None and arrays (without torch, also lists).
+    """Converts `index` to a tuple of int, bool, slice, None and arrays.
 
     `...` is replaced by full slices, so that the result also indexes tensors with dimensions beyond
     the batch. Raises IndexError for too many dimensions. Raises RuntimeError, as tensordict does,
@@ -77,7 +77,9 @@ def _part(part: Any) -> Any:
         return part
     torch = sys.modules.get("torch")
     if torch is None:
-        return list(part) if isinstance(part, range) else part
+        if isinstance(part, (list, range)):
+            return numpy_module().array(list(part), None if part else int)
+        return part
     if isinstance(part, torch.Tensor):
         return part.bool() if part.dtype is torch.uint8 else part  # a mask, for torch, too
     if isinstance(part, (list, range)):
@@ -230,7 +232,12 @@ def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     made: list[Any] = []
     for part in parts:
         if "bool" in str(getattr(part, "dtype", "")):
-            made.extend(part.nonzero(as_tuple=True) if part.ndim else [bool(part)])
+            if not part.ndim:
+                made.append(bool(part))
+            elif "torch" in str(part.dtype):
+                made.extend(part.nonzero(as_tuple=True))
+            else:
+                made.extend(part.nonzero())
         else:
             made.append(part)
     return tuple(made)

@@ -115,7 +115,7 @@ def test_a_stack_is_loaded_in_place_with_its_members(tmp_path, count, stack_dim)
             TensorDict({"s": stack_of(2, 1)}).memmap(tmp_path / "q")
             path = tmp_path / "q"
         td = td.zero_().load_memmap_(path)
-        found = td["s"] if "s" in td else td
+        found = td.get("s", td)
         assert (found.stack_dim, len(found.tensordicts)) == (1, 2)
         assert found["a"].tolist() == [[0, 1]] * 3
 

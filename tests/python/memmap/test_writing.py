@@ -122,6 +122,13 @@ def test_unlocked_tree_is_not_memmap(tmp_path):
 # --- without a prefix ----------------------------------------------------------------------------
 
 
+def test_rows_that_a_bool_selects_are_not_memmap(tmp_path):
+    td = make().memmap(tmp_path / "p")
+    assert td[None].is_memmap()
+    assert not td[True].is_memmap()
+    assert not td[False].is_memmap()
+
+
 def test_without_a_prefix_all_tensors_share_one_anonymous_file():
     td = make().memmap()
     assert td.is_memmap()

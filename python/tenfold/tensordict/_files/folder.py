@@ -176,7 +176,7 @@ def adopt(
 
 def fits(tree: Any, native: Any) -> bool:
     """True if both, a Python node and a node of the engine, are lazy stacks, or neither is."""
-    return is_stack(node_of(tree)) == (native.info()[0] == "lazy_stack")
+    return bool(is_stack(node_of(tree)) == (native.info()[0] == "lazy_stack"))
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:

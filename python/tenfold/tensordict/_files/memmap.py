@@ -227,7 +227,9 @@ def _begins_at_zero(part: Any) -> bool:
     """True for indices whose views of mapped trees have `is_memmap` set in tensordict, too."""
     if isinstance(part, slice):
         return part.start is None or part.start == 0
-    return part is None or part is Ellipsis or (isinstance(part, int) and part is not True)
+    if isinstance(part, bool):
+        return False
+    return part is None or part is Ellipsis or isinstance(part, int)
 
 
 def _flush_own(node: Any) -> None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import need_torch
-from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._entries import (
+    LEAF,
+    NOTHING,
+    VALUE,
+    batch_size_of,
+    class_kind,
+    node_of,
+    rewrapped,
+)
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import UnbatchedTensor
@@ -46,9 +54,9 @@ def to(td: Any, *args: Any, **kwargs: Any) -> Any:
     made = td
     if dtype is not None or (device is not None and str(device) != str(td._device)):
         made = _moved(made, device, dtype, non_blocking)
-    if batch_size is not None and tuple(batch_size) != tuple(td._batch_size):
+    if batch_size is not None and batch_size_of(batch_size) != tuple(td._batch_size):
         made = made.clone(recurse=False)
-        made.batch_size = batch_size
+        made.batch_size = batch_size_of(batch_size)
     return made
 
 

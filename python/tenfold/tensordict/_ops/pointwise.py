@@ -209,9 +209,12 @@ def _applied(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
 def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
     """Implements `_applied` if an operand is a node or has dimensions."""
     items = {}
+    nodes = [one for one in operands if isinstance(one, Primitives)]
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
+            if node.is_empty() and not all(one._has(key) for one in nodes):
+                continue
             theirs = [_part(one, key, node) for one in operands]
             items[key] = rewrapped(entry, node._combined(op, *theirs))
         elif class_kind(type(entry)) == LEAF:
@@ -228,7 +231,9 @@ def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
     """Calls `op(tensor, operand)` for every tensor, for an operand that `_broadcast` returned."""
     mine = td._entries()
     if isinstance(other, Primitives):
-        _check_same_keys(mine, other._entries(), ())
+        theirs = other._entries()
+        _check_same_keys(mine, theirs, ())
+        mine = {key: entry for key, entry in mine.items() if key in theirs}
     for key, entry in mine.items():
         node = node_of(entry)
         if node is not None:
@@ -266,7 +271,7 @@ def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Lik
         return td.clamp_max(max)
     if max is None:
         return td.clamp_min(min)
-    if node_of(min) is not None or node_of(max) is not None:
+    if any(node_of(one) is not None for one in (min, max)) or (_has_dims(min) != _has_dims(max)):
         return td.clamp_min(min).clamp_max(max)
     wide, bounds = _broadcast(td, min, max)
     return _applied(wide, torch.clamp, *bounds)
@@ -461,7 +466,8 @@ def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
     if isinstance(other, Primitives):
         theirs = other._entries()
         _check_same_keys(mine, theirs, ())
-        items = {key: _compared_entry(op, entry, theirs[key]) for key, entry in mine.items()}
+        shared = [key for key in mine if key in theirs]
+        items = {key: _compared_entry(op, mine[key], theirs[key]) for key in shared}
     else:
         items = {key: _compared_entry(op, entry, other, each=True) for key, entry in mine.items()}
     made = td._with_entries(items)

@@ -461,6 +461,7 @@ def unbind(td: Like, dim: int) -> tuple[Like, ...]:
         raise IndexError(
             f"unbind: expected a batch dimension from {-ndim} to {ndim - 1}, found {dim}"
         )
+    need_torch("unbind")
     shape = (*td._batch_size[:at], *td._batch_size[at + 1 :])
     names = td._names
     if names is not None:

@@ -163,7 +163,8 @@ def tensorclass(
 
 
 def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
-    if not isinstance(cls, type):
+    is_class = isinstance(cls, type)
+    if not is_class:
         raise TypeError(f"tensorclass: expected a class, found {type(cls).__name__}")
     need_torch(f"tensorclass {cls.__name__}")
     _check_flags(flags)
