@@ -65,7 +65,7 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         _core.replace_file(os.path.join(path, _DOCUMENT), json.dumps(state), True)
 
     def loads(self, storage: RingStorage, path: PathLike) -> None:
-        """Restores the saved length and cursor.
+        """Restores the saved state, as `RingStorage.load_state_dict` does.
 
         Args:
             storage: A storage over the same rows.
@@ -440,11 +440,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the length and cursor of a state.
+        """Restores the length of a state; also its cursor, if the circular buffer has more rows.
 
         If the state has fewer rows than the circular buffer, rows that were added later are no
-        longer sampled, and will be overwritten. Warns if the oldest or the newest row of the state
-        has changed: newer rows replace the oldest ones first.
+        longer sampled, and will be overwritten. Otherwise the cursor stays that of the circular
+        buffer. Warns if the oldest or the newest row of the state has changed: newer rows replace
+        the oldest ones first.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -491,8 +492,9 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
-        path: A folder. An existing one is replaced atomically; files in it that `save_buffer` did
-            not write are kept.
+        path: A folder. An existing one is replaced by one system call, or by renames if the system
+            cannot exchange folders. Files in it that `save_buffer` did not write are kept, unless
+            the new one has files of the same names.
 
     Returns:
         Path: `path`.

@@ -39,7 +39,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     A checkpoint is written into a temporary folder next to the final one, checked, synced and
     renamed. It has the files that the Trainer writes, so programs without this class can read it,
     and ``tenfold_checksums.json`` with size and CRC-32 of each of them. An existing folder is
-    replaced by one system call, or by renames if the file system cannot exchange folders. Files in
+    replaced by one system call, or by renames if the system cannot exchange folders. Files in
     it that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint has
     files of the same names.
 

@@ -1,4 +1,4 @@
-"""Functions with the names of those in `tensordict.utils`."""
+"""`print_directory_tree`, a function of `tensordict.utils`."""
 
 from __future__ import annotations
 

@@ -216,3 +216,23 @@ for default in ("x", 2**70, {}, [[1], [2, 3]], np.array(["a"])):
         mapped(np.float64, default)
 """
     )
+
+
+def test_rows_of_values_and_names_are_indexed(without_torch):
+    without_torch(
+        """
+from tenfold import NonTensorStack, TensorDict
+td = TensorDict({"x": np.zeros((3, 4)), "s": NonTensorStack("a", "b", "c"), "t": "t"}, [3],
+                names=["row"])
+assert td[np.array([True, False, True])]["s"] == ["a", "c"]
+for index in ([0, 1], range(2), [True, True, False]):
+    assert td[index].names == ["row"] and td[index]["s"] == ["a", "b"]
+assert td[[]].batch_size == (0,)
+td[0] = {"s": "q", "t": "u"}
+assert td["s"] == ["q", "b", "c"] and td["t"] == ["u", "t", "t"]
+for call in (lambda: td.unbind(0), lambda: td.get("s").unbind(0),
+             lambda: td.get("s").unsqueeze(0), lambda: td.get("s").expand(2, 3)):
+    with pytest.raises(ImportError, match="expected the package torch"):
+        call()
+"""
+    )

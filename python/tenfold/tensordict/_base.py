@@ -2014,10 +2014,11 @@ class TensorDictBase(TensorLike):
             This TensorDict, or a future of it.
 
         Raises:
-            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false; if
-                a file exists and `existsok` is false; if a folder to be replaced has entries that
-                no metadata names; if a folder that is not replaced as a whole has a symlink in
-                place of a file to be written; if `robust_key` is false and a key is no file name.
+            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false, or
+                `atomic` is false and this call writes that file; if a file exists and `existsok` is
+                false; if a folder to be replaced has entries that no metadata names; if a folder
+                that is not replaced as a whole has a symlink in place of a file to be written; if
+                `robust_key` is false and a key is no file name.
             ValueError: If a key is too long for a file name.
             UnsupportedError: If a value is not JSON, or a tensor cannot be stored, such as one that
                 is quantized or on the meta device; the message names the key.
@@ -2231,7 +2232,8 @@ class TensorDictBase(TensorLike):
                 if a file is damaged or too short.
             ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` or
                 `framework` is invalid, or `device` is not that of `out`.
-            RuntimeError: If `out` is locked.
+            RuntimeError: If `out` is locked, its batch size or number of members differs, or it is
+                a lazy stack and the tree is not, or the reverse.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2291,7 +2293,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked and `is_memmap` is false.
+            RuntimeError: If this TensorDict is locked and `is_memmap` is false, or it is a lazy
+                stack and the tree is not, or the reverse.
             FileNotFoundError, CorruptFileError, ValueError, UnsupportedError: As for `load_memmap`.
 
         Example:

@@ -97,6 +97,7 @@ class TensorDict(TensorDictBase):
         "_consolidated",
         "_device",
         "_disk",
+        "_entered",
         "_items",
         "_kind",
         "_locked",
@@ -297,16 +298,20 @@ class TensorDict(TensorDictBase):
         """The dict of entries, to be changed."""
         if self._locked:
             check_unlocked(self)
-        disk = self._disk
-        if disk is not None:
-            if not disk.whole:
-                keys, fetched = disk.node.keys(), self._items
-                self._items = {key: fetched.get(key, ON_DISK) for key in keys}
-                disk.whole = True
-            disk.changed = True
-            if disk.opened is not None:
-                disk.opened.changed = True
+        self._mark_changed()
         return self._items
+
+    def _mark_changed(self) -> None:
+        disk = self._disk
+        if disk is None:
+            return
+        if not disk.whole:
+            keys, fetched = disk.node.keys(), self._items
+            self._items = {key: fetched.get(key, ON_DISK) for key in keys}
+            disk.whole = True
+        disk.changed = True
+        if disk.opened is not None:
+            disk.opened.changed = True
 
     if TYPE_CHECKING:
 

@@ -320,7 +320,7 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
         value = value.to(node.device)
         child = node_of(value)
     if node._names is not None and child._names is None:
-        child._names = (*node._names, *[None] * (len(child._batch_size) - len(batch_size)))
+        child._set_names((*node._names, *[None] * (len(child._batch_size) - len(batch_size))))
     return value
 
 

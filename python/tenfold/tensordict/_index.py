@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    """Converts `index` to a tuple of int, bool, slice, None and arrays (without torch, also lists).
+    """Converts `index` to a tuple of int, bool, slice, None and arrays.
 
     `...` is replaced by full slices, so that the result also indexes tensors with dimensions beyond
     the batch. Raises IndexError for too many dimensions. Raises RuntimeError, as tensordict does,
@@ -77,7 +77,9 @@ def _part(part: Any) -> Any:
         return part
     torch = sys.modules.get("torch")
     if torch is None:
-        return list(part) if isinstance(part, range) else part
+        if isinstance(part, (list, range)):
+            return numpy_module().array(list(part), None if part else int)
+        return part
     if isinstance(part, torch.Tensor):
         return part.bool() if part.dtype is torch.uint8 else part  # a mask, for torch, too
     if isinstance(part, (list, range)):
@@ -107,7 +109,7 @@ def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
     """The batch size after a normalized `index`.
 
     Raises IndexError for an int out of range, and the errors of torch (without it, of numpy) for
-    other invalid parts. Positions in a single index array are not checked.
+    other invalid parts. The positions in an array that is the only part are not checked.
     """
     left: list[int] = []
     dim = 0
@@ -157,8 +159,9 @@ def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) -> Names | None:
     """Names of the resulting dimensions.
 
-    A dimension that a single array indexes keeps its name. If several arrays share a dimension, or
-    an array replaces one by several, the resulting dimensions have no names.
+    A dimension of the result gets the name of the dimension that an array indexes, if no other
+    array contributes to it, and the array is 1-d or has only one length other than 1. The other
+    dimensions that result from arrays have no names.
     """
     if names is None:
         return None
@@ -229,7 +232,12 @@ def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     made: list[Any] = []
     for part in parts:
         if "bool" in str(getattr(part, "dtype", "")):
-            made.extend(part.nonzero(as_tuple=True) if part.ndim else [bool(part)])
+            if not part.ndim:
+                made.append(bool(part))
+            elif "torch" in str(part.dtype):
+                made.extend(part.nonzero(as_tuple=True))
+            else:
+                made.extend(part.nonzero())
         else:
             made.append(part)
     return tuple(made)

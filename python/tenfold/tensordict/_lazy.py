@@ -63,6 +63,7 @@ class LazyStackedTensorDict(TensorDictBase):
         "_consolidated",
         "_dim_name",
         "_disk",
+        "_entered",
         "_kind",
         "_locked",
         "_read",
@@ -314,7 +315,10 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _set_names(self, names: tuple[str | None, ...] | None) -> None:
         dim = self.stack_dim
-        self._dim_name = None if names is None else names[dim]
+        name = None if names is None else names[dim]
+        if name != self._dim_name:
+            self._dim_name = name
+            self._mark_changed()
         inner = None if names is None else (*names[:dim], *names[dim + 1 :])
         if inner is not None and not any(inner):
             inner = None
@@ -755,11 +759,13 @@ class LazyStackedTensorDict(TensorDictBase):
         if not inplace:
             return self._map(change)
         for node in self._nodes():
+            check_unlocked(node)
+        for node in self._nodes():
             change(node)
         return self
 
     def filter_non_tensor_data(self) -> Self:
-        """Returns a stack of the members' tensors only."""
+        """Returns a stack of the members without their plain values; nodes and tensors are kept."""
         return self._map(lambda node: node.filter_non_tensor_data())
 
     def filter_empty_(self) -> Self:
@@ -1043,7 +1049,8 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack along the merged dimension; this stack if only one dimension is merged.
+            A stack along the merged dimension; this stack if only one dimension is merged; without
+            rows, a TensorDict.
 
         Raises:
             ValueError: If `end_dim` is before `start_dim`, or `inplace`.
@@ -1054,7 +1061,8 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.flatten().batch_size
             torch.Size([6])
         """
-        return _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
+        made: Self = _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
+        return made
 
     def unflatten(
         self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False
@@ -1067,7 +1075,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with more batch dimensions.
+            A stack with more batch dimensions; without rows, a TensorDict.
 
         Raises:
             RuntimeError: If the lengths do not multiply to that of `dim`.
@@ -1078,7 +1086,8 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> tenfold.lazy_stack([td] * 4).unflatten(0, [2, 2]).batch_size
             torch.Size([2, 2, 3])
         """
-        return _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
+        made: Self = _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
+        return made
 
     def repeat(self, *repeats: Any, inplace: bool = False) -> Self:
         """Repeats all rows; along the stack dimension, the members are repeated.
@@ -1088,7 +1097,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with the rows repeated.
+            A stack with the rows repeated; without rows, a TensorDict.
 
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
@@ -1099,7 +1108,8 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> stack.repeat(2, 1).batch_size
             torch.Size([4, 3])
         """
-        return _lazy_rows.repeat(self, *repeats, inplace=inplace)
+        made: Self = _lazy_rows.repeat(self, *repeats, inplace=inplace)
+        return made
 
     def masked_select(self, mask: Any, *, inplace: bool = False) -> Any:
         """Returns a dense TensorDict of the rows where a mask is true.

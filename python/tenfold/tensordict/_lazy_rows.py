@@ -1,5 +1,7 @@
-"""Operations on the batch dimensions of a lazy stack. The result is a lazy stack if possible.
+"""Operations on the batch dimensions of a lazy stack.
 
+Most results are lazy stacks. `expanded` returns a dense TensorDict if `stack` can stack the
+members; `flatten`, `unflatten` and `repeat` do if there are no rows.
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
 which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
 `assign` implements ``__setitem__``.
@@ -42,6 +44,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
     at = dim_in(dim, ndim, "unbind")
     if at == stack.stack_dim:
         return tuple(stack.tensordicts)
+    _refuse_ragged(stack, at, "unbind")
     inner = at if at < stack.stack_dim else at - 1
     below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
     parts = [member.unbind(inner) for member in stack.tensordicts]
@@ -51,6 +54,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
 def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     at = dim_in(dim, len(stack._batch_size), "split")
     if at != stack.stack_dim:
+        _refuse_ragged(stack, at, "split")
         inner = at if at < stack.stack_dim else at - 1
         parts = [member.split(split_size, inner) for member in stack.tensordicts]
         return tuple(
@@ -65,6 +69,14 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
         made.append(_rows_of(stack, (*[slice(None)] * at, rows)))
         begin = rows.stop
     return tuple(made)
+
+
+def _refuse_ragged(stack: Any, at: int, what: str) -> None:
+    if stack._batch_size[at] == -1:
+        raise RuntimeError(
+            f"{what}: expected a dimension of one length, found dimension {at} of batch_size "
+            f"{list(stack._batch_size)}, in which the members differ"
+        )
 
 
 def unsqueeze(stack: Stack, dim: int) -> Stack:
@@ -174,7 +186,8 @@ def assign(stack: Any, key: Any, value: Any) -> None:
             indexing.assign(stack, key, value)
         return
     member = stack._nodes()[plan.at_stack]
-    if plan.inner or not (isinstance(value, dict) or node is not None):
+    is_whole = isinstance(value, dict) or (node is not None and tuple(node._batch_size) == shape)
+    if plan.inner or not is_whole:
         member[plan.inner or ...] = value
     else:
         member.update(value, inplace=True)
@@ -200,8 +213,8 @@ def indexed_nodes(stack: Any, index: Any) -> list[Any]:
 
 
 def flatten(
-    stack: Stack, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
-) -> Stack:
+    stack: Any, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
+) -> Any:
     ndim = len(stack._batch_size)
     start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
     end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
@@ -212,13 +225,15 @@ def flatten(
         )
     if start == end:
         return stack
+    if 0 in stack._batch_size[start : end + 1]:  # no member is left
+        return locked_as(stack, stack._dense().flatten(start, end))
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
         parts = [piece for part in parts for piece in part.unbind(start)]
     return restacked(stack, parts, start, named=False)
 
 
-def unflatten(stack: Stack, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Stack:
+def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
     rows = probe(stack._batch_size, "unflatten")
     lengths = tuple(unflattened_size)
@@ -227,6 +242,8 @@ def unflatten(stack: Stack, dim: int, unflattened_size: Any, *, inplace: bool = 
         raise ValueError("unflatten: expected inplace=False, found True")
     if len(lengths) == 1:
         return stack
+    if 0 in lengths:  # the rows cannot be split into stacks
+        return locked_as(stack, stack._dense().unflatten(at, lengths))
     made = stack
     for dim, count in enumerate(lengths[:-1], at):
         parts = made.split(made._batch_size[dim] // count, dim)
@@ -241,7 +258,8 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
         return stack
     found = flattened_dims(old, new)
     if found is not None:
-        return stack.flatten(*found)
+        first, last = found
+        return stack.flatten(first, last) if first <= last else stack.unsqueeze(first)
     found = flattened_dims(new, old)
     if found is not None:
         first, last = found
@@ -272,7 +290,7 @@ def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False)
     return made
 
 
-def repeat(stack: Stack, *repeats: Any, inplace: bool = False) -> Stack:
+def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
     if len(repeats) == 1 and not isinstance(repeats[0], int):
         repeats = tuple(repeats[0])
     ndim = len(stack._batch_size)
@@ -283,7 +301,9 @@ def repeat(stack: Stack, *repeats: Any, inplace: bool = False) -> Stack:
         )
     at = stack.stack_dim
     inner = (*repeats[:at], *repeats[at + 1 :])
-    members = [member.repeat(*inner) for _ in range(repeats[at]) for member in stack.tensordicts]
+    if repeats[at] <= 0:  # no member is left, or an error
+        return locked_as(stack, stack._dense().repeat(*repeats))
+    members = [member.repeat(inner) for _ in range(repeats[at]) for member in stack.tensordicts]
     return restacked(stack, members, at)
 
 

@@ -78,7 +78,8 @@ class Disk:
         opened: The file or folder of which it is a part; None for a tree in the engine's memory.
         keys_above: The keys from the root to it.
         whole: True once Python's dict of entries has every key, in order.
-        changed: True once an entry or property was changed, so that `node` is out of date.
+        changed: True once an entry, the batch size, the names, the device, the schema or the
+            metadata was changed, so that `node` is out of date.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
@@ -131,7 +132,8 @@ class Opened:
         path: The absolute path, as a str.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
         format: The requested format; empty: by content.
-        identity: The result of `identity_of` when it was opened.
+        identity: The result of `identity_of` when it was opened, or when `make_memmap` last changed
+            it through this object.
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.

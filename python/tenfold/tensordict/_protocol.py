@@ -1,4 +1,4 @@
-"""The basic operations on a node, with which all others are implemented."""
+"""The basic operations on a node, on which `_ops` builds, and types for annotations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _classes: dict[str, Any] = {}
 
 
 def register_classes(**classes: type) -> None:
-    """Sets the class that `dense` or `stacked` returns; called at the end of its module."""
+    """Sets the class that `dense` or `stacked` returns; the module of the class calls it."""
     _classes.update(classes)
 
 
@@ -61,28 +61,30 @@ def stacked() -> type[LazyStackedTensorDict]:
 class Primitives:
     """The operations that TensorDict and LazyStackedTensorDict each implement.
 
-    An *entry* is a tensor, a node, or an object of a class in `WRAPPED` (NonTensorData,
-    NonTensorStack, UnbatchedTensor), which represents the value that ``td[key]`` returns. The
-    functions of `_ops` build on these operations, and TensorDictBase on the functions.
+    An *entry* is a tensor, a node, an object of a tensorclass, or an object of a class in `WRAPPED`
+    (NonTensorData, NonTensorStack, UnbatchedTensor), which represents the value that ``td[key]``
+    returns. The functions of `_ops` build on these operations, and TensorDictBase on the functions.
     """
 
     if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties
         __slots__ = ()
 
     if TYPE_CHECKING:
-        #: The leading dimensions of all tensors.
+        #: The leading dimensions of all tensors but unbatched ones; -1 if the lengths differ.
         _batch_size: tuple[int, ...]
         #: A name, or None, for each batch dimension; None if no dimension has one.
         _names: tuple[str | None, ...] | None
-        #: As str; None if none was set.
+        #: As str; None if none was set, or if the members of a lazy stack differ.
         _device: str | None
         #: False, True, a mark of mapped trees, or weak references to locked parents.
         _locked: Any
         #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
         _kind: NodeKind
-        #: Called at the end of a ``with`` statement: a method's name, arguments and options.
+        #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
         _undo: Any
+        #: The same for the ``with`` statements that were entered, the innermost one last.
+        _entered: tuple[Any, ...]
         #: The block made by `consolidate`; None or not set if there is none.
         _consolidated: Any
 
@@ -109,8 +111,9 @@ class Primitives:
             """Yields (key, "tensor" | "value" | "node", found), from metadata where possible.
 
             `found` is the node, the engine's description of an entry on disk, or None for a tensor
-            or value that Python has loaded. With `shows_damaged`, the kind of an entry that cannot
-            be read is "damaged" or "refused"; otherwise such an entry raises an error.
+            or value that Python has loaded or that is in a lazy stack. With `shows_damaged`, the
+            kind of an entry that cannot be read is "damaged" or "refused"; otherwise such an entry
+            raises an error.
             """
             ...
 
@@ -123,11 +126,15 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that Python has loaded; of a lazy stack, the members."""
+            """The entries, or for a lazy stack the members, that Python has loaded."""
             ...
 
         def _own(self) -> Any:
             """Called before the node is changed. Raises RuntimeError if it is locked."""
+            ...
+
+        def _mark_changed(self) -> None:
+            """Records that the engine's node, if there is one, is out of date."""
             ...
 
         def _remove(self, key: str) -> None:
@@ -142,7 +149,8 @@ class Primitives:
         ) -> Self:
             """A node of `batch_size` with `change(entry)` for each tensor and node.
 
-            Of values that are not tensors, `change` gets the `ValueRows`.
+            For values that are not tensors, `change` gets the `ValueRows`. An UnbatchedTensor is
+            taken over unchanged.
             """
             ...
 

@@ -1,7 +1,8 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata, except sparse and jagged tensors and the entries of
-lazy stacks, which are loaded.
+Entries on disk are described from metadata, except the entries of lazy stacks and tensors that are
+made of component tensors (jagged ones, and sparse ones unless `tenfold.open` returned nodes), which
+are loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MAX_HTML_ENTRIES = 200
 
 
 def text(td: TensorDictBase) -> str:
-    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, sorted by name."""
+    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, fields sorted."""
     head = f"{type(td).__name__}({_header(td)}, fields="
     tail = _exclusive(td) if is_stack(td) else ""
     return head + _rendered(("", _entries(td)), "", len(head), len(tail) + 1) + tail + ")"

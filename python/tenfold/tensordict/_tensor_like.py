@@ -46,7 +46,7 @@ class TensorLike(Primitives):
         """The leading dimensions that all tensors share; a tuple if torch is not imported.
 
         It can be assigned; nodes below with fewer batch dimensions, and values that all rows share,
-        then get the new batch size.
+        then get the new batch size, unless that of the value begins with it.
 
         Raises:
             RuntimeError: On assignment, if the shape of an entry does not begin with it, except
@@ -2276,10 +2276,13 @@ class TensorLike(Primitives):
 
         Args:
             out: A TensorDict to write the results into.
-            dtype: Dtype of the results; None: that of each tensor.
+            dtype: Dtype of the results; None: that of each tensor, float32 for complex64 and so on.
 
         Returns:
             A TensorDict; `out` if it is given.
+
+        Raises:
+            RuntimeError: If a tensor has an integer or bool dtype.
 
         Example:
             >>> td.norm()["b", "c"]
@@ -2593,9 +2596,9 @@ class TensorLike(Primitives):
         return casts.new_tensor(self, data, **options)
 
     def data_ptr(self, *, storage: bool = False) -> TensorDictBase:
-        """Returns the data address of every tensor, as a TensorDict with batch size [].
+        """Returns the data address of every batched tensor, as a TensorDict with batch size [].
 
-        The members of a lazy stack are nodes "0", "1", ...
+        The members of a lazy stack are nodes "0", "1", ... An UnbatchedTensor is omitted.
 
         Args:
             storage: Address of the storage, which views share, instead of the first element.
@@ -2621,7 +2624,7 @@ class TensorLike(Primitives):
         """
         return casts.to_padded_tensor(self, padding)
 
-    # --- hooks that a lazy stack overrides, to call them on its members --------------------------
+    # --- hooks; a lazy stack overrides most of them, to call them on its members -----------------
 
     def _check_batch_size(self, new: tuple[int, ...]) -> None:
         _shape.check_batch_size(self, new)

@@ -5,6 +5,7 @@ A value is shared by all rows (NonTensorData), or there is one for each row (Non
 
 from __future__ import annotations
 
+import math
 import sys
 
 from tenfold import _pickle
@@ -228,15 +229,17 @@ def _regrouped(
 def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
     """The first and last dimension of `old` that a reshape merges into one of `new`.
 
-    The last one is less than the first if the reshape adds a dimension of length 1. None if it does
-    something else.
+    The last one is less than the first if the reshape adds a dimension of length 1 between two
+    others. None if it does something else.
     """
     if not old or not new:
         return None
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter - 1)
     behind = next((i for i in range(shorter) if old[-1 - i] != new[-1 - i]), shorter - 1)
-    return (first, len(old) - behind - 1) if first == len(new) - behind - 1 else None
+    last = len(old) - behind - 1
+    is_one = first == len(new) - behind - 1 and math.prod(old[first : last + 1]) == new[first]
+    return (first, last) if is_one else None
 
 
 def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
@@ -325,6 +328,7 @@ class _Values:
             >>> [part.data for part in NonTensorStack("a", "b").unbind(0)]
             ['a', 'b']
         """
+        need_torch("unbind")
         return tuple(map(self._with, self._rows().unbind(dim)))
 
     def unsqueeze(self, dim: int) -> NonTensorStack:
@@ -341,6 +345,7 @@ class _Values:
             >>> NonTensorStack("a", "b").unsqueeze(0).tolist()
             [['a', 'b']]
         """
+        need_torch("unsqueeze")
         made: NonTensorStack = self._with(self._rows().unsqueeze(dim))
         return made
 
@@ -358,6 +363,7 @@ class _Values:
             >>> NonTensorStack("a", "b").expand(2, 2).tolist()
             [['a', 'b'], ['a', 'b']]
         """
+        need_torch("expand")
         sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._with(self._rows().expand(*sizes))
 
@@ -450,9 +456,11 @@ class NonTensorData(_Values):
         return ("value", self.data)
 
     def __eq__(self, other: object) -> Any:
-        if isinstance(other, _Values):
-            other = other._unwrapped()
-        same = bool(self.data == other)
+        if isinstance(other, NonTensorStack):
+            return other == self
+        if isinstance(other, NonTensorData):
+            other = other.data
+        same = _same(self.data, other)
         torch = sys.modules.get("torch")
         return same if torch is None else torch.full(self._batch_size, same)
 
@@ -598,7 +606,7 @@ class NonTensorStack(_Values):
             AttributeError: If rows have different values, or there are no rows.
         """
         values = _flattened(self.tolist(), len(self._batch_size))
-        if not values or any(value != values[0] for value in values):
+        if not values or not all(_same(value, values[0]) for value in values):
             raise AttributeError(
                 "data: expected one value for all rows, found several or no rows; use tolist()"
             )
@@ -641,7 +649,7 @@ class NonTensorStack(_Values):
 
     def _with_rows(self, index: Any, value: Any) -> Any:
         """This entry after ``entry[index] = value``."""
-        positions = self._all_positions().clone()
+        positions = self._all_positions() + 0  # a copy, of torch or numpy
         parts = normalized(index, len(self._batch_size))
         values = list(self._values)
         if isinstance(value, NonTensorStack):
@@ -702,7 +710,7 @@ class NonTensorStack(_Values):
         else:
             data = other.data if isinstance(other, NonTensorData) else other
             theirs = [data] * len(mine)
-        same = [bool(left == right) for left, right in zip(mine, theirs, strict=True)]
+        same = [_same(left, right) for left, right in zip(mine, theirs, strict=True)]
         if torch is None:
             return all(same)
         return torch.tensor(same, dtype=torch.bool).reshape(self._batch_size)
@@ -919,5 +927,6 @@ def _same(left: Any, right: Any) -> bool:
         return True
     try:
         return bool(left == right)
-    except (RuntimeError, ValueError):  # arrays of several values
-        return False
+    except (RuntimeError, ValueError):  # arrays of several values, or lists of them
+        shapes = [getattr(one, "shape", None) for one in (left, right)]
+        return None not in shapes and shapes[0] == shapes[1] and bool((left == right).all())

@@ -100,6 +100,68 @@ def test_loading_in_place_keeps_the_nodes(saved):
         TensorDict({}, [3]).lock_().load_memmap_(saved)
 
 
+def stack_of(count, stack_dim=0, length=3):
+    rows = [TensorDict({"a": torch.full((length,), float(i))}, [length]) for i in range(count)]
+    return tenfold.lazy_stack(rows, stack_dim)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("stack_dim", [0, 1])
+def test_a_stack_is_loaded_in_place_with_its_members(tmp_path, count, stack_dim):
+    stack_of(2, 1).memmap(tmp_path / "p")
+    for td in (stack_of(count, stack_dim), TensorDict({"s": stack_of(count, stack_dim)})):
+        path = tmp_path / "p"
+        if "s" in td:
+            TensorDict({"s": stack_of(2, 1)}).memmap(tmp_path / "q")
+            path = tmp_path / "q"
+        td = td.zero_().load_memmap_(path)
+        found = td.get("s", td)
+        assert (found.stack_dim, len(found.tensordicts)) == (1, 2)
+        assert found["a"].tolist() == [[0, 1]] * 3
+
+
+def test_a_stack_of_objects_is_loaded_in_place(tmp_path):
+    @tenfold.tensorclass
+    class Point:
+        x: torch.Tensor
+
+    def points(count):
+        return tenfold.lazy_stack([Point(torch.ones(2)) for _ in range(count)])
+
+    points(2).memmap(tmp_path / "p")
+    found = points(3).load_memmap_(tmp_path / "p")
+    assert type(found) is Point
+    assert found.x.tolist() == [[1, 1]] * 2
+
+
+@pytest.mark.parametrize("into", ["out", "in_place"])
+def test_stacks_are_not_loaded_into_dense_trees(saved, tmp_path, into):
+    stack_of(2).memmap(tmp_path / "q")
+    for path, td in ((saved, stack_of(3)), (tmp_path / "q", TensorDict({"x": torch.ones(2)}, [2]))):
+        before = td.clone()
+        with pytest.raises(RuntimeError, match="root: another kind of tree: expected that of a"):
+            td.load_memmap_(path) if into == "in_place" else TensorDict.load_memmap(path, out=td)
+        assert td.keys() == before.keys()
+        assert (td == before).all()
+
+
+def test_out_of_another_batch_size_is_refused_unchanged(saved, tmp_path):
+    stack_of(2).memmap(tmp_path / "q")
+    for path, out in (
+        (saved, TensorDict({"old": torch.zeros(5)}, [5])),
+        (tmp_path / "q", stack_of(3)),
+        (tmp_path / "q", stack_of(2, 1)),
+        (tmp_path / "q", stack_of(2, length=4)),
+    ):
+        before = out.clone()
+        with pytest.raises(RuntimeError, match="root: out does not fit: expected batch_size"):
+            TensorDict.load_memmap(path, out=out)
+        assert out.keys() == before.keys()
+        assert (out == before).all()
+    below = TensorDict({"b": TensorDict({}, [3, 5])}, [3])
+    assert TensorDict.load_memmap(saved, out=below)["b"].batch_size == (3,)
+
+
 def test_unpickled_trees_map_the_same_files(saved):
     td = TensorDict.load_memmap(saved).memmap_()
     data = pickle.dumps(td)

@@ -122,6 +122,13 @@ def test_unlocked_tree_is_not_memmap(tmp_path):
 # --- without a prefix ----------------------------------------------------------------------------
 
 
+def test_rows_that_a_bool_selects_are_not_memmap(tmp_path):
+    td = make().memmap(tmp_path / "p")
+    assert td[None].is_memmap()
+    assert not td[True].is_memmap()
+    assert not td[False].is_memmap()
+
+
 def test_without_a_prefix_all_tensors_share_one_anonymous_file():
     td = make().memmap()
     assert td.is_memmap()
@@ -221,6 +228,44 @@ def test_swapped_keys_of_mapped_tensors_are_swapped_on_disk(tmp_path):
     swapped.memmap(tmp_path / "p", copy_existing=True)
     loaded = TensorDict.load_memmap(tmp_path / "p")
     assert (loaded["a"].tolist(), loaded["b"].tolist()) == ([1, 1, 1], [0, 0, 0])
+
+
+@pytest.mark.parametrize("change", ["swap", "shift", "replace", "nodes"])
+def test_files_that_are_written_in_place_are_not_read(tmp_path, change):
+    entries = {"a": torch.zeros(3), "b": torch.arange(3.0), "m": {"c": torch.ones(3)}}
+    td = TensorDict({**entries, "n": {"c": torch.zeros(3)}}, [3]).memmap(tmp_path / "p")
+    changed = {
+        "swap": lambda: TensorDict({"a": td["b"], "b": td["a"]}, [3]),
+        "shift": lambda: TensorDict({"b": td["b"][1:]}, [2]),
+        "replace": lambda: TensorDict({"a": torch.ones(3), "z": td["a"]}, [3]),
+        "nodes": lambda: TensorDict({"m": td["n"], "n": td["m"]}, [3]),
+    }[change]()
+    before = {file: (tmp_path / "p" / file).read_bytes() for file in names(tmp_path / "p")}
+    with pytest.raises(RuntimeError, match="atomic=False overwrites the file"):
+        changed.memmap(tmp_path / "p", copy_existing=True, atomic=False)
+    assert before == {file: (tmp_path / "p" / file).read_bytes() for file in names(tmp_path / "p")}
+    changed.memmap(tmp_path / "p", copy_existing=True)
+
+
+def test_a_renamed_tensor_is_copied_in_place(tmp_path):
+    td = make().memmap(tmp_path / "p")
+    renamed = TensorDict({"b": td["b"], "z": td["a"]}, [3])
+    renamed.memmap(tmp_path / "p", copy_existing=True, atomic=False)
+    assert TensorDict.load_memmap(tmp_path / "p")["z"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("atomic", [None, False])
+def test_mapped_nested_tensors_keep_their_files(tmp_path, atomic):
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    mapped = TensorDict({"n": nested}, [2]).memmap(tmp_path / "p")
+    for td in (mapped, TensorDict.load_memmap(tmp_path / "p")):
+        before = td["n"]
+        td.memmap_(atomic=atomic)
+        assert td.is_memmap()
+        assert td["n"] is before
+        td["n"].values()[0] += 1
+    found = TensorDict.load_memmap(tmp_path / "p")["n"]
+    assert [part.tolist() for part in found.unbind()] == [[3, 1], [1, 1, 1]]
 
 
 # --- which folders are replaced, and how ---------------------------------------------------------

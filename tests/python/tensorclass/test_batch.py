@@ -134,6 +134,19 @@ def test_cast_filter_selects_the_tensors_to_cast():
     assert made.double(cast_filter=None).n.dtype == torch.float64
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_cast_filter_of_a_locked_object(frozen):
+    @tenfold.tensorclass(frozen=frozen, cast_filter=lambda key, value: key != ("y",))
+    class C:
+        x: torch.Tensor
+        y: torch.Tensor
+
+    made = C(torch.ones(1), torch.ones(1), lock=True)
+    for cast in (made.double(), made.to(torch.float64)):
+        assert (cast.x.dtype, cast.y.dtype) == (torch.float64, torch.float32)
+        assert cast.is_locked
+
+
 def test_results_keep_the_derived_class():
     class Derived(type(sample())):
         pass

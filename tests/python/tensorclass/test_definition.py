@@ -253,3 +253,29 @@ def test_without_torch_import_works_and_use_raises():
     lines = done.stdout.splitlines()
     assert len(lines) == 2
     assert all("torch" in line for line in lines)
+
+
+OWN_METHODS = """
+@tenfold.tensorclass
+class C:
+    x: torch.Tensor
+    def __init__(self, x):
+        self.x = x * 2
+    def __eq__(self, other):
+        return "equal"
+    def __repr__(self):
+        return "own"
+"""
+
+
+def test_a_class_in_a_string_keeps_its_own_methods():
+    names = {"tenfold": tenfold, "torch": torch, "__name__": __name__}
+    exec(OWN_METHODS, names)
+    made = names["C"](torch.ones(1))
+    assert made.x.tolist() == [2]
+    assert (made == made, repr(made)) == ("equal", "own")
+
+
+def test_options_need_a_class():
+    with pytest.raises(TypeError, match="tensorclass: expected a class, found int"):
+        tenfold.tensorclass(autocast=True)(5)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import TensorDict, UnbatchedTensor
+from tenfold import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -125,3 +125,35 @@ def test_torch_functions_dispatch_to_methods():
     assert torch.clamp(tree(), 0, 0.5)["n", "b"].tolist() == [0.5, 0.5]
     with pytest.raises(TypeError):
         torch.nn.functional.relu(tree())
+
+
+def test_an_empty_node_that_one_operand_lacks_is_ignored():
+    with_node, without = TensorDict({"a": 1, "e": {}}), TensorDict({"a": 1})
+    for first, second in ((with_node, without), (without, with_node)):
+        assert (first == second).all()
+        assert first.addcmul(second, second)["a"] == 2
+        assert first.clone().add_(second)["a"] == 2
+    with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+        TensorDict({"a": 1, "e": {"b": 1}}) == without  # noqa: B015
+
+
+def test_clamp_takes_a_tensor_and_a_number():
+    td = TensorDict({"a": torch.tensor([0.0, 3.0, 9.0])}, [3])
+    assert td.clamp(torch.ones(3), 5.0)["a"].tolist() == [1, 3, 5]
+    assert td.clamp(1.0, torch.tensor([5.0, 5.0, 8.0]))["a"].tolist() == [1, 3, 8]
+
+
+@pytest.mark.parametrize("make", [torch.ones, np.ones])
+def test_values_are_compared_row_by_row(make):
+    one, stack = NonTensorData("a", [2]), NonTensorStack("a", "b")
+    assert (one == stack).tolist() == (stack == one).tolist() == [True, False]
+    assert (one != stack).tolist() == [False, True]
+    first, second = TensorDict({}, [2]), TensorDict({}, [2])
+    first.set_non_tensor("t", make(3))
+    second.set_non_tensor("t", make(3))
+    assert (first == second)["t"].all()
+    second.set_non_tensor("t", make(4))
+    assert not (first == second)["t"].any()
+    arrays = NonTensorStack(make(2), make(2))
+    assert (arrays == NonTensorStack(make(2), make(3))).tolist() == [True, False]
+    assert arrays.data.tolist() == [1, 1]

@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 import torch
 
@@ -55,3 +57,56 @@ def test_names_follow_the_dimensions():
     for names in (["x", "y"], ["x"], [["x", "y"]], [None]):
         with pytest.raises(ValueError, match="expected names or keywords, found both"):
             td.rename(*names, time="t")
+
+
+def dense_tree():
+    return TensorDict({"a": torch.zeros(2, 3), "s": "x"}, [2, 3], "cpu")
+
+
+def stacked_tree():
+    return tenfold.lazy_stack([TensorDict({"a": torch.zeros(3)}, [3], "cpu") for _ in range(2)])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda td, path: tenfold.save(td, path),
+        lambda td, path: td.save(f"{path}.tdz"),
+        lambda td, path: td.save(f"{path}.safetensors"),
+        lambda td, path: td.memmap(f"{path}.tdz"),
+        lambda td, path: td.consolidate(path),
+        lambda td, path: pickle.loads(pickle.dumps(td)),
+    ],
+    ids=["save", "save_tdz", "save_safetensors", "memmap_tdz", "consolidate", "pickle"],
+)
+@pytest.mark.parametrize("make", [dense_tree, stacked_tree])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_an_opened_tree_is_written_with_changed_properties(make, is_nested, write, tmp_path):
+    saved = make()
+    if is_nested:
+        saved = TensorDict({"n": saved}, device="cpu")
+    saved.save(tmp_path / "p")
+    opened = tenfold.open(tmp_path / "p")
+    td = opened["n"] if is_nested else opened
+    td.names = ["x", "y"]
+    if make is dense_tree:
+        td.batch_size = [2]
+    made = write(opened, str(tmp_path / "q"))
+    if not isinstance(made, TensorDict | tenfold.LazyStackedTensorDict):
+        made = tenfold.open(made)
+    made = made["n"] if is_nested else made
+    assert made.names == td.names
+    assert made.batch_size == td.batch_size
+
+
+def test_an_opened_tree_is_pickled_without_a_device_that_was_removed(tmp_path):
+    dense_tree().save(tmp_path / "p")
+    td = tenfold.open(tmp_path / "p")
+    td.clear_device_()
+    assert pickle.loads(pickle.dumps(td)).device is None
+
+
+def test_a_stack_in_a_tree_with_names_gets_them():
+    td = TensorDict({}, [2], names=["x"])
+    td["s"] = stacked_tree()
+    assert td["s"].names == ["x", None]

@@ -161,3 +161,7 @@ def test_dtype_casts_and_clones():
     assert td.clone()["a"] is not td["a"]
     assert td.clone(recurse=False)["a"] is td["a"]
     assert td.bytes() == 2 * 8 + 6 * 4
+
+
+def test_a_batch_size_of_one_number_is_accepted_by_to():
+    assert TensorDict({"a": torch.zeros(3, 2)}).to(batch_size=3).batch_size == (3,)

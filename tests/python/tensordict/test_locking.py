@@ -99,3 +99,19 @@ def test_pickles_keep_the_lock(make, tmp_path):
     assert td["b"].is_locked
     assert pickle.loads(pickle.dumps(td["b"])).is_locked
     assert again["b"].is_locked
+
+
+def test_with_blocks_on_one_tree_may_be_nested(tmp_path):
+    td = tree()
+    with td.lock_():
+        with td.lock_():
+            pass
+        assert td.is_locked
+    assert not td.is_locked
+    td.save(tmp_path / "p.tdz")
+    with tenfold.open(tmp_path / "p.tdz", mode="r+") as found:
+        found.lock_()
+        found["a"].fill_(5)
+    with pytest.raises(ValueError, match="closed"):
+        found._disk.node  # noqa: B018
+    assert tenfold.load(tmp_path / "p.tdz")["a"].tolist() == [5, 5]

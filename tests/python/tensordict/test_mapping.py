@@ -135,3 +135,28 @@ def test_int_keys_are_saved_next_to_a_str_key(tmp_path, name):
     td = tenfold.open(tmp_path / "saved").clone()
     td["loss"] = torch.ones(1)
     assert tenfold.load(tenfold.save(td, tmp_path / name)).keys() == {1, 2, "loss"}
+
+
+def test_unflattened_entries_fit_their_node():
+    td = TensorDict({"x.y": torch.zeros(3), "x": TensorDict({}, [3, 2])}, [3])
+    with pytest.raises(RuntimeError, match=r'key "y": expected a shape that begins with \[3, 2\]'):
+        td.unflatten_keys()
+
+
+@pytest.mark.parametrize("missing", ["no", ("b", "no"), ("z", "no")])
+def test_a_selection_in_place_of_a_missing_key_changes_nothing(missing):
+    td = TensorDict({"b": {"c": 1, "d": 2}, "z": 1})
+    for tree in (td, tenfold.lazy_stack([td.clone(), td.clone()])):
+        keys = tree.keys(True)
+        with pytest.raises(KeyError):
+            tree.select(("b", "c"), missing, inplace=True)
+        assert tree.keys(True) == keys
+        tree.select(("b", "c"), missing, inplace=True, strict=False)
+        assert tree.keys(True, True) == [("b", "c")]
+
+
+def test_keys_of_a_stack_with_a_locked_member_are_not_flattened():
+    members = [TensorDict({"b": {"c": 1}}), TensorDict({"b": {"c": 1}}).lock_()]
+    with pytest.raises(RuntimeError, match="locked"):
+        tenfold.lazy_stack(members).flatten_keys(inplace=True)
+    assert members[0].keys() == ["b"]

@@ -84,3 +84,8 @@ def test_invalid_shape_arguments_raise():
     match = r"split: expected a batch dimension, which batch_size \[\] does not have, found 0"
     with pytest.raises(IndexError, match=match):
         tenfold.TensorDict({"x": torch.ones(2)}).split(1)
+
+
+def test_repeat_without_batch_dimensions_takes_no_number():
+    td = TensorDict({"x": torch.ones(3), "n": {"y": torch.tensor(1)}, "s": "text"})
+    assert (td.repeat() == td).all()

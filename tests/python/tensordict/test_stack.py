@@ -294,3 +294,59 @@ def test_masks_broadcast_to_the_rows_of_a_stack_or_change_nothing():
     mask = torch.tensor([[True, False, True]])
     assert stack.where(mask, 1)["x"].sum() == 6
     assert stack.masked_fill_(mask, 1)["x"].sum() == 12
+
+
+def pair(*shape):
+    size = shape[:1] or ()
+    return tenfold.lazy_stack([TensorDict({"a": torch.full(shape, i)}, size) for i in (1.0, 2.0)])
+
+
+@pytest.mark.parametrize("stack_dim", [0, 1])
+def test_softmax_of_a_stack_is_that_of_its_dense_copy(stack_dim):
+    rows = [TensorDict({"a": torch.tensor([0.0, i])}, [2]) for i in (1, 3)]
+    stack = tenfold.lazy_stack(rows, stack_dim)
+    for dim in (0, 1, -1):
+        expected = stack["a"].softmax(dim)
+        assert stack.softmax(dim)["a"].tolist() == expected.tolist()
+    unbatched = TensorDict({"u": UnbatchedTensor(torch.ones(5))}, [2])
+    assert unbatched.softmax(0)["u"].tolist() == [1] * 5
+
+
+@pytest.mark.parametrize(
+    ("stack", "change"),
+    [
+        (pair(3), lambda td: td.reshape(2, 1, 3)),
+        (pair(), lambda td: td.repeat(2)),
+        (pair(), lambda td: td.tile(2)),
+        (pair(), lambda td: td.repeat(0)),
+        (pair(3), lambda td: td.repeat(0, 1)),
+        (pair(0, 3), lambda td: td.flatten(0, 1)),
+        (pair(0), lambda td: td.unflatten(1, (0, 5))),
+        (pair(0), lambda td: td.unflatten(1, (5, 0))),
+    ],
+)
+def test_shapes_of_a_stack_are_those_of_its_dense_copy(stack, change):
+    found, expected = change(stack), change(stack.contiguous())
+    assert found.batch_size == expected.batch_size
+    assert found.keys() == expected.keys()
+    assert (found == expected).all()
+
+
+def test_a_reshape_of_no_rows_has_the_requested_shape():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(0, 3)}, [0, 3])] * 2)
+    assert stack.reshape(2, 0, 5).batch_size == (2, 0, 5)
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        pair(3).repeat(-1, 1)
+
+
+@pytest.mark.parametrize("change", [lambda td: td.unbind(1), lambda td: td.split(1, 1)])
+def test_a_dimension_of_several_lengths_is_not_divided(change):
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2)])
+    with pytest.raises(RuntimeError, match=r"found dimension 1 of batch_size \[2, -1\]"):
+        change(stack)
+
+
+def test_rows_assigned_to_a_member_broadcast():
+    stack = pair(2)
+    stack[0] = TensorDict({"a": torch.full((1,), 5.0)}, [1])
+    assert stack["a"].tolist() == [[5, 5], [2, 2]]

@@ -11,7 +11,7 @@ from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
 from tenfold.tensordict._entries import node_of
-from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
+from tenfold.tensordict._node import ON_DISK, Disk, NodeInfo, Opened, identity_of
 from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
@@ -140,8 +140,9 @@ def adopt(
 ) -> None:
     """Attaches the engine's node to an existing Python node, which gets its keys.
 
-    Loaded nodes below remain the same objects, too, if the engine has a node of that key. If `kept`
-    is given (id of a node -> key -> tensor), the node was just written: the tensors in `kept` and
+    Loaded nodes below remain the same objects, too, if the engine has a node of that key, and both
+    are lazy stacks or neither is. A stack gets the members, if their number differs. If `kept` is
+    given (id of a node -> key -> tensor), the node was just written: the tensors in `kept` and
     values that are not tensors remain. Other entries are read from the folder on access.
     """
     node = node_of(tree)
@@ -152,7 +153,7 @@ def adopt(
         entry = before.get(key)
         if node_of(entry) is not None:
             below, _ = native.get(key, opened.mode, opened.tied)
-            if isinstance(below, _core.Node):
+            if isinstance(below, _core.Node) and fits(entry, below):
                 adopt(entry, below, opened, (*keys_above, key), kept)
                 items[key] = entry
         elif key in stay:
@@ -161,10 +162,21 @@ def adopt(
             items[key] = entry
     node._disk = Disk(native, opened, keys_above)
     if is_stack(node):
+        info = NodeInfo._make(native.info())
+        node.stack_dim, node._dim_name = info.stack_dim, info.stack_dim_name
+        if items.keys() != before.keys() or len(items) != len(native.keys()):
+            node._read = None  # the members are read from the folder
+            if tree is not node:
+                node._read = node._nodes()  # members of a tensorclass that the stack has
         return
     node._items = items
     if kept is not None:
         node._device = native.info()[7] or None
+
+
+def fits(tree: Any, native: Any) -> bool:
+    """True if both, a Python node and a node of the engine, are lazy stacks, or neither is."""
+    return bool(is_stack(node_of(tree)) == (native.info()[0] == "lazy_stack"))
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:

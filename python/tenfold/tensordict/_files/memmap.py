@@ -1,4 +1,4 @@
-"""Memory-mapped files of a TensorDict: the methods of tensordict's API."""
+"""Saves, maps, loads and flushes memory-mapped trees, with the names of tensordict's methods."""
 
 from __future__ import annotations
 
@@ -204,9 +204,10 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """Writes a value to the folder of a mapped tree.
+    """Writes a value that is not a tensor to the folder of a mapped tree.
 
-    Returns false for a tensor, and if the tree is not marked or not mapped from a folder.
+    Returns false, and writes nothing, for another entry, and for a tree that is not marked or not
+    mapped from a folder in mode "r+".
     """
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
@@ -226,11 +227,16 @@ def _begins_at_zero(part: Any) -> bool:
     """True for indices whose views of mapped trees have `is_memmap` set in tensordict, too."""
     if isinstance(part, slice):
         return part.start is None or part.start == 0
-    return part is None or part is Ellipsis or (isinstance(part, int) and part is not True)
+    if isinstance(part, bool):
+        return False
+    return part is None or part is Ellipsis or isinstance(part, int)
 
 
 def _flush_own(node: Any) -> None:
-    """Flushes the tensors that were mapped separately, not by the engine's node."""
+    """Flushes the loaded tensors over named files, directly in a node.
+
+    The engine's node does not flush those that were mapped separately.
+    """
     mapped = folders.mapped_class_if_imported()
     for value in folders.held(node).values():
         if type(value) is mapped and value._file is not None and value._file.path is not None:
@@ -240,8 +246,8 @@ def _flush_own(node: Any) -> None:
 def engine_mode(path: str, mode: str | None) -> str:
     """The engine's mode for a mode of `load_memmap`.
 
-    None means ``"r+"`` for a folder whose meta.json this user may write, ``"c"`` for another
-    folder, and ``"r"`` for an archive.
+    None means ``"r"`` for an archive, ``"c"`` for a folder with a meta.json that this user may not
+    write to, and otherwise ``"r+"``.
     """
     if mode not in (None, "r", "c", "r+"):
         raise ValueError(f"mode: expected None, 'r', 'c' or 'r+', found {mode!r}")
@@ -305,9 +311,11 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
             folders.map_now(node)
         return node
 
-    node = read_unreplaced(os.path.abspath(os.fsdecode(prefix)), read)
+    path = os.path.abspath(os.fsdecode(prefix))
+    node = read_unreplaced(path, read)
     if out is None:
         return node
+    _check_out(out, node, path)
     return _filled(out, node)
 
 
@@ -326,10 +334,8 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     for node in folders.nodes_of(tree):
         if not folders.is_stack(node):
             node._device = str(to)
-        disk = folders.disk_of(node)
-        if disk is not None:
-            # The tensors are no longer those of the folder: pickling stores them, not the path.
-            disk.opened.changed = True
+        # The tensors are no longer those of the folder: pickling stores them, not the path.
+        node._mark_changed()
 
 
 def _use_meta(torch: Any, tree: Any) -> None:
@@ -361,11 +367,52 @@ def _filled(out: Any, tree: Any) -> Any:
             target._remove(key)
     for key, entry in entries.items():
         there = target._entry(key) if target._has(key) else None
-        if node_of(entry) is not None and type(there) is type(entry):
+        is_node = node_of(entry) is not None and type(there) is type(entry)
+        if is_node and _is_like(node_of(there), node_of(entry)):
             _filled(there, entry)
         else:
             target._put(key, entry)
     return out
+
+
+def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
+    found = "a lazy stack" if is_stack else "a dense tree"
+    expected = type(node_of(tree)).__name__
+    return RuntimeError(
+        f"{path}: root: another kind of tree: expected that of a {expected}, found {found}; "
+        "TensorDict.load_memmap returns it"
+    )
+
+
+def _check_out(out: Any, tree: Any, path: str) -> None:
+    """Raises RuntimeError if `out` cannot receive the entries of `tree`."""
+    target, source = node_of(out), node_of(tree)
+    if folders.is_stack(target) != folders.is_stack(source):
+        raise _other_kind(out, path, folders.is_stack(source))
+    if not _is_like(target, source):
+        shapes = [
+            f"batch_size {list(node._batch_size)}"
+            + (f" and stack_dim {node.stack_dim}" if folders.is_stack(node) else "")
+            for node in (target, source)
+        ]
+        raise RuntimeError(
+            f"{path}: root: out does not fit: expected {shapes[0]}, found {shapes[1]}"
+        )
+
+
+def _is_like(target: Any, source: Any) -> bool:
+    """True if the entries of the node `source` can be set in `target`."""
+    if folders.is_stack(target) != folders.is_stack(source):
+        return False
+    if not folders.is_stack(target):
+        wanted = tuple(target._batch_size)
+        return tuple(source._batch_size)[: len(wanted)] == wanted
+    mine, theirs = target._nodes(), source._nodes()
+    return (
+        target.stack_dim == source.stack_dim
+        and len(mine) == len(theirs)
+        and all(map(_is_like, mine, theirs))
+    )
 
 
 def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
@@ -380,7 +427,10 @@ def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
     is_moved = device is not None and str(device) != "cpu"
 
     def read() -> None:
-        folders.adopt(tree, *_opened(path, wanted))
+        native, opened = _opened(path, wanted)
+        if not folders.fits(tree, native):
+            raise _other_kind(tree, path, native.info()[0] == "lazy_stack")
+        folders.adopt(tree, native, opened)
         if is_moved:
             _move(tree, device, False)
         else:

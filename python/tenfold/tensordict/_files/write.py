@@ -34,12 +34,17 @@ class _Targets:
     """The tensors of a tree that are already mapped, and their files.
 
     Attributes:
-        kept: id of a node -> key -> tensor, for tensors that are shared mappings (r+) of their
-            complete final file in the target.
+        kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
+            their final file in the target, from its first byte on. The file may be longer.
         there: Files of these tensors, and of tensors that are not loaded yet and have their final
             file in the target. As paths within the target.
         elsewhere: (dotted key path, file) of the first tensor found that is mapped from another
-            file, or from its final file only in part; None if there is none.
+            file, or from its final file in another way than those in `kept`. Not counted are
+            private mappings of the whole file, and mappings of a file that was replaced or deleted
+            since. None if there is none.
+        written: Final files of the other tensors, as paths within the target.
+        sources: (dotted key path, file) of tensors that are mapped from files in the target, but
+            not as those in `kept` are, or as private mappings of the final file.
     """
 
     def __init__(self, target: str) -> None:
@@ -47,6 +52,8 @@ class _Targets:
         self.kept: dict[int, dict[str, Any]] = {}
         self.there: list[str] = []
         self.elsewhere: tuple[str, str] | None = None
+        self.written: set[str] = set()
+        self.sources: list[tuple[str, str]] = []
         self._mapped = folders.mapped_class_if_imported()
 
     def visit(self, entry: Any, within: str, keys: tuple[str, ...], bare: bool = False) -> None:
@@ -76,6 +83,8 @@ class _Targets:
                 self._visit_mapped(node, key, value, within, keys)
             elif node_of(value) is not None:
                 self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
+            elif not getattr(value, "_is_non_tensor", False):
+                self.written.add(within + _core.encode_key(key) + ".memmap")
 
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
         """Inspects the tensors of a node that are not loaded; loads the nodes directly below it."""
@@ -92,26 +101,37 @@ class _Targets:
             name = _core.encode_key(key) + ".memmap"
             if is_own_file:
                 self.there.append(within + name)
-            elif self.elsewhere is None:
-                self.elsewhere = (".".join((*keys, key)), os.path.join(own, name))
+                continue
+            self.written.add(within + name)
+            self._add_elsewhere((*keys, key), os.path.join(own, name))
 
     def _visit_mapped(
         self, node: Any, key: str, tensor: Any, within: str, keys: tuple[str, ...]
     ) -> None:
         file = tensor._file
-        if file is None or file.path is None:
-            return
         place = within + _core.encode_key(key) + ".memmap"
+        if file is None or file.path is None:
+            self.written.add(place)
+            return
         exists = file.path == os.path.join(self.target, place)
+        if exists and file.mode == "r+" and _is_whole(tensor, file) and _is_same_file(file):
+            self.kept.setdefault(id(node), {})[key] = tensor
+            self.there.append(place)
+            return
+        self.written.add(place)
         if exists and not _is_same_file(file):
             return  # the file was replaced or deleted: no path leads to the tensor's bytes
         if exists and file.mode != "r+" and _is_all(tensor, file):
             return  # a private mapping of the file that its content replaces
-        if exists and file.mode == "r+" and _is_whole(tensor, file):
-            self.kept.setdefault(id(node), {})[key] = tensor
-            self.there.append(place)
-        elif self.elsewhere is None:
-            self.elsewhere = (".".join((*keys, key)), file.path)
+        self._add_elsewhere((*keys, key), file.path, file)
+
+    def _add_elsewhere(self, keys: tuple[str, ...], path: str, file: Any = None) -> None:
+        """Records a tensor of another file, or of its final file in another way than in `kept`."""
+        if self.elsewhere is None:
+            self.elsewhere = (".".join(keys), path)
+        is_within = path.startswith(os.path.join(self.target, ""))
+        if is_within and (file is None or _is_same_file(file)):
+            self.sources.append((".".join(keys), path))
 
 
 def _let_go_if_renamed(node: Any) -> None:
@@ -131,7 +151,7 @@ def _common_class(members: list[Any]) -> Any:
 
 
 def _is_whole(tensor: Any, file: Any) -> bool:
-    if tensor.is_nested or not tensor.is_contiguous():
+    if not tensor.is_contiguous():
         return False
     return not tensor.numel() or tensor.data_ptr() == file.base
 
@@ -155,6 +175,8 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
     survey = find_targets(tree, target)
     if not options.copy_existing and not options.zeros:
         _refuse(survey)
+    if options.atomic is False and not options.zeros:
+        _refuse_overwritten(survey)
     native = _core.tree(tree, target)
     there = [] if options.atomic is True else survey.there
     _write(native, target, options, there)
@@ -179,7 +201,7 @@ def find_targets(tree: Any, target: str) -> _Targets:
 
 
 def refuse_elsewhere(tree: Any, target: str) -> None:
-    """Raises RuntimeError if a tensor is mapped from another file than its own in `target`."""
+    """Raises RuntimeError for a tensor that `_Targets.elsewhere` describes."""
     _refuse(find_targets(tree, target))
 
 
@@ -192,6 +214,17 @@ def _refuse(survey: _Targets) -> None:
         f"associated: expected a tensor in memory, found one mapped from {file}; pass "
         "copy_existing=True"
     )
+
+
+def _refuse_overwritten(survey: _Targets) -> None:
+    """Raises RuntimeError for a tensor of a file that is written, in place, before or with it."""
+    for key, file in survey.sources:
+        if os.path.relpath(file, survey.target) in survey.written:
+            raise RuntimeError(
+                f'{survey.target}: key "{key}": atomic=False overwrites the file that the tensor '
+                f"is mapped from: expected a tensor in memory, found one mapped from {file}; "
+                "clone it, or pass atomic=True"
+            )
 
 
 def _write(native: Any, target: str, options: Options, there: list[str]) -> None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import need_torch
-from tenfold.tensordict._entries import LEAF, NOTHING, VALUE, class_kind, node_of, rewrapped
+from tenfold.tensordict._entries import (
+    LEAF,
+    NOTHING,
+    VALUE,
+    batch_size_of,
+    class_kind,
+    node_of,
+    rewrapped,
+)
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import UnbatchedTensor
@@ -46,9 +54,9 @@ def to(td: Any, *args: Any, **kwargs: Any) -> Any:
     made = td
     if dtype is not None or (device is not None and str(device) != str(td._device)):
         made = _moved(made, device, dtype, non_blocking)
-    if batch_size is not None and tuple(batch_size) != tuple(td._batch_size):
+    if batch_size is not None and batch_size_of(batch_size) != tuple(td._batch_size):
         made = made.clone(recurse=False)
-        made.batch_size = batch_size
+        made.batch_size = batch_size_of(batch_size)
     return made
 
 
@@ -72,7 +80,9 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
 
 def set_device(td: Any, device: str) -> None:
     """Records that all tensors, here and below, are on a device."""
-    td._device = device
+    if td._device != device:
+        td._device = device
+        td._mark_changed()
     for key, entry in list(td._entries().items()):
         node = node_of(entry)
         if node is not None:

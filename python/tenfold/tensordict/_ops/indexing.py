@@ -1,4 +1,4 @@
-"""``td[key]`` and ``td[index]``: selected rows and resulting shapes."""
+"""Implements ``td[key]`` and ``td[index]``: reading, and assignment."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
+            With a lazy stack among TensorDicts, only the numbers of batch dimensions must be equal.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 

@@ -1,6 +1,7 @@
 """Locking: a TensorDict whose entries can be neither added, replaced nor deleted.
 
-Also the ``with`` statement, which restores the lock state or closes an opened tree.
+Also the ``with`` statement, which restores the lock state, undoes `to_module`, or closes an opened
+tree.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
-#: The mark in ``_locked`` of a tree made by `memmap*`: `is_memmap` is true until it is unlocked.
+#: The mark in ``_locked`` of a mapped tree, such as the result of `memmap*`, and of views of it:
+#: `is_memmap` is true until the tree is unlocked.
 #: ``_locked`` is False, True, this mark, or a tuple of weak references to the locked nodes above,
 #: which begins with the mark if the tree is mapped.
 MAPPED = 2
@@ -40,7 +42,7 @@ def check_unlocked(td: Any) -> None:
 
 
 def locked_as(td: Any, made: Made) -> Made:
-    """Locks `made`, a view or a result of arithmetic, if `td` is locked. Returns `made`."""
+    """Locks `made`, the result of an operation on `td`, if `td` is locked. Returns `made`."""
     other: Any = made
     if other is not td and td.is_locked and not other.is_locked:
         lock(other, None)
@@ -140,18 +142,20 @@ def _held_nodes(td: Any) -> Any:
 def enter(td: T) -> T:
     undo = getattr(td, "_undo", None)
     if undo is None and _is_opened_root(td):
-        td._undo = _CLOSE
-        return td
+        undo = _CLOSE
     if undo is None:
         raise RuntimeError(
             "with: expected td.lock_(), td.unlock_() or params.to_module(module), found a "
             "TensorDict on which none of these was called"
         )
+    td._undo = None
+    td._entered = (*getattr(td, "_entered", ()), undo)
     return td
 
 
 def leave(td: Any) -> None:
-    undo, td._undo = td._undo, None
+    *outer, undo = td._entered
+    td._entered = tuple(outer)
     if undo is _CLOSE:
         _close_opened(td)
     else:

@@ -118,7 +118,7 @@ def node_for(td: Any, path: tuple[str, ...]) -> Any:
                 )
         else:
             node._put(key, new_child(node))
-            child = node_of(node._entry(key))  # of a lazy stack: a stack of the members' children
+            child = node_of(node._entry(key))  # in a lazy stack: a stack of new nodes
         node = child
     return node
 
@@ -322,7 +322,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
 
 
 def entry_to_copy(key: str, item: Any, td: Any) -> Any:
-    """Like `as_entry`, but on its own device: `copy_` moves it, without waiting if it may."""
+    """Like `as_entry`, but the entry stays on its own device; ``Tensor.copy_`` moves the values."""
     return as_entry(key, item, dense()._made({}, td._batch_size, None))
 
 
@@ -330,7 +330,7 @@ def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = Fal
     path = path_of(key)
     node = node_above(td, path)
     there = None if isinstance(node, stacked()) else node._entry(path[-1])
-    if isinstance(there, UnbatchedTensor):  # `index` is not one of rows
+    if isinstance(there, UnbatchedTensor):  # `index` is one of the tensor
         _write_at(there.data, value, index)
     else:
         node._overwrite_at(path[-1], value, index)
@@ -560,7 +560,24 @@ def _overlap(path: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 def select(td: T, *keys: Key, inplace: bool = False, strict: bool = True) -> T:
     if any(not isinstance(key, (str, tuple)) for key in keys):
         raise RuntimeError(f"select: expected keys or paths of keys, found {list(keys)}")
-    return td._selected(_grouped(keys), inplace, strict)
+    wanted = _grouped(keys)
+    if inplace:
+        _check_selected(td, wanted, strict)
+    return td._selected(wanted, inplace, strict)
+
+
+def _check_selected(td: Any, wanted: Any, strict: bool) -> None:
+    """Raises the errors of `selected` in place, before it changes a node."""
+    check_unlocked(td)
+    for node in td._nodes() if isinstance(td, stacked()) else [td]:
+        for key, below in wanted.items():
+            if not node._has(key) and not strict:
+                continue
+            child = node_of(node._entry(key)) if below or strict else None
+            if child is not None and below:
+                _check_selected(child, below, strict)
+            elif below and strict:
+                walk(node, (key, next(iter(below))))
 
 
 def selected(td: T, wanted: Any, inplace: bool, strict: bool) -> T:
@@ -785,7 +802,7 @@ def unflatten_keys(td: T, separator: str = ".", inplace: bool = False) -> T:
         entry = made._entry(key)
         if path in made:
             raise KeyNotFoundError(f'unflatten_keys: expected different keys, found "{key}" twice')
-        node_for(made, path)._put(path[-1], entry)
+        put_value(node_for(made, path), path[-1], entry)
         made._remove(key)
     return made
 

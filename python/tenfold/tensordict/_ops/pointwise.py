@@ -209,9 +209,12 @@ def _applied(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
 def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
     """Implements `_applied` if an operand is a node or has dimensions."""
     items = {}
+    nodes = [one for one in operands if isinstance(one, Primitives)]
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
+            if node.is_empty() and not all(one._has(key) for one in nodes):
+                continue
             theirs = [_part(one, key, node) for one in operands]
             items[key] = rewrapped(entry, node._combined(op, *theirs))
         elif class_kind(type(entry)) == LEAF:
@@ -228,7 +231,9 @@ def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
     """Calls `op(tensor, operand)` for every tensor, for an operand that `_broadcast` returned."""
     mine = td._entries()
     if isinstance(other, Primitives):
-        _check_same_keys(mine, other._entries(), ())
+        theirs = other._entries()
+        _check_same_keys(mine, theirs, ())
+        mine = {key: entry for key, entry in mine.items() if key in theirs}
     for key, entry in mine.items():
         node = node_of(entry)
         if node is not None:
@@ -266,7 +271,7 @@ def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Lik
         return td.clamp_max(max)
     if max is None:
         return td.clamp_min(min)
-    if node_of(min) is not None or node_of(max) is not None:
+    if any(node_of(one) is not None for one in (min, max)) or (_has_dims(min) != _has_dims(max)):
         return td.clamp_min(min).clamp_max(max)
     wide, bounds = _broadcast(td, min, max)
     return _applied(wide, torch.clamp, *bounds)
@@ -412,7 +417,7 @@ def binary_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def binary_tensor_op(td: Like, name: str, other: Any, default: Any) -> Like:
-    """A function of torch that takes tensors only."""
+    """A function of torch for two tensors; a number is converted to a tensor."""
     torch = need_torch(name)
     op = getattr(torch, name)
     return binary(td, lambda a, b: op(a, _tensor(torch, b, a)), other, default)
@@ -425,7 +430,7 @@ def binary_tensor_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def _tensor(torch: Any, other: Any, like: Any) -> Any:
-    """A number as a tensor, for functions that do not accept numbers."""
+    """A number as a tensor, because ``torch.maximum`` and others do not accept numbers."""
     if isinstance(other, torch.Tensor):
         return other
     return torch.as_tensor(other, device=like.device)
@@ -461,7 +466,8 @@ def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
     if isinstance(other, Primitives):
         theirs = other._entries()
         _check_same_keys(mine, theirs, ())
-        items = {key: _compared_entry(op, entry, theirs[key]) for key, entry in mine.items()}
+        shared = [key for key in mine if key in theirs]
+        items = {key: _compared_entry(op, mine[key], theirs[key]) for key in shared}
     else:
         items = {key: _compared_entry(op, entry, other, each=True) for key, entry in mine.items()}
     made = td._with_entries(items)

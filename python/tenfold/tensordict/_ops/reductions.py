@@ -197,7 +197,8 @@ def logsumexp(td: Like, dim: Any = None, keepdim: bool = False, *, out: Any = No
 
 def softmax(td: Like, dim: int, dtype: Any = None) -> Like:
     at = dim_in(dim, len(td._batch_size), "softmax")
-    return td._valued(lambda tensor: tensor.softmax(at, dtype=dtype))
+    change = lambda tensor: tensor.softmax(at, dtype=dtype)  # noqa: E731
+    return _each_value(td, change, td._batch_size, td._names)
 
 
 def norm(td: Like, *, out: Any = None, dtype: Any = None) -> Like:

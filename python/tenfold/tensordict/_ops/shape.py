@@ -236,7 +236,7 @@ def atleast_3d(td: Like) -> Like:
 
 
 def sizes(args: tuple[Any, ...], whole: Any) -> tuple[int, ...]:
-    """Sizes given as arguments, as one sequence, or by the keyword `whole`."""
+    """Sizes given as arguments or one sequence; `whole`, another argument, if there are none."""
     if not args and whole is not None:
         args = (whole,)
     if len(args) == 1 and not isinstance(args[0], int):
@@ -288,6 +288,7 @@ def check_batch_size(td: Any, new: tuple[int, ...]) -> None:
 
 def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
     names = td._names
+    td._mark_changed()
     td._batch_size = new
     if names is not None:
         kept = names[: len(new)]
@@ -356,7 +357,9 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
 
 
 def set_names(td: Any, names: tuple[str | None, ...] | None) -> None:
-    td._names = names
+    if names != td._names:
+        td._names = names
+        td._mark_changed()
     for entry in td._entries().values():
         node = node_of(entry)
         if node is not None:
@@ -421,7 +424,9 @@ def device_type(td: Any) -> str:
 
 
 def clear_device_(td: Like) -> Like:
-    td._device = None
+    if td._device is not None:
+        td._device = None
+        td._mark_changed()
     for key, entry in list(td._entries().items()):
         node = node_of(entry)
         if node is not None:
@@ -452,6 +457,7 @@ def rows_of(td: Any) -> Iterator[Any]:
 def unbind(td: Like, dim: int) -> tuple[Like, ...]:
     ndim = len(td._batch_size)
     at = dim_in(dim, ndim, "unbind")
+    need_torch("unbind")
     shape = (*td._batch_size[:at], *td._batch_size[at + 1 :])
     names = td._names
     if names is not None:
@@ -547,7 +553,7 @@ def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
     new = tuple(a * b for a, b in zip(td._batch_size, repeats, strict=True))
 
     def change(value: Any) -> Any:
-        return value.repeat(*repeats, *[1] * (value.ndim - ndim))
+        return value.repeat((*repeats, *[1] * (value.ndim - ndim)))
 
     return viewed(td, change, new, td._names)
 
@@ -580,7 +586,7 @@ def repeat_interleave(
         return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
     at = dim_in(dim, len(td._batch_size), "repeat_interleave")
     rows = torch.arange(td._batch_size[at], device="cpu")
-    repeats = torch.as_tensor(repeats, device="cpu")  # it may be where the rows are
+    repeats = torch.as_tensor(repeats, device="cpu")  # it may be on a GPU
     rows = rows.repeat_interleave(repeats, output_size=output_size)
     return td._chosen(rows, at)
 

@@ -1,4 +1,4 @@
-"""Conversion of objects of a tensorclass from and to TensorDicts."""
+"""Methods of a tensorclass that create, convert, save and load objects, or call TensorDict's."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import ON_DISK, register_class, registered_class
 from tenfold.tensordict._ops.casts import CASTS
+from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._tensorclass.fields import (
     class_of,
@@ -125,13 +126,19 @@ def _cast_method(name: str, member: Any) -> Callable[..., Any]:
         node = self._tensordict
         made = getattr(node, name)(*args, **kwargs)
         if chosen is not None and made is not node:
+            cast = made
+            made = cast.copy() if cast.is_locked else cast
             for key in node.keys(True, True):
                 path = (key,) if isinstance(key, str) else key
                 if not chosen(path, node.get(path)):
                     made.set(path, node.get(path).to(made.get(path).device))
+            made = locked_as(cast, made)
         return delivered(self, made)
 
-    return _named(call, name, member)
+    named = _named(call, name, member)
+    doc = member.__doc__ or ""
+    named.__doc__ = doc.replace("Called with each tensor;", "Called with each path and tensor;")
+    return named
 
 
 def _property(name: str, member: property) -> property:

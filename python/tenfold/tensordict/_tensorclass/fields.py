@@ -482,7 +482,7 @@ def _around(own_init: Callable[..., None]) -> Callable[..., None]:
 def _fill_unset(obj: Any) -> None:
     """Sets the defaults of fields that an ``__init__`` of the class did not set.
 
-    Raises TypeError for such a field without a default.
+    Raises TypeError for such a field without a default, unless it was declared with ``init=False``.
     """
     cls = type(obj)
     node = obj._tensordict
