@@ -15,6 +15,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import torch_or_none
+from tenfold._interop.node_info import NodeInfo
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
@@ -172,11 +173,8 @@ def _sparse_layouts(torch: Any) -> tuple[Any, ...]:
 
 
 def _sparse_tensor(tensor: Any) -> tuple[Any, ...]:
-    from tenfold.tensordict._node import NodeInfo
-
     layout, shape, is_coalesced, parts = sparse_parts(tensor.detach())
-    more = (layout, shape, is_coalesced, None)
-    info = NodeInfo("sparse", False, (), [], "", 0, None, "", None, {}, more)
+    info = NodeInfo(kind="sparse", layout=layout, dense_shape=shape, is_coalesced=is_coalesced)
     return ("node", info, list(parts), tuple(parts.values()))
 
 
