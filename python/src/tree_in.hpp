@@ -26,6 +26,7 @@ namespace tenfold::python {
 ///   ("node", info, keys, values)      a node; `info`: a NodeInfo
 ///   ("native", handle, overrides)     an opened node with some entries replaced
 ///   ("item", handle)                  an entry of an opened node
+///   ("refused", expected, found, remedy) an object that cannot be stored, for the message
 class TreeBuilder {
  public:
   /// `path`: the target path, for messages; may be empty.

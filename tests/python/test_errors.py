@@ -213,6 +213,16 @@ def test_pickled_errors_keep_their_fields(tmp_path, kind):
     assert copied.problem or copied.expected
 
 
+def test_error_of_an_object_that_cannot_be_stored_has_fields(tmp_path):
+    with pytest.raises(tenfold.UnsupportedError) as raised:
+        tenfold.save({"a": {"b": object()}}, tmp_path / "x.safetensors")
+    assert raised.value.path == str(tmp_path / "x.safetensors")
+    assert raised.value.part == 'key "a.b"'
+    assert raised.value.problem == "it cannot be stored"
+    assert raised.value.found == "object"
+    assert raised.value.remedy is None
+
+
 def test_problems_of_a_report_have_the_fields(tmp_path):
     path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
     os.truncate(path / "x.memmap", 399)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
+def simplify(obj: Any) -> tuple[Any, ...] | None:
     """Describes an object of tensordict as `objects.simplify` does; None for other objects."""
     names = {base.__name__ for base in type(obj).__mro__}
     if "UnbatchedTensor" in names or hasattr(obj, "_base_tensor"):

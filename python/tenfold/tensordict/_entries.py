@@ -235,7 +235,7 @@ def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
 
     `batch_size` and `device` are those of a value that is not a tensor.
     """
-    found = tensordict_package.simplify(obj, "")
+    found = tensordict_package.simplify(obj)
     if found is None:
         return None
     kind, first, *more = found
