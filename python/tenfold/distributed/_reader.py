@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlan
     from torch.distributed.checkpoint.planner import LoadPlanner as AnyLoadPlanner
 
+    from tenfold._interop.sharded import Box, Lengths
     from tenfold._io.files import PathLike
-    from tenfold.distributed._plans import Box, Lengths
     from tenfold.distributed._tree import Stored
 
     # The name of an entry, and boxes of it; None: all of it.
