@@ -68,9 +68,6 @@ LARGEST_CYCLE = 4
 
 # Imports in functions from the same or a higher layer: by importer, the module imported, and why.
 TIES = {
-    "_interop.objects": {
-        "tensordict._node": "needs the class of the nodes that describe a sparse tensor",
-    },
     "_io.load_into": {
         "_io.optimizer": "load_into and optimizer import each other",
     },

@@ -135,9 +135,8 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
 }
 
 TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
-  const nb::tuple answer =
-      nb::cast<nb::tuple>(nb::module_::import_("tenfold._interop.objects")
-                              .attr("simplify")(object, text(where().text()), memo_));
+  const nb::tuple answer = nb::cast<nb::tuple>(
+      nb::module_::import_("tenfold._interop.objects").attr("simplify")(object, memo_));
   const auto kind = nb::cast<std::string>(answer[0]);
   if (kind == "again") {
     // state_dict() may return an object that contains this object, and so on infinitely.
@@ -161,6 +160,13 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
   }
   if (kind == "node") return TensorDict::Item(node(object, answer[1], answer[2], answer[3]));
   if (kind == "native") return TensorDict::Item(native(object, answer[1], answer[2]));
+  if (kind == "refused") {
+    throw refuse(ErrorCode::unsupported)
+        .problem("it cannot be stored")
+        .expected(utf8(answer[1]))
+        .found(utf8(answer[2]))
+        .remedy(utf8(answer[3]));
+  }
   if (kind == "item") return nb::cast<ItemHandle&>(answer[1]).item;
   if (kind == "nested") return TensorDict::Item(nested(answer[1], answer[2]));
   if (kind == "unbatched") {

@@ -23,9 +23,10 @@ namespace tenfold::python {
 ///   ("value", object)                 a JSON value, even if it is a list
 ///   ("special", name, text, items)    an extended scalar (tenfold/_interop/objects.py)
 ///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
-///   ("node", info, keys, values)      a node; `info`: the result of Node.info()
+///   ("node", info, keys, values)      a node; `info`: a NodeInfo
 ///   ("native", handle, overrides)     an opened node with some entries replaced
 ///   ("item", handle)                  an entry of an opened node
+///   ("refused", expected, found, remedy) an object that cannot be stored, for the message
 class TreeBuilder {
  public:
   /// `path`: the target path, for messages; may be empty.
@@ -78,8 +79,9 @@ class TreeBuilder {
 /// that trees lack.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
+/// From and to NodeInfo of _interop/node_info.py.
 NodeInfo node_info_from(nb::handle info);
-nb::tuple to_python(const NodeInfo& info);
+nb::object to_python(const NodeInfo& info);
 
 /// Converts a key that is not a string, if a tree supports it: None, bool, int, float, a tuple of
 /// these or of strings. `depth`: the number of tuples around it.

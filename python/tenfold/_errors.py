@@ -69,6 +69,19 @@ class KeyNotFoundError(_Fields, KeyError):
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 
+def fields_of(error: BaseException) -> dict[str, str]:
+    """The parts of its message that the exception has as attributes, by name."""
+    found = {name: getattr(error, name, None) for name in _FIELDS}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def with_fields(error: Raised, fields: dict[str, str]) -> Raised:
+    """Sets the result of `fields_of` as the attributes of the exception, and returns it."""
+    for name in _FIELDS:
+        setattr(error, name, fields.get(name))
+    return error
+
+
 def with_remedy(error: Raised, remedy: str) -> Raised:
     """Returns a copy of the exception, with `remedy` appended to its message and its `remedy`."""
     kind: type[Any] = type(error)
@@ -76,10 +89,9 @@ def with_remedy(error: Raised, remedy: str) -> Raised:
         made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)
     else:
         made = kind(f"{error}; {remedy}")
-    for name in _FIELDS:
-        setattr(made, name, getattr(error, name, None))
-    made.remedy = f"{made.remedy}; {remedy}" if made.remedy else remedy
-    return made  # type: ignore[no-any-return]
+    fields = fields_of(error)
+    fields["remedy"] = f"{fields['remedy']}; {remedy}" if fields.get("remedy") else remedy
+    return with_fields(made, fields)  # type: ignore[no-any-return]
 
 
 def index_error(index: int, size: int) -> IndexError:

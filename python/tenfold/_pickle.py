@@ -25,12 +25,17 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
     Args:
         cls: TensorDict or a subclass.
         entries: By key.
-        info: The fields of the node that are not entries, as `NodeInfo` orders them.
+        info: The fields of the node that are not entries, as `NodeInfo` orders them. In old pickles
+            the last five are in a tuple, which may lack `is_bare`, or are None.
         locked: Whether it is locked.
     """
+    from tenfold._interop.node_info import NodeInfo
     from tenfold.tensordict._dense import rebuilt
 
-    return rebuilt(cls, entries, info, locked)
+    if len(info) == 11:
+        *first, last = info
+        info = (*first, *(last or ()))
+    return rebuilt(cls, entries, NodeInfo(*info), locked)
 
 
 def lazy_stack(members: list[Any], stack_dim: int, name: str | None, locked: bool) -> Any:

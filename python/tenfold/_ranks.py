@@ -6,7 +6,13 @@ import json
 import sys
 from datetime import timedelta
 
-from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
+from tenfold._errors import (
+    CorruptFileError,
+    KeyNotFoundError,
+    UnsupportedError,
+    fields_of,
+    with_fields,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,8 +74,8 @@ class Ranks:
 
         Raises:
             Exception: The exception of `work` on the lowest rank where it failed. Other ranks raise
-                an error of the same class, a base class or RuntimeError, whose message names that
-                rank.
+                an error of the same class, a base class or RuntimeError, with the same fields,
+                whose message names that rank.
             RuntimeError: If the ranks make different calls, or a rank does not answer.
         """
         if self.is_alone:
@@ -222,18 +228,24 @@ def _by_rank(values: list[Any]) -> str:
 
 def described(error: BaseException) -> dict[str, Any]:
     """An error as a JSON value, from which `error_of` makes an error on another rank."""
+    fields = fields_of(error)
     if isinstance(error, OSError):
         text = error.strerror or str(error)
-        return {"kind": type(error).__name__, "errno": error.errno, "text": text}
+        kind = type(error).__name__
+        return {"kind": kind, "errno": error.errno, "text": text, "fields": fields}
     kinds = (kind.__name__ for kind in _CLASSES if isinstance(error, kind))
     name = next(kinds, "RuntimeError")
     text = str(error) if isinstance(error, Exception) else type(error).__name__
-    return {"kind": name, "text": text or type(error).__name__}
+    return {"kind": name, "text": text or type(error).__name__, "fields": fields}
 
 
 def error_of(rank: int, sent: dict[str, Any]) -> Exception:
     """An error like the one on that rank, from the result of `described` there."""
     text = f"rank {rank}: {sent['text']}"
+    return with_fields(_error(sent, text), sent["fields"])
+
+
+def _error(sent: dict[str, Any], text: str) -> Exception:
     if sent.get("errno") is not None:
         return OSError(sent["errno"], text)  # of the class that belongs to the number
     if "errno" in sent:

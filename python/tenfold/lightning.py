@@ -191,7 +191,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         try:
             return _core.tree(checkpoint, target)
         except UnsupportedError as error:
-            if 'key "hyper_parameters.' in str(error):
+            if (error.part or "").startswith('key "hyper_parameters.'):
                 hint = "self.save_hyperparameters(ignore=[...]) omits it"
                 raise with_remedy(error, hint) from None
             raise

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import pickle
 
@@ -211,6 +212,34 @@ def test_pickled_errors_keep_their_fields(tmp_path, kind):
     assert str(copied) == str(error)
     assert fields(copied) == fields(error)
     assert copied.problem or copied.expected
+
+
+def test_error_of_an_object_that_cannot_be_stored_has_fields(tmp_path):
+    with pytest.raises(tenfold.UnsupportedError) as raised:
+        tenfold.save({"a": {"b": object()}}, tmp_path / "x.safetensors")
+    assert raised.value.path == str(tmp_path / "x.safetensors")
+    assert raised.value.part == 'key "a.b"'
+    assert raised.value.problem == "it cannot be stored"
+    assert raised.value.found == "object"
+    assert raised.value.remedy is None
+
+
+@pytest.mark.parametrize("content", [b"\xff", None])
+def test_error_of_another_rank_has_the_fields(tmp_path, content):
+    from tenfold._ranks import described, error_of
+
+    path = tmp_path / "x.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises((tenfold.Error, FileNotFoundError)) as raised:
+        tenfold.open(path)
+    made = error_of(3, json.loads(json.dumps(described(raised.value))))
+    assert type(made) is type(raised.value)
+    assert str(made) == f"rank 3: {raised.value}"
+    names = ("path", "part", "problem", "expected", "found", "remedy")
+    assert [getattr(made, name) for name in names] == [
+        getattr(raised.value, name) for name in names
+    ]
 
 
 def test_problems_of_a_report_have_the_fields(tmp_path):

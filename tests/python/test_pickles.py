@@ -285,3 +285,39 @@ def test_help_and_source_of_public_classes_are_available():
             assert thing.__name__ in pydoc.render_doc(thing), place
     assert inspect.getsource(tenfold.TensorDict.memmap).lstrip().startswith("def memmap(")
     assert inspect.getsource(tenfold.save).startswith('@set_module("tenfold")\ndef save(')
+
+
+def test_fields_of_a_node_in_old_pickles():
+    from tenfold import _pickle
+    from tenfold._interop.node_info import NodeInfo
+
+    fields = ("ordered_dict", {"1": 1}, (), [], "", 0, None, "cpu", '{"c": 1}', {"k": "v"})
+    read = _pickle.tensordict(tenfold.TensorDict, {"1": torch.ones(2)}, (*fields, None), True)
+    assert read._info() == NodeInfo(
+        kind="ordered_dict", int_keys={"1": 1}, device="cpu", schema='{"c": 1}', metadata={"k": "v"}
+    )
+    assert read.is_locked
+    assert read.to_dict() == {1: read["1"]}
+    more = ("", (), False, '{"": {"version": 1}}')
+    read = _pickle.tensordict(tenfold.TensorDict, {}, (*fields, more), False)
+    assert read.to_dict()._metadata == {"": {"version": 1}}
+    assert read._info().is_bare is False
+    assert pickle.loads(pickle.dumps(read))._info() == read._info()
+
+
+def test_all_fields_of_a_node_reach_the_engine():
+    from tenfold import _core
+    from tenfold._interop.node_info import NodeInfo
+
+    for info in (
+        NodeInfo("sparse", layout="sparse_coo", dense_shape=(2, 3), is_coalesced=True),
+        NodeInfo("ordered_dict", {"1": 1, "None": None}, module_versions='{"a": 1}', is_bare=True),
+        NodeInfo("tensorclass", False, (2, 1), ("t", None), "C", device="cpu"),
+        NodeInfo("lazy_stack", False, stack_dim=1, stack_dim_name="t", schema='{"a": 1}'),
+        NodeInfo("dict", metadata={"k": "v"}),
+    ):
+        made = tenfold.TensorDict()
+        made._use_info(info)
+        for key in info.int_keys or ():
+            made._items[key] = torch.ones(1)
+        assert _core.tree(made).info() == info

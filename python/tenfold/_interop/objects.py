@@ -4,8 +4,8 @@ To store an object, the binding (python/src/tree_in.hpp) calls `simplify`; to lo
 `special`, `sparse` or `opaque`.
 
 The binding converts dict, OrderedDict, list, tuple, JSON values (no subclasses of these) and plain
-torch tensors. It passes other objects to this module, with `where`, the prefix of messages
-(`path: key "a.b"`), and `memo`, a dict that exists during one conversion.
+torch tensors. It passes other objects to this module, with `memo`, a dict that exists during one
+conversion.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import sys
 from collections import Counter
 
 from tenfold import _core
-from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays, tensordict_package
 from tenfold._interop.arrays import torch_or_none
+from tenfold._interop.node_info import NodeInfo
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
     _simplified_tree = simplified
 
 
-def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
+def simplify(obj: Any, memo: dict[Any, Any]) -> tuple[Any, ...]:
     """The description of one object: a tuple as listed in the comment of TreeBuilder."""
     cls = type(obj)
     if cls is _core.Item:
@@ -49,18 +49,18 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
         return ("special", *special)
     torch = sys.modules.get("torch")
     if _is_upstream(cls):
-        answer = tensordict_package.simplify(obj, where)
+        answer = tensordict_package.simplify(obj)
         if answer is not None:
             return answer
     if torch is not None and isinstance(obj, torch.Tensor):
-        return _torch_tensor(torch, obj, where, memo)
+        return _torch_tensor(torch, obj, memo)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(obj, (numpy.ndarray, numpy.generic)):
-        answer = _numpy_array(numpy, obj, where)
+        answer = _numpy_array(numpy, obj)
         if answer is not None:
             return answer
     if isinstance(obj, enum.Enum):
-        raise _refusal(where, obj, "store its value")
+        return _refused(obj, "store its value")
     if not isinstance(obj, type) and callable(getattr(obj, "state_dict", None)):
         return ("again", obj.state_dict())
     bases: tuple[Any, ...] = (str, int, float, list)
@@ -75,37 +75,32 @@ def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
         ordered = isinstance(obj, OrderedDict)
         return ("again", OrderedDict(obj) if ordered else dict(obj))
     if hasattr(cls, "__dlpack__"):
-        return _dlpack_array(obj, where)
+        return _dlpack_array(obj)
     kinds: tuple[Any, ...] = (bytes, bytearray, complex, set, frozenset)
     for kind in kinds:
         if isinstance(obj, kind):
             return ("again", kind(obj))
     if isinstance(obj, memoryview):
-        raise _refusal(where, obj, "store bytes, or a tensor of uint8")
+        return _refused(obj, "store bytes, or a tensor of uint8")
     if isinstance(obj, Opaque):
-        raise UnsupportedError(
-            f"{where}: it cannot be stored: expected a tensor, a JSON value or a container of "
-            f"them, found an Opaque for {obj.name!r}"
-        )
-    raise _refusal(where, obj)
+        expected = "a tensor, a JSON value or a container of them"
+        return ("refused", expected, f"an Opaque for {obj.name!r}", "")
+    return _refused(obj)
 
 
-def _refusal(where: str, obj: object, remedy: str = "") -> UnsupportedError:
+def _refused(obj: object, remedy: str = "") -> tuple[str, str, str, str]:
     cls = type(obj)
     name = cls.__qualname__
     if cls.__module__ != "builtins":
         name = f"{cls.__module__}.{name}"
-    message = (
-        f"{where}: it cannot be stored: expected a tensor, an array, a JSON value, a container of "
-        f"them or an object with state_dict(), found {name}"
+    expected = (
+        "a tensor, an array, a JSON value, a container of them or an object with state_dict()"
     )
-    return UnsupportedError(message + (f"; {remedy}" if remedy else ""))
+    return ("refused", expected, name, remedy)
 
 
-def _refused_tensor(where: str, what: str, remedy: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{where}: it cannot be stored: expected a dense tensor, found {what}; {remedy}"
-    )
+def _refused_tensor(what: str, remedy: str) -> tuple[str, str, str, str]:
+    return ("refused", "a dense tensor", what, remedy)
 
 
 def _is_upstream(cls: type) -> bool:
@@ -115,33 +110,33 @@ def _is_upstream(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
 
 
-def _torch_tensor(torch: Any, tensor: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
+def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, ...]:
     if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-        raise _refused_tensor(
-            where, f"a {type(tensor).__name__}", "run the module once, so that it gets its shape"
+        return _refused_tensor(
+            f"a {type(tensor).__name__}", "run the module once, so that it gets its shape"
         )
     if tensor.is_nested and tensor.layout is torch.strided:
         return _nested_tensor(torch, tensor)
     if tensor.layout in _sparse_layouts(torch):
         return _sparse_tensor(tensor)
     if tensor.layout is not torch.strided:
-        raise _refused_tensor(
-            where, f"a tensor of layout {tensor.layout}", "store it with to_dense(), or its parts"
+        return _refused_tensor(
+            f"a tensor of layout {tensor.layout}", "store it with to_dense(), or its parts"
         )
     if tensor.is_quantized:
-        raise _refused_tensor(where, "a quantized tensor", "store int_repr() and its parameters")
+        return _refused_tensor("a quantized tensor", "store int_repr() and its parameters")
     if tensor.is_meta:
-        raise _refused_tensor(where, "a tensor on the meta device", "it has no bytes")
+        return _refused_tensor("a tensor on the meta device", "it has no bytes")
     plain_dispatch = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
     if type(tensor).__torch_dispatch__ not in plain_dispatch:  # it represents other tensors
         cls = type(tensor)
-        raise _refused_tensor(where, f"a {cls.__module__}.{cls.__qualname__}", "store its parts")
+        return _refused_tensor(f"a {cls.__module__}.{cls.__qualname__}", "store its parts")
     name = arrays.dtype_name(tensor.dtype)
     if name not in arrays.DTYPES:
-        raise _refused_tensor(where, f"dtype {name}", "convert it first")
+        return _refused_tensor(f"dtype {name}", "convert it first")
     plain = _plain(torch, tensor, memo)
     if plain.numel() and plain.data_ptr() == 0:
-        raise _refused_tensor(where, "a storage without bytes", "it was released")
+        return _refused_tensor("a storage without bytes", "it was released")
     return (
         "memory",
         plain.data_ptr(),
@@ -175,11 +170,8 @@ def _sparse_layouts(torch: Any) -> tuple[Any, ...]:
 
 
 def _sparse_tensor(tensor: Any) -> tuple[Any, ...]:
-    from tenfold.tensordict._node import NodeInfo
-
     layout, shape, is_coalesced, parts = sparse_parts(tensor.detach())
-    more = (layout, shape, is_coalesced, None)
-    info = NodeInfo("sparse", False, (), [], "", 0, None, "", None, {}, more)
+    info = NodeInfo(kind="sparse", layout=layout, dense_shape=shape, is_coalesced=is_coalesced)
     return ("node", info, list(parts), tuple(parts.values()))
 
 
@@ -190,20 +182,17 @@ def _nested_tensor(torch: Any, tensor: Any) -> tuple[Any, ...]:
     return ("nested", plain.values(), plain._nested_tensor_size())
 
 
-def _numpy_array(numpy: Any, obj: Any, where: str) -> tuple[Any, ...] | None:
+def _numpy_array(numpy: Any, obj: Any) -> tuple[Any, ...] | None:
     if isinstance(obj, numpy.str_):
         return ("again", str(obj))
     if isinstance(obj, numpy.bytes_):
         return None
     if isinstance(obj, numpy.ma.MaskedArray):
-        raise _refusal(where, obj, "store its data and its mask")
+        return _refused(obj, "store its data and its mask")
     array = numpy.asarray(obj)
     name = arrays.dtype_name(array.dtype)
     if name not in arrays.DTYPES:
-        raise UnsupportedError(
-            f"{where}: it cannot be stored: expected numbers or bool, found an array of dtype "
-            f"{array.dtype}"
-        )
+        return ("refused", "numbers or bool", f"an array of dtype {array.dtype}", "")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if not arrays.has_element_strides(array):
@@ -219,10 +208,10 @@ def _numpy_array(numpy: Any, obj: Any, where: str) -> tuple[Any, ...] | None:
     )
 
 
-def _dlpack_array(obj: Any, where: str) -> tuple[Any, ...]:
+def _dlpack_array(obj: Any) -> tuple[Any, ...]:
     device = obj.__dlpack_device__()
     if device[0] != 1:
-        raise _refusal(where, obj, "copy it to main memory first")
+        return _refused(obj, "copy it to main memory first")
     try:
         capsule = obj.__dlpack__(max_version=(1, 0))
     except TypeError:  # older than DLPack 1.0

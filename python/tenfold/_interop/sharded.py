@@ -11,6 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    Lengths = tuple[int, ...]
+    Box = tuple[Lengths, Lengths]  # the index of its first element, and its shape
+
 
 class Shards(NamedTuple):
     """The parts of a sharded tensor on this rank.
@@ -40,13 +43,31 @@ def has_classes() -> bool:
     return any(name in sys.modules for name in (*_DTENSOR, _SHARDED_TENSOR))
 
 
-def is_dtensor(value: Any) -> bool:
-    """True for a DTensor; does not import the module of the class."""
+def dtensor_class() -> Any:
+    """The class DTensor; None if its module is not imported."""
     for name in _DTENSOR:
         found = getattr(sys.modules.get(name), "DTensor", None)
         if found is not None:
-            return isinstance(value, found)
-    return False
+            return found
+    return None
+
+
+def is_dtensor(value: Any) -> bool:
+    """True for a DTensor; does not import the module of the class."""
+    found = dtensor_class()
+    return found is not None and isinstance(value, found)
+
+
+def is_here(value: Any) -> bool:
+    """False for a DTensor whose mesh does not contain this rank."""
+    mesh = getattr(value, "device_mesh", None)
+    return mesh is None or mesh.get_coordinate() is not None
+
+
+def local_boxes(tensor: Any) -> list[Box]:
+    """The boxes of the local part of a DTensor without partial placements; usually one."""
+    # The interface of torch.distributed.checkpoint for such tensors.
+    return [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.__create_chunk_list__()]
 
 
 def shards_of(value: Any) -> Shards | None:
@@ -84,17 +105,17 @@ def _of_dtensor(tensor: Any) -> Shards:
         dim_map[dim].append(mesh_dim)
     with torch.no_grad():
         local = tensor.to_local()
-    # The interface of torch.distributed.checkpoint for such tensors.
-    chunks = tensor.__create_chunk_list__()
-    if len(chunks) != 1 or tuple(chunks[0].sizes) != tuple(local.shape):
+    boxes = local_boxes(tensor)
+    shapes = [shape for _, shape in boxes]
+    if shapes != [tuple(local.shape)]:
         raise UnsupportedError(
             f"DTensor: expected a local part that is one box of shape {tuple(local.shape)}, found "
-            f"boxes of shapes {[tuple(chunk.sizes) for chunk in chunks]}"
+            f"boxes of shapes {shapes}"
         )
     mesh = tensor.device_mesh.mesh
     return Shards(
         [local],
-        [tuple(chunks[0].offsets)],
+        [boxes[0][0]],
         tuple(tensor.shape),
         (
             tuple(mesh.shape),

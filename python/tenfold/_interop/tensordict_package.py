@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from tenfold._interop.node_info import NodeInfo
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
+def simplify(obj: Any) -> tuple[Any, ...] | None:
     """Describes an object of tensordict as `objects.simplify` does; None for other objects."""
     names = {base.__name__ for base in type(obj).__mro__}
     if "UnbatchedTensor" in names or hasattr(obj, "_base_tensor"):
@@ -43,20 +45,25 @@ def _entries(node: Any) -> tuple[list[str], list[Any]]:
     return keys, [get(key, None) for key in keys]
 
 
-def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> tuple[object, ...]:
-    names = list(node.names or ())
+def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> NodeInfo:
+    names = tuple(node.names or ())
     if all(name is None for name in names):
-        names = []
+        names = ()
     stack_dim_name = None
     batch_size = tuple(node.batch_size)
     if kind == "lazy_stack":
         stack_dim_name = names[stack_dim] if names else None
-        batch_size, names = (), []
+        batch_size, names = (), ()
     device = "" if node.device is None else str(node.device)
-    # The fields `schema`, `metadata` and `more` of NodeInfo: objects of tensordict have none.
-    root_fields: tuple[None, dict[str, str], None] = (None, {}, None)
-    dims = (stack_dim, stack_dim_name)
-    return (kind, False, batch_size, names, class_name, *dims, device, *root_fields)
+    return NodeInfo(
+        kind=kind,
+        batch_size=batch_size,
+        names=names,
+        class_name=class_name,
+        stack_dim=stack_dim,
+        stack_dim_name=stack_dim_name,
+        device=device,
+    )
 
 
 def _plain_lists(value: Any) -> Any:

@@ -99,12 +99,13 @@ def is_damage(error: Exception, folder: str = "") -> bool:
 
     Args:
         error: The error.
-        folder: The folder of the step, which the message of an OSError must contain.
+        folder: The folder of the step; an OSError must be about a path in it.
     """
     if isinstance(error, CorruptFileError):
         return True
     is_absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ESTALE)
-    return (is_absent or isinstance(error, FileNotFoundError)) and folder in str(error)
+    path = getattr(error, "path", None) or getattr(error, "filename", None) or ""
+    return (is_absent or isinstance(error, FileNotFoundError)) and str(path).startswith(folder)
 
 
 class Restoring:

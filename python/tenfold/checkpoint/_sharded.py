@@ -9,7 +9,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import is_optimizer, tensors_in
-from tenfold._interop.sharded import is_dtensor
+from tenfold._interop.sharded import is_dtensor, is_here, local_boxes
 from tenfold._io.snapshot import RNGState
 from tenfold.checkpoint._app_state import is_stateful
 
@@ -213,20 +213,21 @@ def _part_of(tensor: Any, template: Any) -> Any:
 
 def _box_of(tensor: Any, name: str) -> tuple[list[int], list[int]] | None:
     """Offsets and sizes of the local part; None if this rank is not in the mesh."""
-    if tensor.device_mesh.get_coordinate() is None:
+    if not is_here(tensor):
         return None
     if any(placement.is_partial() for placement in tensor.placements):
         raise UnsupportedError(
             f'tensor "{name}": expected placements of Shard and Replicate, found '
             f"{tensor.placements}; redistribute() it"
         )
-    chunks = tensor.__create_chunk_list__()
-    if len(chunks) != 1:
+    boxes = local_boxes(tensor)
+    if len(boxes) != 1:
         raise UnsupportedError(
-            f'tensor "{name}": expected one part on each rank, found {len(chunks)}; '
+            f'tensor "{name}": expected one part on each rank, found {len(boxes)}; '
             "tenfold.distributed.save saves it"
         )
-    return list(chunks[0].offsets), list(chunks[0].sizes)
+    offsets, sizes = boxes[0]
+    return list(offsets), list(sizes)
 
 
 def _local(tensor: Any) -> Any:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import ReadItem, SavePlan, WriteItem
     from torch.distributed.checkpoint.planner import SavePlanner as AnySavePlanner
 
-    from tenfold.distributed._plans import Box
+    from tenfold._interop.sharded import Box
     from tenfold.distributed._tree import Stored
 
 

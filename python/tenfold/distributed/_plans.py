@@ -8,7 +8,6 @@ share one `Kind`. torch's objects are created when they are accessed.
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import torch
@@ -28,13 +27,14 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.planner_helpers import _create_write_items
 
+from tenfold._interop.sharded import dtensor_class, is_here, local_boxes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
     from typing import Any
 
-    Lengths = tuple[int, ...]
-    Box = tuple[Lengths, Lengths]  # the index of its first element, and its shape
+    from tenfold._interop.sharded import Box, Lengths
 
 # A tensor of exactly one of these classes is not sharded: its only box is the whole tensor.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -198,7 +198,7 @@ class Items:
                 made.add(name, value_number)
                 continue
             else:
-                for item in _create_write_items(name, value) if _is_here(value) else ():
+                for item in _create_write_items(name, value) if is_here(value) else ():
                     made.add(item.index.fqn, made.number_of(_kind_of(item)))
                 continue
             number = known.get(key)
@@ -227,20 +227,6 @@ def is_value(entry: Any) -> bool:
     return not isinstance(entry, torch.Tensor) and not hasattr(entry, "__create_write_items__")
 
 
-def _is_here(value: Any) -> bool:
-    """False for a DTensor whose mesh does not contain this rank."""
-    mesh = getattr(value, "device_mesh", None)
-    return mesh is None or mesh.get_coordinate() is not None
-
-
-def _dtensor_class() -> Any:
-    for name in ("torch.distributed.tensor", "torch.distributed._tensor"):  # the second: torch 2.4
-        found = getattr(sys.modules.get(name), "DTensor", None)
-        if found is not None:
-            return found
-    return None
-
-
 class BoxesOfDTensors:
     """The local boxes of DTensors.
 
@@ -249,7 +235,7 @@ class BoxesOfDTensors:
     """
 
     def __init__(self) -> None:
-        self._class = _dtensor_class()
+        self._class = dtensor_class()
         self._known: dict[Any, Box | None] = {}
 
     def is_simple(self, value: Any) -> bool:
@@ -258,14 +244,9 @@ class BoxesOfDTensors:
 
     def of(self, tensor: Any) -> Box | None:
         """Offsets and sizes of a simple DTensor; None if this rank is not in its mesh."""
-        mesh = tensor.device_mesh
-        key = (id(mesh), tensor.placements, tensor.shape)
+        key = (id(tensor.device_mesh), tensor.placements, tensor.shape)
         if key not in self._known:
-            made = None
-            if mesh.get_coordinate() is not None:
-                (chunk,) = tensor.__create_chunk_list__()
-                made = tuple(chunk.offsets), tuple(chunk.sizes)
-            self._known[key] = made
+            (self._known[key],) = local_boxes(tensor) if is_here(tensor) else (None,)
         return self._known[key]
 
 

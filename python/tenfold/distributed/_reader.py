@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlan
     from torch.distributed.checkpoint.planner import LoadPlanner as AnyLoadPlanner
 
+    from tenfold._interop.sharded import Box, Lengths
     from tenfold._io.files import PathLike
-    from tenfold.distributed._plans import Box, Lengths
     from tenfold.distributed._tree import Stored
 
     # The name of an entry, and boxes of it; None: all of it.
@@ -193,9 +193,7 @@ class StorageReader(HasPath, _StorageReader):
             if self.path is None:
                 raise ValueError("storage reader: expected a path, or a checkpoint_id, found none")
             node = _core.open(os.fsdecode(self.path), "r", "")
-            more = node.info()[10]
-            is_bare = more is not None and bool(more[4])
-            self._opened = _core.Boxes(node), names_of(node), is_bare
+            self._opened = _core.Boxes(node), names_of(node), node.info().is_bare
         return self._opened
 
     def _check(self, checks: list[Check], stored: Stored) -> None:

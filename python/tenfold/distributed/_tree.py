@@ -265,7 +265,7 @@ class _Counter:
 
 
 def _containers(node: _core.Node, keys: tuple[str, ...], counter: _Counter) -> Any:
-    kind = node.info()[0]
+    kind = node.info().kind
     made: dict[str, Any] = {}
     for key, (what, *fields) in node.describe_all():
         below = (*keys, key)

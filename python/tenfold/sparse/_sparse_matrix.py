@@ -471,8 +471,7 @@ class SparseMatrix(Rows, Growing):
         return _products.total(self, axis)
 
     def _is_coalesced(self) -> bool:
-        more = self._native.tree().info()[10]
-        return bool(more[2])
+        return bool(self._native.tree().info().is_coalesced)
 
     def to_layout(
         self,

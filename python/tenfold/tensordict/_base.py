@@ -2576,7 +2576,7 @@ class TensorDictBase(TensorLike):
             TypeError: On assignment, if a key or value is not a str.
             RuntimeError: On assignment, if this TensorDict is locked.
         """
-        return dict(self._kind.metadata)
+        return dict(self._node_info.metadata)
 
     @metadata.setter
     def metadata(self, metadata: Mapping[str, str]) -> None:

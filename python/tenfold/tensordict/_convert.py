@@ -604,13 +604,14 @@ def _less(shape: tuple[int, ...], at: int) -> tuple[int, ...]:
 
 
 def schema(td: Any) -> dict[str, Any] | None:
-    text = td._kind.schema
+    text = td._node_info.schema
     return None if text is None else json.loads(text)
 
 
 def set_schema(td: Any, schema: dict[str, Any] | None) -> None:
     td._own()
-    td._kind = td._kind._replace(schema=None if schema is None else json.dumps(schema))
+    text = None if schema is None else json.dumps(schema)
+    td._node_info = td._node_info._replace(schema=text)
 
 
 def set_metadata(td: Any, metadata: Mapping[str, str]) -> None:
@@ -618,7 +619,7 @@ def set_metadata(td: Any, metadata: Mapping[str, str]) -> None:
         if not isinstance(key, str) or not isinstance(text, str):
             raise TypeError(f"metadata: expected str to str, found {key!r}: {text!r}")
     td._own()
-    td._kind = td._kind._replace(metadata=dict(metadata))
+    td._node_info = td._node_info._replace(metadata=dict(metadata))
 
 
 def from_module(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from tenfold import _core, _pickle
 from tenfold._errors import CorruptFileError, Error, KeyNotFoundError, with_remedy
 from tenfold._interop import arrays
+from tenfold._interop.node_info import NodeInfo
 from tenfold._public import set_module
 from tenfold.tensordict import _convert
 from tenfold.tensordict._base import TensorDictBase
@@ -29,8 +30,6 @@ from tenfold.tensordict._node import (
     ON_DISK,
     PLAIN,
     Disk,
-    NodeInfo,
-    NodeKind,
     Opened,
     own_key,
     with_class,
@@ -55,11 +54,9 @@ def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
 
     `open` does not convert sparse tensors, because that would read all their indices.
     """
-    if type(node) is not TensorDict or node._kind.name != "sparse":
+    if type(node) is not TensorDict or node._node_info.kind != "sparse":
         return False
-    more = node._kind.more
-    assert more is not None
-    return opened is None or not opened.keeps_parts or more[0] == "jagged"
+    return opened is None or not opened.keeps_parts or node._node_info.layout == "jagged"
 
 
 @set_module("tenfold")
@@ -99,9 +96,9 @@ class TensorDict(TensorDictBase):
         "_disk",
         "_entered",
         "_items",
-        "_kind",
         "_locked",
         "_names",
+        "_node_info",
         "_undo",
     )
 
@@ -137,9 +134,9 @@ class TensorDict(TensorDictBase):
         self._device = device
         self._disk: Disk | None = None
         self._items: dict[str, Any] = {}
-        self._kind: NodeKind = PLAIN
         self._locked = False
         self._names: tuple[str | None, ...] | None = None
+        self._node_info = PLAIN
 
     @classmethod
     def _made(cls, items: dict[str, Any], batch_size: tuple[int, ...], device: Any) -> TensorDict:
@@ -149,9 +146,9 @@ class TensorDict(TensorDictBase):
         self._device = device
         self._disk = None
         self._items = items
-        self._kind = PLAIN
         self._locked = False
         self._names = None
+        self._node_info = PLAIN
         return self
 
     @classmethod
@@ -159,7 +156,7 @@ class TensorDict(TensorDictBase):
         cls, native: Any, opened: Opened | None, keys_above: tuple[str, ...] = ()
     ) -> Any:
         """A node of the engine, whose entries are fetched on access."""
-        info = NodeInfo._make(native.info())
+        info = native.info()
         if info.kind == "lazy_stack":
             return stacked()._from_disk(native, info, opened, keys_above)
         self = cls.__new__(cls)
@@ -169,40 +166,24 @@ class TensorDict(TensorDictBase):
         self._locked = False
         return with_class(self) if info.kind == "tensorclass" else self
 
-    def _use_info(self, info: Any) -> None:
-        self._batch_size = tuple(info.batch_size)
-        self._names = tuple(info.names) or None
+    def _use_info(self, info: NodeInfo) -> None:
+        self._batch_size = info.batch_size
+        self._names = info.names or None
         self._device = info.device or None
-        self._kind = NodeKind(
-            info.kind,
-            info.int_keys,
-            info.class_name,
-            info.schema,
-            info.metadata,
-            info.more,
-        )
+        self._node_info = info
 
-    def _info(self) -> Any:
-        kind = self._kind
-        return NodeInfo(
-            kind.name,
-            kind.int_keys,
-            tuple(self._batch_size),
-            list(self._names or ()),
-            kind.class_name,
-            0,
-            None,
-            str(self._device or ""),
-            kind.schema,
-            kind.metadata,
-            kind.more,
+    def _info(self) -> NodeInfo:
+        return self._node_info._replace(
+            batch_size=tuple(self._batch_size),
+            names=tuple(self._names or ()),
+            device=str(self._device or ""),
         )
 
     def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
         """A node in memory of this device and kind, without names, schema and metadata."""
         made = self._made(items, batch_size, self._device)
-        if self._kind is not PLAIN:
-            made._kind = self._kind._replace(schema=None, metadata={})
+        if self._node_info is not PLAIN:
+            made._node_info = self._node_info._replace(schema=None, metadata={})
         return made
 
     def _with_entries(self, items: dict[str, Any]) -> TensorDict:
@@ -266,8 +247,8 @@ class TensorDict(TensorDictBase):
 
     def _is_on_disk(self, key: str) -> bool:
         """True if the root is bare, and `key` is the name of the file without its suffix."""
-        more, opened = self._kind.more, self._opened
-        if more is None or more[4:5] != (True,) or opened is None:
+        opened = self._opened
+        if opened is None or not self._node_info.is_bare:
             return False
         keys = self._key_list()
         stem, _ = os.path.splitext(os.path.basename(opened.path))
@@ -465,31 +446,32 @@ class TensorDict(TensorDictBase):
                 node_of(value)._replace_arrays(replace)
 
     def _as_container(self, entries: dict[Any, Any]) -> Any:
-        kind = self._kind
-        if kind is PLAIN or kind.name == "tensordict":
+        info = self._node_info
+        kind = info.kind
+        if kind == "tensordict":
             return entries
-        if kind.name == "list":
+        if kind == "list":
             return list(entries.values())
-        if kind.name == "tuple":
+        if kind == "tuple":
             return tuple(entries.values())
-        if kind.name in ("sparse", "opaque"):
+        if kind in ("sparse", "opaque"):
             from tenfold._interop import objects
 
-            if kind.name == "opaque":
-                return objects.opaque(kind.class_name, entries)
-            assert kind.more is not None
-            layout, shape, is_coalesced = kind.more[:3]
-            return objects.sparse(layout, shape, is_coalesced, entries)
-        if kind.int_keys:
-            entries = {own_key(kind.int_keys, key): value for key, value in entries.items()}
-        if kind.name == "ordered_dict":
+            if kind == "opaque":
+                return objects.opaque(info.class_name, entries)
+            return objects.sparse(info.layout, info.dense_shape, info.is_coalesced, entries)
+        int_keys = info.int_keys
+        if int_keys:
+            entries = {own_key(int_keys, key): value for key, value in entries.items()}
+        if kind == "ordered_dict":
             from collections import OrderedDict
 
             made = OrderedDict(entries)
-            if kind.more is not None and kind.more[3] is not None:
+            if info.module_versions is not None:
                 import json
 
-                made._metadata = OrderedDict(json.loads(kind.more[3]))  # type: ignore[attr-defined]
+                versions = json.loads(info.module_versions)
+                made._metadata = OrderedDict(versions)  # type: ignore[attr-defined]
             return made
         return entries
 
@@ -528,7 +510,7 @@ class TensorDict(TensorDictBase):
     def __deepcopy__(self, memo: dict[int, Any]) -> TensorDict:
         from copy import deepcopy
 
-        return rebuilt(type(self), deepcopy(dict(self._entries()), memo), tuple(self._info()))
+        return rebuilt(type(self), deepcopy(dict(self._entries()), memo), self._info())
 
 
 def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
@@ -539,11 +521,11 @@ def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
 
 
 def rebuilt(
-    cls: type[TensorDict], items: dict[str, Any], info: tuple[Any, ...], locked: bool = False
+    cls: type[TensorDict], items: dict[str, Any], info: NodeInfo, locked: bool = False
 ) -> TensorDict:
     """A node in memory that was pickled or copied."""
     made = cls._made(items, (), None)
-    made._use_info(NodeInfo._make(info))
+    made._use_info(info)
     if locked:
         lock(made, None)
     return made

@@ -9,7 +9,7 @@ from typing import Any
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays, tensordict_package
-from tenfold.tensordict._node import NodeInfo, stack_with_class, with_class
+from tenfold.tensordict._node import stack_with_class, with_class
 from tenfold.tensordict._protocol import Primitives, dense, stacked
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, ValueRows
 
@@ -235,7 +235,7 @@ def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
 
     `batch_size` and `device` are those of a value that is not a tensor.
     """
-    found = tensordict_package.simplify(obj, "")
+    found = tensordict_package.simplify(obj)
     if found is None:
         return None
     kind, first, *more = found
@@ -245,7 +245,7 @@ def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
         return NonTensorData(first, batch_size, device)
     if kind == "stack":
         return NonTensorStack._stored(first, batch_size, device)
-    info, (keys, values) = NodeInfo._make(first), more
+    info, (keys, values) = first, more
     if info.kind == "lazy_stack":
         members = [foreign_entry(member, (), None) for member in values]
         return stack_with_class(stacked()._of(members, info.stack_dim, info.stack_dim_name))

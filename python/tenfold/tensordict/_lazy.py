@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
     rewrapped,
     written,
 )
-from tenfold.tensordict._node import PLAIN, Disk, NodeInfo, opened_stack, stack_with_class
+from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
 from tenfold.tensordict._ops import mapping, shape
 from tenfold.tensordict._ops.locking import check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold._interop.node_info import NodeInfo
     from tenfold.tensordict._node import Opened
 
 
@@ -64,8 +65,8 @@ class LazyStackedTensorDict(TensorDictBase):
         "_dim_name",
         "_disk",
         "_entered",
-        "_kind",
         "_locked",
+        "_node_info",
         "_read",
         "_undo",
         "stack_dim",
@@ -95,7 +96,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self._dim_name = name
         self._locked = False
         self._disk: Disk | None = None
-        self._kind = PLAIN
+        self._node_info = PLAIN
 
     @classmethod
     def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Self:
@@ -111,7 +112,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self = cls.__new__(cls)
         self._use(None, info.stack_dim, info.stack_dim_name)
         self._disk = Disk(native, opened, keys_above)
-        self._kind = PLAIN._replace(schema=info.schema, metadata=info.metadata)
+        self._node_info = info
         return opened_stack(self)
 
     # --- members ---------------------------------------------------------------------------------
@@ -1148,12 +1149,12 @@ class LazyStackedTensorDict(TensorDictBase):
 
     # --- copies and files ------------------------------------------------------------------------
 
-    def _info(self) -> Any:
-        kind = self._kind
-        dims = (self.stack_dim, self._dim_name)
-        device = str(self._device or "")
-        return NodeInfo(
-            "lazy_stack", False, (), [], "", *dims, device, kind.schema, kind.metadata, None
+    def _info(self) -> NodeInfo:
+        return self._node_info._replace(
+            kind="lazy_stack",
+            stack_dim=self.stack_dim,
+            stack_dim_name=self._dim_name,
+            device=str(self._device or ""),
         )
 
     def _simplified(self) -> tuple[Any, ...]:

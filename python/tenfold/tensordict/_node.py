@@ -5,54 +5,16 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._interop.frameworks import code_of, decided
+from tenfold._interop.node_info import NodeInfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._interop.frameworks import Name
-
-
-class NodeInfo(NamedTuple):
-    """The fields of a node, as the engine's binding returns and accepts them (node.cpp)."""
-
-    kind: str
-    int_keys: bool | dict[str, Any]
-    batch_size: tuple[int, ...]
-    names: list[str | None]
-    class_name: str
-    stack_dim: int
-    stack_dim_name: str | None
-    device: str
-    schema: str | None
-    metadata: dict[str, str]
-    more: tuple[Any, ...] | None
-
-
-class NodeKind(NamedTuple):
-    """Properties that only some nodes have.
-
-    Attributes:
-        name: The container type that was saved.
-        int_keys: True if all keys were integers; otherwise a dict of the keys that were not str, by
-            their str(), or False.
-        class_name: The name of its tensorclass, or of the class of an opaque node; otherwise "".
-        schema: Root only: its schema, as JSON.
-        metadata: Root only: the user's metadata.
-        more: Layout, shape and is_coalesced of a sparse tensor, a module's versions (JSON), and
-            whether it is a bare root. None for other nodes.
-    """
-
-    name: str
-    int_keys: bool | dict[str, Any]
-    class_name: str
-    schema: str | None
-    metadata: dict[str, str]
-    more: tuple[Any, ...] | None
 
 
 # An integer in the form of str().
@@ -67,7 +29,7 @@ def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
     return int(key) if int_keys and IS_INT.fullmatch(key) else key
 
 
-PLAIN = NodeKind("tensordict", False, "", None, {}, None)
+PLAIN = NodeInfo()
 
 
 class Disk:
@@ -216,16 +178,16 @@ def with_class(node: Any) -> Any:
     Raises:
         ValueError: If the node has entries that are not fields of the class.
     """
-    kind = node._kind
-    if kind.name != "tensorclass":
+    info = node._node_info
+    if info.kind != "tensorclass":
         return node
-    cls: Any = _classes.get(kind.class_name)
+    cls: Any = _classes.get(info.class_name)
     if cls is not None:
         return cls._from_tensordict(node, rebuild=False)
-    if kind.class_name not in _missed:
-        _missed.add(kind.class_name)
+    if info.class_name not in _missed:
+        _missed.add(info.class_name)
         warnings.warn(
-            f"tensorclass {kind.class_name}: it is not defined here: expected a class of that "
+            f"tensorclass {info.class_name}: it is not defined here: expected a class of that "
             "name, found none; its fields are returned as a TensorDict",
             UserWarning,
             stacklevel=2,
@@ -253,7 +215,7 @@ def opened_stack(stack: Any) -> Any:
     """
     node = stack._disk.node
     keys = node.keys()
-    first: Any = node.get(keys[0], "r", stack._disk.tied())[0].info() if keys else ("tensordict",)
-    if first[0] != "tensorclass" or first[4] not in _classes:
+    first = node.get(keys[0], "r", stack._disk.tied())[0].info() if keys else PLAIN
+    if first.kind != "tensorclass" or first.class_name not in _classes:
         return stack
     return stack_with_class(stack)

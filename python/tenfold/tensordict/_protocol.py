@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
+    from tenfold._interop.node_info import NodeInfo
     from tenfold.tensordict._base import TensorDictBase
     from tenfold.tensordict._dense import TensorDict
     from tenfold.tensordict._lazy import LazyStackedTensorDict
-    from tenfold.tensordict._node import NodeKind, Opened
+    from tenfold.tensordict._node import Opened
     from tenfold.tensordict._tensor_like import TensorLike
 
     #: The tree passed to a function of `_ops`, and the result of the same class.
@@ -80,7 +81,8 @@ class Primitives:
         _locked: Any
         #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
-        _kind: NodeKind
+        #: Its properties; `_info` returns them with the batch size, names and device of now.
+        _node_info: NodeInfo
         #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
         _undo: Any
         #: The same for the ``with`` statements that were entered, the innermost one last.
@@ -174,8 +176,8 @@ class Primitives:
             """A TensorDict of other entries and batch size on the same device."""
             ...
 
-        def _info(self) -> Any:
-            """The NodeInfo of this node, for the engine."""
+        def _info(self) -> NodeInfo:
+            """The properties of this node, for the engine."""
             ...
 
         def _simplified(self) -> tuple[Any, ...]:

@@ -84,7 +84,7 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
         if class_kind(type(entry)) == TENSORCLASS:
             extra = found._batch_size[batch_ndim:]
             return type(entry).__name__ + (_lengths(extra) if extra else ""), entry._shown()
-        name = "LazyStackedTensorDict" if is_stack(found) else found._kind.name
+        name = "LazyStackedTensorDict" if is_stack(found) else found._node_info.kind
         prefix = name if name not in ("tensordict", "dict") else ""
         extra = found._batch_size[batch_ndim:]
         return prefix + (_lengths(extra) if extra else ""), _entries(found)

@@ -42,21 +42,3 @@ def test_mypy_reports_each_mistake_and_nothing_else():
     done = mypy("mistyped_uses.py")
     found = re.findall(r"mistyped_uses\.py:(\d+): error: ", done.stdout)
     assert [int(number) for number in found] == mistakes, done.stdout + done.stderr
-
-
-def test_stub_of_the_engine_matches_node_info(tmp_path):
-    from tenfold.tensordict._node import NodeInfo
-
-    stub = Path(tenfold.__file__).with_name("_core.pyi")
-    if not stub.exists():
-        pytest.skip("the extension was copied without its stub")
-    found = re.search(
-        r"def info\(\s*self,?\s*\) -> tuple\[(.*?)\]:(?: \.\.\.)?\n", stub.read_text(), re.S
-    )
-    depth, fields = 0, 1
-    for letter in found[1].strip().rstrip(","):
-        depth += (letter == "[") - (letter == "]")
-        fields += letter == "," and depth == 0
-    tenfold.save({"a": {"b": 1}}, tmp_path / "tree")
-    info = tenfold.open(tmp_path / "tree")._disk.node.info()
-    assert fields == len(info) == len(NodeInfo._fields)

@@ -17,16 +17,15 @@ def describe_ours(item) -> list:
         return ["values", json.dumps(item.tolist())]
     if isinstance(item, tenfold.NonTensorData):
         return describe_value(item.data)
-    kind, _, batch_size, names, class_name, stack_dim, stack_dim_name, *_ = item._info()
-    if kind == "lazy_stack":
+    info = item._info()
+    if info.kind == "lazy_stack":
         members = [describe_ours(member) for member in item.tensordicts]
-        return describe_stack(["lazy_stack", stack_dim, stack_dim_name, members])
+        return describe_stack(["lazy_stack", info.stack_dim, info.stack_dim_name, members])
     entries = {key: describe_ours(value) for key, value in item.items()}
-    assert kind in ("tensordict", "tensorclass")
-    if not any(name is not None for name in names):
-        names = None
-    node = ["tensordict", list(batch_size), names, entries]
-    return ["tensorclass", class_name, node] if kind == "tensorclass" else node
+    assert info.kind in ("tensordict", "tensorclass")
+    names = list(info.names) if any(name is not None for name in info.names) else None
+    node = ["tensordict", list(info.batch_size), names, entries]
+    return ["tensorclass", info.class_name, node] if info.kind == "tensorclass" else node
 
 
 def describe_stack(stack: list) -> list:

@@ -103,7 +103,8 @@ class StateReader:
         return self.container(described[1], path, target)
 
     def container(self, node: Any, path: str, target: Any) -> Any:
-        kind, int_keys, *_ = node.info()
+        info = node.info()
+        kind, int_keys = info.kind, info.int_keys
         if kind in ("tensordict", "tensorclass", "lazy_stack"):
             return _tensordict(node)
         if kind == "sparse":
@@ -221,9 +222,9 @@ def empty(dtype: str, shape: tuple[int, ...], like: Any = None) -> Any:
 def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
     """An OrderedDict, with ``_metadata`` (layer versions for ``load_state_dict``) if saved."""
     state = OrderedDict(made)
-    *_, more = node.info()
-    if more is not None and more[3] is not None:
-        state._metadata = OrderedDict(json.loads(more[3]))  # type: ignore[attr-defined]
+    versions = node.info().module_versions
+    if versions is not None:
+        state._metadata = OrderedDict(json.loads(versions))  # type: ignore[attr-defined]
     return state
 
 

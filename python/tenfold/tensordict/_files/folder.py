@@ -110,7 +110,7 @@ def folder_of(node: Any) -> str | None:
     if disk is None or not isinstance(disk.opened, MemmapFolder):
         return None
     where = str(disk.node.where())
-    return os.path.join(where, "_tensordict") if disk.node.info()[0] == "tensorclass" else where
+    return os.path.join(where, "_tensordict") if disk.node.info().kind == "tensorclass" else where
 
 
 def prefix_of(tree: Any) -> str | None:
@@ -171,7 +171,7 @@ def adopt(
         return
     node._items = items
     if kept is not None:
-        node._device = native.info()[7] or None
+        node._device = native.info().device or None
 
 
 def fits(tree: Any, native: Any) -> bool:

@@ -267,7 +267,7 @@ def open_saved(prefix: Any, mode: str | None, subpath: Any = None) -> Any:
     keys = _keys_of(subpath)
     for depth, key in enumerate(keys):
         found = native.get(key, wanted, opened.tied)[0] if key in native else None
-        if key == "_tensordict" and found is None and native.info()[0] == "tensorclass":
+        if key == "_tensordict" and found is None and native.info().kind == "tensorclass":
             continue
         if not isinstance(found, _core.Node):
             raise ValueError(

@@ -74,7 +74,7 @@ class _Targets:
                 place = f"{within}{number}/"
                 self.visit(member, place, (*keys, str(number)), _common_class(members) is not None)
             return
-        if not bare and (node is not entry or node._kind.name == "tensorclass"):
+        if not bare and (node is not entry or node._node_info.kind == "tensorclass"):
             within += "_tensordict/"
         _let_go_if_renamed(node)
         self._visit_unfetched(node, within, keys)
@@ -137,7 +137,7 @@ class _Targets:
 def _let_go_if_renamed(node: Any) -> None:
     """Detaches a node from its engine node if they differ in batch size, names, device, ..."""
     disk = node._disk
-    if disk is None or disk.changed or tuple(node._info()) == disk.node.info():
+    if disk is None or disk.changed or node._info() == disk.node.info():
         return
     node._entries()
     disk.changed = True

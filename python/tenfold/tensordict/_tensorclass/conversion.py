@@ -468,7 +468,7 @@ class StateMethods:
             return ("node", node._info(), [str(i) for i in range(len(wrapped))], wrapped)
         info = node._info()._replace(kind="tensorclass", class_name=str(cls))
         was_changed = getattr(disk, "changed", True)  # trees in memory have no disk
-        if was_changed or node._kind.class_name != str(cls):
+        if was_changed or node._node_info.class_name != str(cls):
             keys = node._key_list()
             held = node._items
             values = [
@@ -528,7 +528,7 @@ def _claim(cls: Any, prefix: str) -> None:
     """
     if not os.path.isdir(prefix):
         return  # an archive; or the loader reports the error
-    name = str(_core.open_memmap(os.path.abspath(prefix), "r").info()[4])
+    name = _core.open_memmap(os.path.abspath(prefix), "r").info().class_name
     if not name or registered_class(name) is not None:
         return
     module, _, found = name[len("<class '") : -len("'>")].rpartition("." + cls.__qualname__)

@@ -473,7 +473,7 @@ def _plain_copy(node: Any) -> Any:
         members = [_plain_copy(node_of(member)) for member in node.tensordicts]
         return stacked()._of(members, node.stack_dim, node._dim_name)
     made = node._with_entries({})
-    made._kind = PLAIN
+    made._node_info = PLAIN
     for key, entry in node._entries().items():
         inner = node_of(entry)
         made._put(key, with_values(entry, cloned) if inner is None else _plain_copy(inner))
