@@ -60,7 +60,7 @@ class Restoration {
   std::vector<Step> candidates_;
   std::vector<SkippedCheckpoint> skipped_;
   std::vector<SkippedCheckpoint> without_document_;  ///< of any line, because it is unknown
-  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
+  std::map<std::int64_t, std::uint64_t> stats_;      ///< stats_of() opened candidates, by seq
 };
 
 /// Returns true if the step is damaged, or was removed or replaced since it was listed.

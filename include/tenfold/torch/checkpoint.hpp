@@ -58,17 +58,16 @@ class TrainingState {
   }
   /// Adds a loader: its seed, epoch and position.
   TrainingState& add(const std::string& name, BatchLoader& loader) {
-    return add_entry({name,
-                      [&loader] {
-                        return TensorDict::Item(
-                            NonTensor{from_json(loader.state_dict(), "batch loader")});
-                      },
-                      [&loader](const TensorDict::Item& saved, const LoadIntoOptions& options) {
-                        const std::string state = to_json(value_in(saved));
-                        options.dry_run ? loader.check_state_dict(state)
-                                        : loader.load_state_dict(state);
-                        return LoadReport();
-                      }});
+    return add_entry(
+        {name,
+         [&loader] {
+           return TensorDict::Item(NonTensor{from_json(loader.state_dict(), "batch loader")});
+         },
+         [&loader](const TensorDict::Item& saved, const LoadIntoOptions& options) {
+           const std::string state = to_json(value_in(saved));
+           options.dry_run ? loader.check_state_dict(state) : loader.load_state_dict(state);
+           return LoadReport();
+         }});
   }
   /// Adds a JSON value, which load() replaces.
   TrainingState& add(const std::string& name, Value& value) {
