@@ -178,9 +178,9 @@ TEST(Npz, AnUnsupportedMemberIsAnErrorOnAccess) {
   EXPECT_EQ(load(folder / "x.npz", some).keys(), std::vector<std::string>{"good"});
   error_of(ErrorCode::unsupported, [&] { load(folder / "x.npz"); });
   const VerifyReport report = numpy::kNpz.verify(folder / "x.npz", {});
-  ASSERT_EQ(report.problems.size(), 3U);
-  EXPECT_EQ(report.problems[0].part, "member \"bad.npy\": dtype");
-  EXPECT_THAT(report.problems[0].what, testing::StartsWith("an array of Python objects"));
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_EQ(report.num_leaves, 1);
+  EXPECT_EQ(report.num_checksums, 4);
 }
 
 TEST(Npz, RoundTripsItsMembers) {
