@@ -10,8 +10,9 @@ from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
+from tenfold._interop.node_info import NodeInfo
 from tenfold.tensordict._entries import node_of
-from tenfold.tensordict._node import ON_DISK, Disk, NodeInfo, Opened, identity_of
+from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
 from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
