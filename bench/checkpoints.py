@@ -225,7 +225,7 @@ def checkpoint_share(work: Path, repetitions: int) -> Result:
 
 
 def checkpoint_share_small(work: Path, repetitions: int) -> Result:
-    """Nearly all files change, and each is created and synced, so sharing the rest saves less."""
+    """Five of six files change, and each is created and synced, so sharing the rest saves less."""
     title = "the smallest tensors changed"
     return share(work, repetitions, "checkpoint_share_small", title, smallest_tensors, [])
 

@@ -12,6 +12,8 @@
 #include "arguments.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "common.hpp"
+#include "core/tensor/cast.hpp"
 #include "core/tree/outline_leaf.hpp"
 #include "io/registry.hpp"
 #include "tree_in.hpp"
@@ -356,6 +358,13 @@ void bind_io(nb::module_& module) {
               "collections.abc.Iterable[tuple[str, ...]] | None, renamed: list[str]) "
               "-> tuple[list[str], list[str], "
               "list[str], list[tuple[str, str, str]]]"));
+  module.def(
+      "can_cast",
+      [](const std::string& from, const std::string& to) {
+        return can_cast(dtype_from(from), dtype_from(to));
+      },
+      "from_dtype"_a, "to_dtype"_a,
+      nb::sig("def can_cast(from_dtype: str, to_dtype: str) -> bool"));
   module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,
              nb::sig("def require_ok(source: str, missing: list[str], unexpected: list[str], "
                      "mismatched: list[tuple[str, str, str, bool]]) -> None"));

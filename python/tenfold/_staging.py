@@ -1,8 +1,11 @@
-"""Folders that other libraries fill: each is created, replaced and removed atomically.
+"""Folders that other libraries fill: each is created, replaced and removed as a whole.
 
 A folder is filled under a temporary name next to the final one, checked, listed in a manifest with
 the CRC-32 of every new file, synced and renamed. A crash leaves the old version or the new one; the
-next save in the same directory removes the leftovers.
+next save in the same directory removes the leftovers. If the system cannot exchange two names in
+one call, a replacement takes two renames: after a crash between them, the path is absent until
+`put_back` renames the old version back. `Staging.publish` describes what happens to files of other
+programs in the old version.
 """
 
 from __future__ import annotations

@@ -278,7 +278,11 @@ def _refuse_sharded(accelerator: Any, where: str) -> None:
 
 
 def _is_first(accelerator: Any) -> bool:
-    """True in one process of each file system: of the nodes, or of all of them together."""
+    """True in the processes that write the folder.
+
+    These are the main process and, with `save_on_each_node` (nodes without a shared file system),
+    the local main process of each node.
+    """
     each_node: bool = accelerator.project_configuration.save_on_each_node
     main: bool = accelerator.is_main_process
     local_main: bool = accelerator.is_local_main_process

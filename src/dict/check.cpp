@@ -62,12 +62,13 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// Values that a writer changes both before and after it changes slots of committed rows. If they
-/// are the same before and after a check, no writer changed such slots during the check.
+/// Values that a writer changes before it changes slots of committed rows, and again afterwards. No
+/// writer changed such slots during a check if they were the same before and after it, and if at
+/// its beginning the index was settled and had the rows of the state.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;
-  bool is_settled;
+  bool is_settled;  // the slots of all committed rows are written
 
   static Moment of(const DictState& state) {
     const DictIndex& index = *state.index;

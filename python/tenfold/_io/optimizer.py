@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
-from tenfold._interop.arrays import need_torch
+from tenfold._interop.arrays import dtype_name, need_torch
 from tenfold._io.files import exact_names, renamer
 from tenfold._io.load_into import load_into, source_node
 from tenfold._reports import LoadReport, Mismatch
@@ -371,8 +371,8 @@ class ParameterState:
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
         """The tensor of the target, or a new one, with the dtype and device that torch chooses.
 
-        None if the shapes differ, or the dtypes differ and a cast is impossible (see `_can_cast`)
-        or not allowed. Tensors without dimensions are cast in any case.
+        None if the shapes differ, or the dtypes differ and a cast is impossible or not allowed.
+        Tensors without dimensions are cast in any case.
         """
         name = ".".join((self._name, *path))
         if saved.is_nested or saved.layout is not self._torch.strided:
@@ -383,7 +383,7 @@ class ParameterState:
         dtype, device = self._dtype_and_device(saved, key)
         shape = self._shape(saved, current, key)
         casts = dtype != saved.dtype and saved.ndim > 0 and not self._cast
-        impossible = not self._can_cast(saved.dtype, dtype)
+        impossible = not _core.can_cast(dtype_name(saved.dtype), dtype_name(dtype))
         if shape != saved.shape or casts or impossible:
             self.mismatched.append(
                 Mismatch(name, _text(dtype, shape), _text(saved.dtype, saved.shape))
@@ -397,13 +397,6 @@ class ParameterState:
             made = self._new(saved, dtype, device)
         self.destinations[".".join((self._source_name, *path))] = made
         return made
-
-    def _can_cast(self, source: Any, target: Any) -> bool:
-        """What the engine's `can_cast` returns: not from complex to real, nor for packed pairs."""
-        packed = getattr(self._torch, "float4_e2m1fn_x2", None)
-        if source == target or packed in (source, target):
-            return bool(source == target)
-        return bool(target.is_complex or not source.is_complex)
 
     def _new(self, saved: Any, dtype: Any, device: Any) -> Any:
         # Restore sharing: one tensor in the source becomes one tensor in the target.

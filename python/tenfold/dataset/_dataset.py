@@ -671,8 +671,8 @@ class Dataset(Growing):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Exports the rows to a consumer of Arrow's C stream interface.
 
-        pyarrow, pandas, polars, DuckDB, Hugging Face's datasets and Ray call it to read a data set,
-        in batches of up to 65,536 rows. If the rows are contiguous in one folder or file, and not
+        pyarrow, pandas, polars and DuckDB call it to read a data set, in batches of up to 65,536
+        rows. If the rows are contiguous in one folder or file, and not
         in a circular buffer, the arrays point into the mapped file and keep it mapped; otherwise
         rows are copied, batch by batch. Bools, validity and offsets are always copied. Strings are
         large_string, bytes large_binary, ragged rows large_list, rows of a fixed shape

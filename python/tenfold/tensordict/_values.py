@@ -215,9 +215,9 @@ def _regrouped(
     found = flattened_dims(new, old)
     if found is not None:
         first, last = found
-        # One dimension becomes several. Values are stacked along all of them but the last one;
-        # along the last one, if they were stacked along the old one. If last < first, dimensions of
-        # length 1 are dropped.
+        # One dimension becomes several. Values count as stacked along each of them except the
+        # last, and along the last one too if they were stacked along the old dimension. If
+        # last < first, nothing is split: the reshape only drops dimensions of length 1.
         count = last - first if last >= first else len(new) - len(old)
         stacked = tuple(dim for dim in stacked if not first <= dim < first - count)
         kept = [dim if dim < first else dim + count for dim in stacked]

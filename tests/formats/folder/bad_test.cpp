@@ -1,6 +1,7 @@
-// Damaged and hostile folders. Each causes a clear Error, and nothing outside of it is read. They
-// are in tests/data/memmap/bad-* (written by make_bad.py), except links and other files that git
-// cannot store, which are created here.
+// Damaged and hostile folders. Nothing outside of them is read. Each folder tests/data/memmap/bad-*
+// (written by make_bad.py) is refused with the message of its expected.json. The tests create the
+// other folders: with links and files that git cannot store, with invalid notes, and with damaged
+// copies of ok-*, which are refused or read without a crash.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -329,6 +329,7 @@ def test_two_processes_write_one_checkpoint(tmp_path) -> None:
 
 
 SHARDED = """
+import os
 import sys
 from pathlib import Path
 import torch
@@ -358,6 +359,9 @@ if dist.get_rank() == 0:
     config.save_pretrained(folder / "sharded")
     torch.save(whole, folder / "expected.pt")
 dist.destroy_process_group()
+# With any storage writer, torch's own threads sometimes abort a regular exit ("terminate called
+# without an active exception").
+os._exit(0)
 """
 
 

@@ -1,4 +1,4 @@
-"""Functions that test_ranks.py runs on every rank of a gloo group; run as a program.
+"""Functions that test_ranks.py and test_sharded_entries.py run on every rank of a gloo group.
 
 python ranks_program.py STORE RANK SIZE
 

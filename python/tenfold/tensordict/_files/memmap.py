@@ -328,7 +328,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
             node._device = str(to)
         disk = folders.disk_of(node)
         if disk is not None:
-            # From now on, the content in memory differs from the folder.
+            # The tensors are no longer those of the folder: pickling stores them, not the path.
             disk.opened.changed = True
 
 
