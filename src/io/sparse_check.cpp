@@ -1,6 +1,8 @@
 #include "io/sparse_check.hpp"
 
 #include <cstddef>
+#include <optional>
+#include <variant>
 
 #include <tenfold/error.hpp>
 
@@ -11,6 +13,20 @@
 namespace tenfold {
 namespace {
 
+/// Returns the child node of an entry; none for other entries, and for those that are read now and
+/// that a tree cannot represent, such as the arrays of strings of an archive.
+std::optional<TensorDict> child_at(Node& node, std::size_t at) {
+  try {
+    if (node.leaf_at(at) != nullptr) return std::nullopt;  // without a copy
+    const TensorDict::Item item = node.item(at);
+    const auto* child = std::get_if<TensorDict>(&item);
+    return child == nullptr ? std::nullopt : std::optional(*child);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return std::nullopt;
+  }
+}
+
 void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
   if (tree.kind() == NodeKind::sparse) {
     const std::string part = path.empty() ? "root" : "key " + base::quote(dotted(path));
@@ -18,10 +34,8 @@ void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
   }
   Node& node = *node_of(tree);
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
-    if (node.leaf_at(i) != nullptr) continue;  // skips most entries without copying them
-    const TensorDict::Item item = node.item(i);
-    const auto* child = std::get_if<TensorDict>(&item);
-    if (child == nullptr) continue;
+    const std::optional<TensorDict> child = child_at(node, i);
+    if (!child) continue;
     path.push_back(node.entries[i].key);
     check(*child, where, path);
     path.pop_back();
