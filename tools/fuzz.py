@@ -5,8 +5,8 @@
 
 Inputs that reach new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
 same coverage) with those of fuzz/corpus/<target>. `--keep` adds inputs of up to 16 KiB that run
-further branches to fuzz/corpus, to be committed. Exits with 1 if a target failed; the failing input is in
-build/fuzz/findings.
+further branches to fuzz/corpus, to be committed. Exits with 1 if a target failed; the failing input
+is in build/fuzz/findings.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def has_element_strides(array: Any) -> bool:
     return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
 
 
-def is_numpy_number(value: object) -> bool:
+def is_numpy_number(value: Any) -> bool:
     """True for a numpy scalar that is a number or bool, without importing numpy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc"
