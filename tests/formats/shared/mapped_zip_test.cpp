@@ -42,7 +42,7 @@ class Fixture {
 
 /// Returns a copy of `text`, and counts the calls.
 MappedZip::MakeCopy maker_of(const std::string& text, int& num_calls) {
-  return [&] {
+  return [text, &num_calls] {
     ++num_calls;
     Buffer buffer = Buffer::allocate(text.size());
     std::ranges::copy(std::as_bytes(std::span(text)), buffer.mutable_data());
