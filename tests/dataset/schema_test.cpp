@@ -8,23 +8,14 @@
 #include <tenfold/schema.hpp>
 
 #include "dataset/table_of.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
 namespace {
 
+using test::message_of;
 using testing::HasSubstr;
-
-std::string message_of(const auto& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 TEST(Schema, MakesAColumnForEachTensorByDefault) {
   TensorDict tree = test::numbers(4);

@@ -12,27 +12,18 @@
 #include <tenfold/error.hpp>
 
 #include "dict/dict_of.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
 namespace {
 
 using test::build_pairs;
+using test::message_of;
 using test::pairs;
 using test::TemporaryFolder;
 using test::Words;
 using testing::HasSubstr;
-
-std::string message_of(const auto& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 TEST(StateIndex, TakesTheKeysOfADictionaryInTheSameRows) {
   const TemporaryFolder folder;

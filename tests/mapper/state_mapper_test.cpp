@@ -16,25 +16,16 @@
 #include "core/tensor/cast.hpp"
 #include "mapper/saved_mapper.hpp"
 #include "mapper/state_paths.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
 namespace {
 
+using test::message_of;
 using testing::HasSubstr;
 
 const Path kData = Path(TENFOLD_TEST_DATA) / "state_mappers";
-
-std::string message_of(const auto& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 std::string text_of(const Path& path) {
   std::ifstream file(path, std::ios::binary);

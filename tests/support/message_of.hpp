@@ -1,0 +1,24 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <tenfold/error.hpp>
+
+namespace tenfold::test {
+
+/// Returns the message of the Error that `call` throws. Fails if it has another code, or if nothing
+/// is thrown.
+std::string message_of(const auto& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+}  // namespace tenfold::test
