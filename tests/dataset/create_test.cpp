@@ -15,6 +15,7 @@
 
 #include "dataset/growing_of.hpp"
 #include "dataset/table_of.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_changes.hpp"
 

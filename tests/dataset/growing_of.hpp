@@ -29,17 +29,6 @@ inline Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
   return create(path, schema_of(numbers(1)), options);
 }
 
-template <class Call>
-void expect_error(ErrorCode code, const std::string& text, const Call& call) {
-  try {
-    call();
-    FAIL() << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), testing::HasSubstr(text));
-  }
-}
-
 /// Simulates a reboot after a power failure.
 class NextBoot {
  public:

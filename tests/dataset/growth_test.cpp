@@ -32,6 +32,7 @@
 #include "os/fs/directory.hpp"
 #include "os/process.hpp"
 #include "support/leases.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"

@@ -19,6 +19,7 @@
 #include "formats/folder/append/commit_file.hpp"
 #include "os/fs/change_observer.hpp"
 #include "os/fs/directory.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"

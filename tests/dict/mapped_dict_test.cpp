@@ -17,6 +17,7 @@
 #include "dataset/table_of.hpp"
 #include "dict/dict_of.hpp"
 #include "dict/index.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
 #include "support/warnings.hpp"
@@ -24,6 +25,7 @@
 namespace tenfold {
 namespace {
 
+using test::expect_error;
 using test::TemporaryFolder;
 using test::Words;
 
@@ -68,16 +70,6 @@ void build(const Path& path, std::int64_t n) {
     builder.append(Words(count, first).keys(), values_of(first, count));
   }
   builder.commit();
-}
-
-void expect_error(ErrorCode code, const std::string& text, const std::function<void()>& work) {
-  try {
-    work();
-    FAIL() << "expected: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-  }
 }
 
 TEST(MappedDict, FindsEveryKeyAndNoOther) {

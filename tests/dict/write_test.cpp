@@ -19,6 +19,7 @@
 #include "dict/dict_of.hpp"
 #include "os/fs/change_observer.hpp"
 #include "os/process.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
@@ -27,20 +28,11 @@ namespace tenfold {
 namespace {
 
 using test::build_pairs;
+using test::expect_error;
 using test::pair_at;
 using test::pairs;
 using test::TemporaryFolder;
 using test::Words;
-
-void expect_error(ErrorCode code, const std::string& text, const std::function<void()>& work) {
-  try {
-    work();
-    FAIL() << "expected: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-  }
-}
 
 void expect_whole(const Path& path) {
   for (const Problem& problem : verify(path).problems) {

@@ -24,11 +24,14 @@
 #include "io/sample_trees.hpp"
 #include "io/snapshot_ranks/merge.hpp"
 #include "support/files.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
 namespace tenfold::test {
 namespace {
+
+using test::message_of;
 
 namespace fs = std::filesystem;
 namespace snapshot = detail::formats::snapshot;
@@ -116,17 +119,6 @@ snapshot::Manifest manifest_of(const Path& path) {
   return snapshot::parse_manifest(read_bytes(path / ".snapshot_metadata"), "metadata");
 }
 
-std::string error_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return {};
-}
-
 std::vector<float> floats(const Tensor& tensor) {
   const Tensor whole = tensor.contiguous();
   return {whole.span<float>().begin(), whole.span<float>().end()};
@@ -202,10 +194,10 @@ TEST(SnapshotRanks, AdditionalRanksReadSharedEntriesAndGetAnErrorForTheRest) {
   EXPECT_EQ(bytes_of(state.at("shared")), bytes_of(counting({5})));
   EXPECT_EQ(state.value("epoch"), Value(3));
   EXPECT_EQ(bytes_of(state.at("table")), bytes_of(counting({4, 3})));
-  const std::string said = error_of([&] { state.at("own"); }, ErrorCode::key_not_found);
+  const std::string said = message_of([&] { state.at("own"); }, ErrorCode::key_not_found);
   EXPECT_THAT(said, AllOf(HasSubstr("\"state.own\""), HasSubstr("ranks 0 to 1")));
-  error_of([&] { open_snapshot(folder / "s", -1); }, ErrorCode::invalid_argument);
-  error_of([&] { open_snapshot(folder / "none", -1); }, ErrorCode::invalid_argument);
+  message_of([&] { open_snapshot(folder / "s", -1); }, ErrorCode::invalid_argument);
+  message_of([&] { open_snapshot(folder / "none", -1); }, ErrorCode::invalid_argument);
 }
 
 TEST(SnapshotRanks, AnotherRankReadsOnlyReplicatedEntriesOfASnapshotOfOneRank) {
@@ -215,7 +207,7 @@ TEST(SnapshotRanks, AnotherRankReadsOnlyReplicatedEntriesOfASnapshotOfOneRank) {
   root.set("b", counting({3}));
   save_snapshot(root, folder / "s", {.replicated = {"a"}});
   EXPECT_EQ(open_snapshot(folder / "s", 1).at("a").numel(), 2);
-  EXPECT_THAT(error_of([&] { open_snapshot(folder / "s", 1).at("b"); }, ErrorCode::key_not_found),
+  EXPECT_THAT(message_of([&] { open_snapshot(folder / "s", 1).at("b"); }, ErrorCode::key_not_found),
               HasSubstr("rank 0 alone"));
   EXPECT_EQ(open_snapshot(folder / "s", 0).at("b").numel(), 3);
 }
@@ -310,7 +302,7 @@ TEST(SnapshotRanks, ReplicatedEntriesThatDifferAreRefusedByNameAndRank) {
     ranks[0].state.set("x", first);
     ranks[1].state.set("x", second);
     const Ranks all(ranks, {.replicated = {"*"}});
-    return error_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
+    return message_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
   };
   EXPECT_THAT(said(Leaf(counting({2})), Leaf(counting({3}))),
               AllOf(HasSubstr("\"state/x\""), HasSubstr("[3] on rank 1")));
@@ -328,7 +320,7 @@ TEST(SnapshotRanks, ReplicatedValuesAreComparedCompletelyAndWithTheirTypes) {
     ranks[0].state.set("x", first);
     ranks[1].state.set("x", second);
     const Ranks all(ranks, {.replicated = {"*"}});
-    return error_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
+    return message_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
   };
   const std::string same(200, 'a');
   EXPECT_THAT(said(Value(same + "x"), Value(same + "y")), HasSubstr("of digest"));
@@ -346,7 +338,7 @@ TEST(SnapshotRanks, ReplicatedTensorsMustHaveTheSameChunksOnAllRanks) {
     outlines.push_back(SnapshotPart(root, rank, 2, {}, options).outline());
   }
   const auto begin = [&] { SnapshotWriter(folder / "s", outlines); };
-  EXPECT_THAT(error_of(begin, ErrorCode::invalid_argument),
+  EXPECT_THAT(message_of(begin, ErrorCode::invalid_argument),
               HasSubstr("chunks of [200, 200] bytes as on rank 0, found chunks of [240, 160]"));
 }
 
@@ -406,7 +398,7 @@ TEST(SnapshotRanks, ShardsThatDoNotCoverTheirTensorAreRefused) {
     add_shards(ranks[0], "w", {4, 2}, {{{0, 0}, counting({2, 2})}});
     add_shards(ranks[1], "w", std::move(shape), {{{row, 0}, counting({rows, 2})}});
     const Ranks all(ranks);
-    return error_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
+    return message_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
   };
   for (const std::int64_t row : {1, 3}) EXPECT_THAT(said(row, 1, {4, 2}), HasSubstr("gaps"));
   EXPECT_THAT(said(1, 3, {4, 2}), HasSubstr("overlaps"));
@@ -414,7 +406,7 @@ TEST(SnapshotRanks, ShardsThatDoNotCoverTheirTensorAreRefused) {
   EXPECT_THAT(said(2, 3, {5, 2}), AllOf(HasSubstr("\"state/w\""), HasSubstr("on rank 1")));
   std::vector<OfRank> twice(1);
   add_shards(twice[0], "w", {2, 2}, {{{0, 0}, counting({2, 2})}, {{0, 0}, counting({2, 2})}});
-  EXPECT_THAT(error_of([&] { Ranks(twice).begin(folder / "s"); }, ErrorCode::invalid_argument),
+  EXPECT_THAT(message_of([&] { Ranks(twice).begin(folder / "s"); }, ErrorCode::invalid_argument),
               HasSubstr("overlaps itself"));
 }
 
@@ -423,17 +415,17 @@ TEST(SnapshotRanks, PartsThatContradictTheManifestAreRefused) {
   rank.state.set("w", counting({4}));
   SnapshotShards shards{.key = {"state", "w"}, .shape = {4}, .offsets = {{0}}};
   const auto part = [&] { SnapshotPart(rank.root(), 0, 1, {shards}); };
-  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("a list of its 1 parts"));
+  EXPECT_THAT(message_of(part, ErrorCode::invalid_argument), HasSubstr("a list of its 1 parts"));
   shards.key = {"state", "no"};
-  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("found 0"));
+  EXPECT_THAT(message_of(part, ErrorCode::invalid_argument), HasSubstr("found 0"));
   add_shards(rank, "w", {4}, {{{0}, counting({4})}});
   shards = rank.shards[0];
   shards.dtype = DType::int8;
-  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("dense int8"));
+  EXPECT_THAT(message_of(part, ErrorCode::invalid_argument), HasSubstr("dense int8"));
   shards.dtype = DType::float32;
   shards.is_dtensor = true;
-  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("mesh"));
-  error_of([&] { SnapshotPart(rank.root(), 2, 2); }, ErrorCode::invalid_argument);
+  EXPECT_THAT(message_of(part, ErrorCode::invalid_argument), HasSubstr("mesh"));
+  message_of([&] { SnapshotPart(rank.root(), 2, 2); }, ErrorCode::invalid_argument);
 }
 
 TEST(SnapshotRanks, WithoutPublishTheOldSnapshotStays) {
@@ -462,7 +454,7 @@ TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
   SnapshotWriter writer = ranks.begin(folder / "s");
   std::vector<std::string> receipts = ranks.write(writer.ticket());
   const auto publish = [&](const std::vector<std::string>& given) {
-    return error_of([&] { writer.publish(given); }, ErrorCode::invalid_argument);
+    return message_of([&] { writer.publish(given); }, ErrorCode::invalid_argument);
   };
   EXPECT_THAT(publish({receipts[0]}), HasSubstr("found 1"));
   EXPECT_THAT(publish({receipts[1], receipts[0]}), HasSubstr("in order"));
@@ -483,17 +475,17 @@ TEST(SnapshotRanks, InvalidTicketsOutlinesAndReceiptsAreRefused) {
   Ranks ranks(two_ranks(), kReplicated);
   SnapshotWriter writer = ranks.begin(folder / "s");
   for (const std::string& text : {std::string(), std::string("[]"), ranks.outlines[0]}) {
-    EXPECT_THAT(error_of([&] { ranks.write(text); }, ErrorCode::invalid_argument),
+    EXPECT_THAT(message_of([&] { ranks.write(text); }, ErrorCode::invalid_argument),
                 HasSubstr("ticket"));
   }
   const auto begin = [&](const std::vector<std::string>& outlines) {
-    return error_of([&] { SnapshotWriter(folder / "t", outlines); }, ErrorCode::invalid_argument);
+    return message_of([&] { SnapshotWriter(folder / "t", outlines); }, ErrorCode::invalid_argument);
   };
   EXPECT_THAT(begin({}), HasSubstr("outlines of all ranks"));
   EXPECT_THAT(begin({ranks.outlines[0]}), HasSubstr("found 1"));
   EXPECT_THAT(begin({ranks.outlines[1], ranks.outlines[0]}), HasSubstr("in order"));
   Ranks one({OfRank{}});
-  EXPECT_THAT(error_of([&] { one.write(writer.ticket()); }, ErrorCode::invalid_argument),
+  EXPECT_THAT(message_of([&] { one.write(writer.ticket()); }, ErrorCode::invalid_argument),
               HasSubstr("1 ranks, found 2"));
 }
 
@@ -509,11 +501,11 @@ TEST(SnapshotRanks, StringsOfMessagesThatAreNotBase64AreRefused) {
   };
   for (const char* member : {"host", "staging"}) {
     const std::string ticket = damaged(writer.ticket(), member);
-    EXPECT_THAT(error_of([&] { ranks.write(ticket); }, ErrorCode::invalid_argument),
+    EXPECT_THAT(message_of([&] { ranks.write(ticket); }, ErrorCode::invalid_argument),
                 HasSubstr("ticket"));
   }
   receipts[1] = damaged(receipts[1], "checksums");
-  EXPECT_THAT(error_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
+  EXPECT_THAT(message_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
               HasSubstr("receipt"));
 }
 
@@ -527,7 +519,7 @@ TEST(SnapshotRanks, AMissingChunkIsReportedWithTheRanksThatWriteChunks) {
   Receipt none = Receipt::parse(receipts[1]);
   none.manifest = snapshot::write_manifest({});
   receipts[1] = none.to_text();
-  EXPECT_THAT(error_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
+  EXPECT_THAT(message_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
               AllOf(HasSubstr("\"state/big\""), HasSubstr("in the receipts of ranks [0, 1]")));
 }
 
@@ -540,9 +532,9 @@ TEST(SnapshotRanks, NotesOfDifferentTypesAreRefused) {
   const auto merge_in = [](const std::vector<Receipt>& all) {
     detail::snapshot_ranks::merge("s", all, {}, {});
   };
-  EXPECT_THAT(error_of([&] { merge_in(receipts); }, ErrorCode::corrupt), HasSubstr("rank 1"));
+  EXPECT_THAT(message_of([&] { merge_in(receipts); }, ErrorCode::corrupt), HasSubstr("rank 1"));
   std::swap(receipts[0].notes, receipts[1].notes);
-  error_of([&] { merge_in(receipts); }, ErrorCode::corrupt);
+  message_of([&] { merge_in(receipts); }, ErrorCode::corrupt);
 }
 
 TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
@@ -553,7 +545,7 @@ TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
     const SnapshotWriter writer = ranks.begin(folder / "s");
     ticket = writer.ticket();
   }
-  const std::string message = error_of([&] { ranks.write(ticket); }, ErrorCode::io);
+  const std::string message = message_of([&] { ranks.write(ticket); }, ErrorCode::io);
   EXPECT_THAT(message, AllOf(HasSubstr("coordinator on host"), HasSubstr("shared folder")));
   const std::size_t path = message.find("/.s.tenfold");
   EXPECT_NE(path, std::string::npos) << message;
@@ -565,7 +557,7 @@ TEST(SnapshotRanks, ForeignFilesAreNotReplaced) {
   save_snapshot(sample_checkpoint(), folder / "s");
   write_bytes(folder / "s" / "notes.txt", "mine");
   const Ranks ranks(two_ranks(), kReplicated);
-  EXPECT_THAT(error_of([&] { ranks.begin(folder / "s"); }, ErrorCode::invalid_argument),
+  EXPECT_THAT(message_of([&] { ranks.begin(folder / "s"); }, ErrorCode::invalid_argument),
               HasSubstr("notes.txt"));
 }
 

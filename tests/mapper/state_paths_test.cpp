@@ -1,4 +1,5 @@
 #include "mapper/state_paths.hpp"
+#include "support/message_of.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,14 +23,7 @@ const std::vector<std::int64_t> kRows = {0, 1, 2, 0};
 const std::vector<std::uint8_t> kLevels = {1, 1, 0, 0};
 
 std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
+  return test::message_of(call, ErrorCode::invalid_argument);
 }
 
 TEST(StatePaths, AMissingPathHasThePlaceOfTheLevelOrMapperAboveIt) {

@@ -17,6 +17,7 @@
 
 #include "os/process.hpp"
 #include "support/crash_harness.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
@@ -64,17 +65,6 @@ std::int64_t whole_rows_at(const Path& path) {
   return verify(path).ok() ? whole_rows(SparseMatrix(path)) : -1;
 }
 
-template <class Call>
-std::string complaint(ErrorCode code, const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "";
-}
-
 TEST(SparseGrowth, ReadersSeeCompleteRowsAfterARefresh) {
   for (const DType index_dtype : {DType::int32, DType::int64}) {
     const TemporaryFolder folder;
@@ -118,7 +108,7 @@ TEST(SparseGrowth, ClosingAMovedMatrixReleasesItsLocks) {
   SparseMatrix m(folder / "m", Mode::write_through);
   m.append_rows(rows_of(5, 7));
   std::filesystem::rename(folder / "m", folder / "moved");
-  EXPECT_NE(complaint(ErrorCode::io, [&] { m.close(); }), "");
+  EXPECT_NE(message_of([&] { m.close(); }, ErrorCode::io), "");
   EXPECT_EQ(whole_rows(m), 7);
   SparseMatrix other(folder / "moved", Mode::write_through);
   other.append_rows(rows_of(7, 8));
@@ -145,24 +135,24 @@ TEST(SparseGrowth, InvalidRowsAreRefused) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");
   SparseMatrix reader(folder / "m");
-  EXPECT_THAT(complaint(ErrorCode::unsupported, [&] { reader.append_rows(rows_of(5, 6)); }),
+  EXPECT_THAT(message_of([&] { reader.append_rows(rows_of(5, 6)); }, ErrorCode::unsupported),
               HasSubstr("append_rows: expected a matrix opened with mode \"r+\""));
   SparseMatrix writer(folder / "m", Mode::write_through);
   SparseBuilder narrow(1, kColumns - 1, DType::float32);
   const SparseMatrix other = narrow.finish();
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { writer.append_rows(other); }),
+  EXPECT_THAT(message_of([&] { writer.append_rows(other); }, ErrorCode::invalid_argument),
               HasSubstr("rows to append: expected 9 columns, found 8"));
   SparseBuilder doubles(1, kColumns, DType::float64);
   const SparseMatrix wide = doubles.finish();
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { writer.append_rows(wide); }),
+  EXPECT_THAT(message_of([&] { writer.append_rows(wide); }, ErrorCode::invalid_argument),
               HasSubstr("expected float32, found float64"));
   writer.append_rows(rows_of(5, 6));
   SparseMatrix second(folder / "m", Mode::write_through);
-  EXPECT_THAT(complaint(ErrorCode::io, [&] { second.append_rows(rows_of(5, 6)); }),
+  EXPECT_THAT(message_of([&] { second.append_rows(rows_of(5, 6)); }, ErrorCode::io),
               HasSubstr("expected one writer at a time"));
   rows_of(0, 3, DType::int64, SparseLayout::csc).save(folder / "c");
   SparseMatrix by_column(folder / "c", Mode::write_through);
-  EXPECT_THAT(complaint(ErrorCode::unsupported, [&] { by_column.append_rows(rows_of(3, 4)); }),
+  EXPECT_THAT(message_of([&] { by_column.append_rows(rows_of(3, 4)); }, ErrorCode::unsupported),
               HasSubstr("rows cannot be added in layout csc: expected csr"));
 }
 
@@ -180,8 +170,8 @@ TEST(SparseGrowth, RefusesColumnsBeyondTheRangeOfInt32Indices) {
                 Tensor::from<float>({1}));
     return builder.finish();
   };
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument,
-                        [&] { m.append_rows(row_with((std::int64_t{1} << 31) + 5)); }),
+  EXPECT_THAT(message_of([&] { m.append_rows(row_with((std::int64_t{1} << 31) + 5)); },
+                         ErrorCode::invalid_argument),
               HasSubstr("expected columns of at most 2^31 - 1, as the indices are int32, found "
                         "2147483653"));
   m.append_rows(row_with((std::int64_t{1} << 31) - 1));

@@ -20,10 +20,13 @@
 
 #include "os/fs/file.hpp"
 #include "os/memory/advice.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::test {
 namespace {
+
+using test::message_of;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -82,17 +85,6 @@ TensorDict csr_node(const std::vector<std::int64_t>& ends, const std::vector<std
   return node;
 }
 
-template <class Call>
-std::string complaint(ErrorCode code, const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "";
-}
-
 class EveryLayout : public ::testing::TestWithParam<SparseLayout> {};
 
 TEST_P(EveryLayout, RoundTripsAndReturnsElementsRowsAndColumns) {
@@ -126,9 +118,9 @@ TEST_P(EveryLayout, RoundTripsAndReturnsElementsRowsAndColumns) {
 TEST_P(EveryLayout, RefusesIndicesOutOfRange) {
   const SparseMatrix m = example(GetParam());
   const std::array<std::int64_t, 1> three = {3};
-  EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { m.rows(three); }),
+  EXPECT_EQ(message_of([&] { m.rows(three); }, ErrorCode::invalid_argument),
             "sparse matrix: row: expected an index in [0, 3), found 3");
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { m.at(0, -1); }),
+  EXPECT_THAT(message_of([&] { m.at(0, -1); }, ErrorCode::invalid_argument),
               HasSubstr("column: expected an index in [0, 4), found -1"));
 }
 
@@ -138,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(SparseMatrix, EveryLayout,
 
 TEST(SparseMatrix, InconsistentComponentsAreRefused) {
   const auto refused = [](TensorDict node) {
-    return complaint(ErrorCode::corrupt, [&] { SparseMatrix m(node); });
+    return message_of([&] { SparseMatrix m(node); }, ErrorCode::corrupt);
   };
   EXPECT_THAT(refused(csr_node({0, 2, 2, 4}, {1, 3, 0})), HasSubstr("last: expected 3, found 4"));
   EXPECT_THAT(refused(csr_node({0, 2, 3}, {1, 3, 0})),
@@ -151,21 +143,21 @@ TEST(SparseMatrix, InconsistentComponentsAreRefused) {
   EXPECT_THAT(refused(floats_as_ends), HasSubstr("expected int32 or int64, found float32"));
   TensorDict other = csr_node({0, 2, 2, 3}, {1, 3, 0});
   other.info().layout = "1234567csr";
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { SparseMatrix m(other); }),
+  EXPECT_THAT(message_of([&] { SparseMatrix m(other); }, ErrorCode::invalid_argument),
               HasSubstr("layout: expected csr, csc or coo, found 1234567csr"));
 }
 
 TEST(SparseMatrix, NamesTheFirstOffsetIfItIsNotZero) {
   const SparseMatrix m(csr_node({1, 2, 2}, {0, 0}, {2, 4}));
   const std::array<std::int64_t, 1> first = {0};
-  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { m.cols(first); }),
+  EXPECT_THAT(message_of([&] { m.cols(first); }, ErrorCode::corrupt),
               HasSubstr("row 0: entries: expected a range from 0 to at most 2, found [1, 2)"));
 }
 
 TEST(SparseMatrix, NamesAnEntryInAnAxisWithoutIndices) {
   const SparseMatrix m(csr_node({0, 1}, {0}, {1, 0}));
   const std::array<std::int64_t, 1> first = {0};
-  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { m.rows(first, RowsLayout::csr); }),
+  EXPECT_THAT(message_of([&] { m.rows(first, RowsLayout::csr); }, ErrorCode::corrupt),
               HasSubstr("index of an entry: expected none in an axis of length 0, found 0"));
 }
 
@@ -176,14 +168,14 @@ TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
     std::string first;
     for (const RowsLayout layout :
          {RowsLayout::dense, RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
-      const auto of_rows = complaint(ErrorCode::corrupt, [&] { m.rows(all, layout); });
-      const auto of_cols = complaint(ErrorCode::corrupt, [&] { m.cols(all, layout); });
+      const auto of_rows = message_of([&] { m.rows(all, layout); }, ErrorCode::corrupt);
+      const auto of_cols = message_of([&] { m.cols(all, layout); }, ErrorCode::corrupt);
       EXPECT_NE(of_rows, "");
       EXPECT_NE(of_cols, "");
       if (first.empty()) first = of_rows;
       EXPECT_EQ(of_rows, first);
     }
-    EXPECT_NE(complaint(ErrorCode::corrupt, [&] { m.check(); }), "");
+    EXPECT_NE(message_of([&] { m.check(); }, ErrorCode::corrupt), "");
     return first;
   };
   EXPECT_EQ(told(csr_node({0, 2, 2, 3}, {1, 4, 0})),
@@ -209,7 +201,7 @@ TEST(SparseMatrix, NamesTheColumnOfADamagedEntryInEveryLayout) {
     const SparseMatrix m(node);
     for (const RowsLayout layout :
          {RowsLayout::dense, RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
-      EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { m.cols(both, layout); }),
+      EXPECT_EQ(message_of([&] { m.cols(both, layout); }, ErrorCode::corrupt),
                 "sparse matrix: column 1: index of an entry: expected 0 to 2, found 3");
     }
   };
@@ -221,18 +213,18 @@ TEST(SparseMatrix, NamesTheColumnOfADamagedEntryInEveryLayout) {
 TEST(SparseMatrix, RefusesComponentsOfOtherDimensions) {
   TensorDict blocks = csr_node({0, 2, 2, 3}, {1, 3, 0});
   blocks.set("values", Tensor::zeros(DType::float32, {3, 2}));
-  EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { const SparseMatrix m(blocks); }),
+  EXPECT_EQ(message_of([&] { const SparseMatrix m(blocks); }, ErrorCode::invalid_argument),
             "sparse matrix: values: expected one number for each entry, [nnz], found [3, 2]");
   TensorDict scalar = csr_node({0, 2, 2, 3}, {1, 3, 0});
   scalar.set("values", Tensor::zeros(DType::float32, {}));
-  EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { const SparseMatrix m(scalar); }),
+  EXPECT_EQ(message_of([&] { const SparseMatrix m(scalar); }, ErrorCode::corrupt),
             "sparse matrix: values: expected 1 dimensions, found []");
   TensorDict square = csr_node({0, 2, 2, 3}, {1, 3, 0});
   square.set("col_indices", Tensor::zeros(DType::int64, {3, 1}));
-  EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { const SparseMatrix m(square); }),
+  EXPECT_EQ(message_of([&] { const SparseMatrix m(square); }, ErrorCode::corrupt),
             "sparse matrix: col_indices: expected 1 dimensions, found [3, 1]");
-  EXPECT_EQ(complaint(ErrorCode::invalid_argument,
-                      [&] { const SparseMatrix m(TensorDict::dict({{"values", 1}})); }),
+  EXPECT_EQ(message_of([&] { const SparseMatrix m(TensorDict::dict({{"values", 1}})); },
+                       ErrorCode::invalid_argument),
             "sparse matrix: kind: expected a sparse tensor, found a dict");
 }
 
@@ -240,8 +232,8 @@ TEST(SparseMatrix, InvalidComponentsAreInvalidArguments) {
   const std::vector<Tensor> good = {longs({0, 2, 2, 3}), longs({1, 3, 0}), floats({1, 2, 3})};
   EXPECT_EQ(*SparseMatrix::of_parts(SparseLayout::csr, 3, 4, good).at(0, 3).data<float>(), 2);
   const auto refused = [](const std::vector<Tensor>& parts) {
-    return complaint(ErrorCode::invalid_argument,
-                     [&] { SparseMatrix::of_parts(SparseLayout::csr, 3, 4, parts); });
+    return message_of([&] { SparseMatrix::of_parts(SparseLayout::csr, 3, 4, parts); },
+                      ErrorCode::invalid_argument);
   };
   EXPECT_EQ(refused({good[0], good[1]}), "sparse matrix: expected 3 parts, found 2");
   EXPECT_THAT(refused({good[0], longs({1, 4, 0}), good[2]}), HasSubstr("found 4"));
@@ -253,7 +245,7 @@ TEST(SparseMatrix, InvalidComponentsAreInvalidArguments) {
 
 TEST(SparseMatrix, AMatrixInMemoryHasNoPathToAppendTo) {
   SparseMatrix m = example(SparseLayout::csr);
-  const auto refused = [&](const auto& call) { return complaint(ErrorCode::unsupported, call); };
+  const auto refused = [&](const auto& call) { return message_of(call, ErrorCode::unsupported); };
   const std::string rest =
       ": expected one that was opened from its own path, found one in memory or in a tree; save it "
       "and open the saved path";
@@ -353,7 +345,7 @@ TEST(SparseMatrix, RefusesMoreSelectedEntriesThanItsIndicesCanCount) {
   node.set("values", Tensor::zeros(DType::uint8, {kEntries}));
   const SparseMatrix m(node);
   const std::vector<std::int64_t> often(2048);
-  EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { m.rows(often, RowsLayout::csr); }),
+  EXPECT_EQ(message_of([&] { m.rows(often, RowsLayout::csr); }, ErrorCode::invalid_argument),
             "sparse matrix: selected entries: expected at most 2147483647, because indices are "
             "int32, found 2147483648; select fewer rows or columns");
 }
@@ -380,8 +372,8 @@ TEST(SparseMatrix, WillNeedReadsTheEntriesInAdvance) {
   }
   EXPECT_TRUE(is_there());
   EXPECT_EQ(values_of<float>(m.rows({4000}, RowsLayout::csr).values)[0], 4000 * 128);
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument,
-                        [&] { m.will_need(std::array<std::int64_t, 1>{4096}); }),
+  EXPECT_THAT(message_of([&] { m.will_need(std::array<std::int64_t, 1>{4096}); },
+                         ErrorCode::invalid_argument),
               HasSubstr("row: expected an index in [0, 4096), found 4096"));
   example(SparseLayout::csc).will_need(std::array<std::int64_t, 1>{2});  // no effect
 }
@@ -399,9 +391,9 @@ TEST(SparseMatrix, AnEntryInANonexistentRowIsReported) {
   node.set("values", floats({1, 2}));
   const SparseMatrix m(node);
   const std::array<std::int64_t, 1> first = {0};
-  EXPECT_EQ(complaint(ErrorCode::corrupt, [&] { m.cols(first); }),
+  EXPECT_EQ(message_of([&] { m.cols(first); }, ErrorCode::corrupt),
             "sparse matrix: row of entry 1: expected 0 to 2, found 9");
-  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { m.transposed(); }),
+  EXPECT_THAT(message_of([&] { m.transposed(); }, ErrorCode::corrupt),
               HasSubstr("indices: expected 0 to 2, found 9"));
 }
 
@@ -413,7 +405,7 @@ TEST(SparseMatrix, ATruncatedFileIsAnErrorNotASignal) {
   }
   builder.finish().save(folder.path() / "m");
   std::filesystem::resize_file(folder.path() / "m" / "values.memmap", 4096);
-  EXPECT_THAT(complaint(ErrorCode::corrupt, [&] { SparseMatrix m(folder.path() / "m"); }),
+  EXPECT_THAT(message_of([&] { SparseMatrix m(folder.path() / "m"); }, ErrorCode::corrupt),
               HasSubstr("the file is too short"));
 }
 
@@ -478,13 +470,13 @@ TEST(SparseBuilder, RefusesEntriesOfOtherShapesAndAfterFinish) {
   SparseBuilder builder(2, 2, DType::float32);
   const Tensor square = Tensor::from<std::int64_t>({0, 0, 1, 1}, {2, 2});
   const Tensor zeros = Tensor::zeros(DType::float32, {2, 2});
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { builder.add(square, square, zeros); }),
+  EXPECT_THAT(message_of([&] { builder.add(square, square, zeros); }, ErrorCode::invalid_argument),
               HasSubstr("of one dimension and one length, found [2, 2], [2, 2] and [2, 2]"));
   const SparseMatrix m = builder.finish();
   const std::string late = "builder: expected entries before finish(), found some after it";
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { builder.add(m); }), HasSubstr(late));
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument,
-                        [&] { builder.add(longs({0}), longs({0}), floats({1})); }),
+  EXPECT_THAT(message_of([&] { builder.add(m); }, ErrorCode::invalid_argument), HasSubstr(late));
+  EXPECT_THAT(message_of([&] { builder.add(longs({0}), longs({0}), floats({1})); },
+                         ErrorCode::invalid_argument),
               HasSubstr(late));
 }
 
@@ -496,7 +488,7 @@ TEST(SparseBuilder, DuplicatesAreSummedOrRefused) {
   EXPECT_EQ(*m.at(1, 1).data<float>(), 4);
   SparseBuilder strict(2, 2, DType::float32, {.sum_duplicates = false});
   strict.add(longs({1, 0, 1}), longs({0, 0, 0}), floats({1, 2, 3}));
-  EXPECT_THAT(complaint(ErrorCode::invalid_argument, [&] { strict.finish(); }),
+  EXPECT_THAT(message_of([&] { strict.finish(); }, ErrorCode::invalid_argument),
               HasSubstr("coordinate (1, 0): expected one entry, found two; sum the duplicates"));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,6 +20,11 @@ std::string message_of(const auto& call, ErrorCode code) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return {};
+}
+
+/// Fails unless `call` throws an Error of this code whose message contains `text`.
+void expect_error(ErrorCode code, const std::string& text, const auto& call) {
+  EXPECT_THAT(message_of(call, code), testing::HasSubstr(text));
 }
 
 }  // namespace tenfold::test

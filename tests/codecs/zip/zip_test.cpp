@@ -17,6 +17,7 @@
 
 #include "base/checked.hpp"
 #include "codecs/zip/entry_start.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::codecs {
 namespace {
@@ -166,23 +167,14 @@ ZipEntry deflated_entry(const std::string& deflated, std::size_t size_bytes) {
   return entry;
 }
 
-template <class Work>
-std::string message_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::corrupt);
-    return error.what();
-  }
-  return "no error";
-}
+std::string error_of(const auto& call) { return test::message_of(call, ErrorCode::corrupt); }
 
 TEST(Zip, ALargeEntryWithoutItsLastBlockIsTruncated) {
   std::string deflated;
   for (int i = 0; i < 1100; ++i) deflated += stored_block(std::string(62'000, 'x'));
   const ZipEntry entry = deflated_entry(deflated, std::size_t{1100} * 62'000);
   EXPECT_EQ(
-      message_of([&] { check_zip_entry(input_of(deflated), entry); }),
+      error_of([&] { check_zip_entry(input_of(deflated), entry); }),
       "x.zip: entry \"a\": its deflated data is truncated: expected a last block, found none");
 }
 
@@ -194,16 +186,16 @@ TEST(Zip, TheStartOfADamagedEntryIsRefused) {
   const std::string block = stored_block(std::string(200, 'x'), true);
   EXPECT_EQ(start_of(block, 200, 100), std::string(100, 'x'));
   EXPECT_EQ(start_of(block, 200, 300), std::string(200, 'x'));
-  EXPECT_EQ(message_of([&] { start_of(block, 100, 300); }),
+  EXPECT_EQ(error_of([&] { start_of(block, 100, 300); }),
             "x.zip: entry \"a\": it inflates to another size than declared: expected 100 bytes, "
             "found more");
-  EXPECT_EQ(message_of([&] { start_of(block, 300, 300); }),
+  EXPECT_EQ(error_of([&] { start_of(block, 300, 300); }),
             "x.zip: entry \"a\": it inflates to another size than declared: expected 300 bytes, "
             "found 200");
   const std::string cut = stored_block(std::string(200, 'x'));
   EXPECT_EQ(start_of(cut, 200, 199), std::string(199, 'x'));
   EXPECT_EQ(
-      message_of([&] { start_of(cut, 200, 200); }),
+      error_of([&] { start_of(cut, 200, 200); }),
       "x.zip: entry \"a\": its deflated data is truncated: expected a last block, found none");
   // Compressors write empty blocks when a program flushes them.
   std::string flushed;

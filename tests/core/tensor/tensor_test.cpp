@@ -17,6 +17,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensor.hpp>
 
+#include "support/message_of.hpp"
 #include "support/values.hpp"
 
 namespace tenfold {
@@ -41,16 +42,8 @@ static_assert(!SpansElements<Tensor> && !SpansElements<const Tensor>,
 static_assert(!std::is_reference_v<decltype(Tensor().shape())>);
 static_assert(!std::is_reference_v<decltype(Tensor().strides())>);
 
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return "";
+std::string error_of(const auto& call) {
+  return test::message_of(call, ErrorCode::invalid_argument);
 }
 
 TEST(Tensor, DefaultTensorHasOneDimensionOfLengthZero) {
@@ -63,9 +56,9 @@ TEST(Tensor, DefaultTensorHasOneDimensionOfLengthZero) {
   EXPECT_TRUE(tensor.is_contiguous());
   EXPECT_THAT(tensor.contiguous().shape(), ElementsAre(0));
   EXPECT_THAT(tensor.narrow(0, 0).shape(), ElementsAre(0));
-  EXPECT_THAT(message_of([&] { static_cast<void>(tensor.narrow(0, 1)); }),
+  EXPECT_THAT(error_of([&] { static_cast<void>(tensor.narrow(0, 1)); }),
               HasSubstr("expected a range within [0, 0)"));
-  EXPECT_THAT(message_of([&] { static_cast<void>(tensor.select(0)); }),
+  EXPECT_THAT(error_of([&] { static_cast<void>(tensor.select(0)); }),
               HasSubstr("expected at least 0 and less than 0"));
   // A 0-d tensor has one element.
   EXPECT_TRUE(Tensor::zeros(DType::int64, {}).shape().empty());
@@ -88,7 +81,7 @@ TEST(Shapes, AZeroDoesNotHideAnOverflow) {
 }
 
 TEST(Shapes, NegativeLengthsAreRefused) {
-  EXPECT_THAT(message_of([] { numel_of({3, -1}); }), "tensor: shape [3, -1] has a negative length");
+  EXPECT_THAT(error_of([] { numel_of({3, -1}); }), "tensor: shape [3, -1] has a negative length");
   EXPECT_THROW(numel_of({-2, -2}), Error);
   EXPECT_THROW(numel_of({0, -1}), Error);
 }
@@ -121,7 +114,7 @@ TEST(Tensor, WithoutElementsNeedsNoBytes) {
 }
 
 TEST(Tensor, TooSmallABufferIsRefused) {
-  EXPECT_THAT(message_of([] { Tensor(DType::float32, {3}, Buffer::allocate(11)); }),
+  EXPECT_THAT(error_of([] { Tensor(DType::float32, {3}, Buffer::allocate(11)); }),
               "tensor: buffer is too small for shape [3] of float32: expected 12 bytes, found 11");
 }
 
@@ -176,14 +169,14 @@ TEST(Tensor, NarrowTakesAHalfOpenRange) {
 TEST(Tensor, RowIndexOutOfRangeIsRefused) {
   const Tensor tensor = counting({4});
   EXPECT_THROW(tensor.select(-1), Error);
-  EXPECT_THAT(message_of([&] { tensor.select(4); }), HasSubstr("row 4 is out of range"));
+  EXPECT_THAT(error_of([&] { tensor.select(4); }), HasSubstr("row 4 is out of range"));
 }
 
 TEST(Tensor, StridedElementsNeedACopyForASpan) {
   const Tensor whole = counting({2, 3});
   const Tensor turned(DType::int32, {3, 2}, {1, 3}, whole.buffer(), 0);
   EXPECT_FALSE(turned.is_contiguous());
-  EXPECT_THAT(message_of([&] { static_cast<void>(turned.span<std::int32_t>()); }),
+  EXPECT_THAT(error_of([&] { static_cast<void>(turned.span<std::int32_t>()); }),
               HasSubstr("expected strides [2, 1], found [1, 3]"));
   EXPECT_THAT(test::values<std::int32_t>(turned.contiguous()), ElementsAre(0, 3, 1, 4, 2, 5));
 }
@@ -199,7 +192,7 @@ TEST(Tensor, AContiguousTensorIsItsOwnContiguousCopy) {
 }
 
 TEST(Tensor, AnotherTypeIsRefusedByName) {
-  EXPECT_THAT(message_of([] { static_cast<void>(counting({2}).data<float>()); }),
+  EXPECT_THAT(error_of([] { static_cast<void>(counting({2}).data<float>()); }),
               "tensor: elements of another dtype: expected float32, found int32");
 }
 
@@ -213,7 +206,7 @@ TEST(Tensor, ReadOnlyBytesAreNotWritable) {
 
 TEST(Tensor, ValuesMustFitTheShape) {
   const std::vector<float> values = {1, 2, 3};
-  EXPECT_THAT(message_of([&] { Tensor::from(std::span<const float>(values), {2}); }),
+  EXPECT_THAT(error_of([&] { Tensor::from(std::span<const float>(values), {2}); }),
               HasSubstr("expected 3 elements, found 2"));
 }
 
@@ -221,7 +214,7 @@ TEST(Tensor, ReadOnlyBytesCanBeRead) {
   const Buffer heap = Buffer::allocate(8);
   const Tensor read_only(DType::float32, {2}, Buffer::read_only(heap.bytes(), heap.owner()));
   EXPECT_EQ(read_only.bytes().size(), 8U);
-  EXPECT_THAT(message_of([&] { static_cast<void>(read_only.mutable_bytes()); }),
+  EXPECT_THAT(error_of([&] { static_cast<void>(read_only.mutable_bytes()); }),
               "tensor: tensor is read-only");
   const Tensor writable(DType::float32, {2}, heap);
   writable.mutable_bytes()[7] = std::byte{0x40};
@@ -229,7 +222,7 @@ TEST(Tensor, ReadOnlyBytesCanBeRead) {
   const Tensor transposed(DType::float32, {1, 2}, {1, 1}, heap, 0);
   EXPECT_EQ(transposed.bytes().size(), 8U);
   const Tensor strided(DType::int16, {2}, {2}, heap, 0);
-  EXPECT_THAT(message_of([&] { static_cast<void>(strided.bytes()); }), HasSubstr("not contiguous"));
+  EXPECT_THAT(error_of([&] { static_cast<void>(strided.bytes()); }), HasSubstr("not contiguous"));
 }
 
 TEST(Tensor, IsConstructedFromListsVectorsAndScalars) {
@@ -252,15 +245,15 @@ TEST(Tensor, ElementsAreFoundByTheirIndices) {
   EXPECT_EQ(even.at<std::int32_t>(1, 2), tensor.data<std::int32_t>()[17]);
   EXPECT_EQ(tensor.size(0), 4);
   EXPECT_EQ(tensor.size(-1), 2);
-  EXPECT_EQ(message_of([&] { tensor.at<std::int32_t>(0, 0); }),
+  EXPECT_EQ(error_of([&] { tensor.at<std::int32_t>(0, 0); }),
             "tensor: index [0, 0]: expected one number for each dimension of shape [4, 3, 2], "
             "found 2");
-  EXPECT_EQ(message_of([&] { tensor.at<std::int32_t>(0, 3, 0); }),
+  EXPECT_EQ(error_of([&] { tensor.at<std::int32_t>(0, 3, 0); }),
             "tensor: index [0, 3, 0] is out of range of shape [4, 3, 2]");
   EXPECT_THROW(tensor.at<std::int32_t>(0, -1, 0), Error);
   EXPECT_THROW(tensor.at<float>(0, 0, 0), Error);
   EXPECT_THROW(tensor[4], Error);
-  EXPECT_EQ(message_of([&] { static_cast<void>(tensor[-5]); }),
+  EXPECT_EQ(error_of([&] { static_cast<void>(tensor[-5]); }),
             "tensor: row -5 is out of range: expected at least -4 and less than 4");
   EXPECT_THROW(static_cast<void>(tensor.size(3)), Error);
   EXPECT_THROW(Tensor()[0], Error);
@@ -278,7 +271,7 @@ TEST(Tensor, AnItemIsConvertedIfItFits) {
             std::complex<double>(1, 2));
   EXPECT_TRUE(std::isinf(Tensor::scalar(std::numeric_limits<double>::infinity()).item<float>()));
   const auto mismatch = [](const Tensor& tensor, auto type) {
-    return message_of([&] { static_cast<void>(tensor.item<decltype(type)>()); });
+    return error_of([&] { static_cast<void>(tensor.item<decltype(type)>()); });
   };
   EXPECT_EQ(mismatch(Tensor::scalar(300), std::uint8_t{}),
             "tensor: item: the value 300 does not fit uint8");

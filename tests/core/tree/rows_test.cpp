@@ -11,6 +11,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "support/message_of.hpp"
 #include "support/values.hpp"
 
 namespace tenfold {
@@ -36,16 +37,8 @@ TensorDict batch(Shape batch_size) { return node_of(NodeKind::tensordict, std::m
 
 Value list(std::vector<Value> items) { return Value(Value::List{std::move(items)}); }
 
-template <class Call>
-std::string refused(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return "";
+std::string refused(const auto& call) {
+  return test::message_of(call, ErrorCode::invalid_argument);
 }
 
 TEST(Rows, AreViewsOfEveryTensorNestedNodesIncluded) {

@@ -17,6 +17,7 @@
 
 #include "core/tree/fake_source.hpp"
 #include "core/tree/node.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold {
 namespace {
@@ -41,17 +42,7 @@ TensorDict small_tree() {
   return root;
 }
 
-template <class Call>
-std::string no_key(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return "";
-}
+std::string no_key(const auto& call) { return test::message_of(call, ErrorCode::key_not_found); }
 
 class CountingLazyItem : public LazyItem {
  public:

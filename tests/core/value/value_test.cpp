@@ -17,6 +17,7 @@
 #include <tenfold/error.hpp>
 
 #include "core/value/value_json.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold {
 namespace {
@@ -193,13 +194,7 @@ TEST(Value, IsConstructedFromEveryIntegerAndFloat) {
 }
 
 std::string refusal_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "none";
+  return test::message_of(call, ErrorCode::invalid_argument);
 }
 
 TEST(Value, ConvertsToTheRequestedType) {
@@ -219,12 +214,12 @@ TEST(Value, ConvertsToTheRequestedType) {
             "lr: expected an int from -2147483648 to 2147483647, found str \"adam\"");
   EXPECT_EQ(refusal_of([] { Value(300).as<std::uint8_t>(); }),
             "value: expected an int from 0 to 255, found int 300");
-  EXPECT_NE(refusal_of([] { Value(-1).as<std::size_t>(); }), "none");
-  EXPECT_NE(refusal_of([] { Value(1.0).as<int>(); }), "none") << "a float is no int";
-  EXPECT_NE(refusal_of([] { Value(true).as<int>(); }), "none") << "a bool is no int";
-  EXPECT_NE(refusal_of([] { Value(1).as<bool>(); }), "none");
-  EXPECT_NE(refusal_of([] { Value("1").as<double>(); }), "none");
-  EXPECT_NE(refusal_of([] { Value(Value::List{{1, "a"}}).as<std::vector<int>>(); }), "none");
+  EXPECT_NE(refusal_of([] { Value(-1).as<std::size_t>(); }), "");
+  EXPECT_NE(refusal_of([] { Value(1.0).as<int>(); }), "") << "a float is no int";
+  EXPECT_NE(refusal_of([] { Value(true).as<int>(); }), "") << "a bool is no int";
+  EXPECT_NE(refusal_of([] { Value(1).as<bool>(); }), "");
+  EXPECT_NE(refusal_of([] { Value("1").as<double>(); }), "");
+  EXPECT_NE(refusal_of([] { Value(Value::List{{1, "a"}}).as<std::vector<int>>(); }), "");
   EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }), "value: expected a str, found null");
   EXPECT_EQ(refusal_of([] { Value(3).as<Value::BigInt>(); }),
             "value: expected an int outside the range of int64, found int 3");

@@ -13,6 +13,7 @@
 #include "dataset/parts/parts_of.hpp"
 #include "formats/shared/parts_manifest.hpp"
 #include "os/fs/file.hpp"
+#include "support/message_of.hpp"
 #include "support/watch_changes.hpp"
 
 namespace tenfold::test {

@@ -22,6 +22,7 @@
 #include "dataset/parts/parts_of.hpp"
 #include "os/fs/lease.hpp"
 #include "support/leases.hpp"
+#include "support/message_of.hpp"
 #include "support/watch_changes.hpp"
 
 namespace tenfold::test {

@@ -11,11 +11,14 @@
 #include "core/tree/sparse.hpp"
 #include "formats/safetensors/support.hpp"
 #include "io/registry.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::HasSubstr;
 
@@ -105,7 +108,7 @@ TEST(Consolidated, JaggedTensorsOfOlderVersionsAreRaggedInDimensionOne) {
                                       R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
   EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
   // The bytes of these offsets are 8, 9, ..., so the offsets exceed the 8 values.
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { check_sparse_indices(tree["x"], "x"); }),
+  EXPECT_THAT(message_of([&] { check_sparse_indices(tree["x"], "x"); }, ErrorCode::corrupt),
               HasSubstr("jagged tensor: offsets: expected numbers from 0 to 8"));
 }
 
@@ -225,8 +228,8 @@ TEST(Consolidated, NeverWritesToTheFile) {
   EXPECT_EQ(bytes_of(folder / "file"), bytes);
   OpenRequest request;
   request.mode = Mode::write_through;
-  EXPECT_THAT(error_of(ErrorCode::unsupported,
-                       [&] { consolidated::kFormat.open(folder / "file", request); }),
+  EXPECT_THAT(message_of([&] { consolidated::kFormat.open(folder / "file", request); },
+                         ErrorCode::unsupported),
               HasSubstr("cannot be changed in place"));
 }
 
@@ -235,7 +238,7 @@ TEST(Consolidated, EveryTruncatedFileIsCorrupt) {
   const std::string whole = bytes_of(golden("nested"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / "file", whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { consolidated::kFormat.open(folder / "file", {}); });
+    message_of([&] { consolidated::kFormat.open(folder / "file", {}); }, ErrorCode::corrupt);
     EXPECT_FALSE(consolidated::kFormat.verify(folder / "file", {}).ok());
   }
 }
@@ -349,7 +352,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
   const Path path = folder / "file";
   for (const Bad& bad : cases) {
     write_bytes(path, file_of(bad.document));
-    EXPECT_EQ(error_of(bad.code, [&] { consolidated::kFormat.open(path, {}); }),
+    EXPECT_EQ(message_of([&] { consolidated::kFormat.open(path, {}); }, bad.code),
               path.string() + ": " + bad.message);
     EXPECT_FALSE(consolidated::kFormat.verify(path, {}).ok());
   }

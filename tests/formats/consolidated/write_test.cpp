@@ -11,11 +11,14 @@
 
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::HasSubstr;
 
@@ -254,8 +257,8 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   endless.set("self", endless);
   const auto expect = [&](ErrorCode code, const TensorDict& tree, const std::string& words) {
     const auto write = [&] { consolidated::kFormat.write(tree, folder / "file", request()); };
-    EXPECT_THAT(error_of(code, write), HasSubstr(words));
-    EXPECT_THAT(error_of(code, [&] { consolidated::kFormat.check(tree); }), HasSubstr(words));
+    EXPECT_THAT(message_of(write, code), HasSubstr(words));
+    EXPECT_THAT(message_of([&] { consolidated::kFormat.check(tree); }, code), HasSubstr(words));
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   };
   using enum ErrorCode;
@@ -295,7 +298,7 @@ TEST(ConsolidatedWrite, TensordictFormatRefusesUnsupportedEntries) {
   NodeInfo described;
   described.schema = Value("columns");
   for (const TensorDict& tree : {with("x", unbatched), TensorDict(described)}) {
-    error_of(ErrorCode::unsupported, [&] { consolidate(tree, folder / "file"); });
+    message_of([&] { consolidate(tree, folder / "file"); }, ErrorCode::unsupported);
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   }
 }

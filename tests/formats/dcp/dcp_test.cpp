@@ -18,11 +18,14 @@
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/writer.hpp"
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -113,7 +116,7 @@ TEST(Dcp, ReadsOnlyTheRequestedFiles) {
   EXPECT_EQ(first[4], std::byte{0});
   EXPECT_EQ(first[7], std::byte{0x3F});
   const std::string expected = "__1_0.distcp: missing: expected a file that the metadata names";
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { rows.tensor(); }), HasSubstr(expected));
+  EXPECT_THAT(message_of([&] { rows.tensor(); }, ErrorCode::corrupt), HasSubstr(expected));
 }
 
 TEST(Dcp, ReportsThatAFileWasReplacedAfterItWasOpened) {
@@ -133,7 +136,7 @@ TEST(Dcp, ReportsThatAFileWasReplacedAfterItWasOpened) {
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   std::filesystem::copy(path / "__1_0.distcp", path / "other");
   std::filesystem::rename(path / "other", path / "__1_0.distcp");
-  EXPECT_THAT(error_of(ErrorCode::io, [&] { again(); }), HasSubstr("was replaced since"));
+  EXPECT_THAT(message_of([&] { again(); }, ErrorCode::io), HasSubstr("was replaced since"));
 }
 
 TEST(Dcp, ReadsAnObjectWithoutTheFilesOfOtherEntries) {
@@ -152,7 +155,7 @@ TEST(Dcp, VerifiesOnlyWhatIsLoaded) {
   options.keys = {"step"};
   EXPECT_EQ(load(path, options).value("step"), Value(3));
   options.keys = {"model"};
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(path, options); }),
+  EXPECT_THAT(message_of([&] { load(path, options); }, ErrorCode::corrupt),
               HasSubstr("__0_0.distcp"));
 }
 
@@ -168,7 +171,7 @@ TEST(Dcp, ReportsErrorsInMetadata) {
     const TemporaryFolder folder;
     const Path path = with_metadata(folder, bytes_of(checkpoint("bad") / (name + ".metadata")));
     const ErrorCode code = kind == "corrupt" ? ErrorCode::corrupt : ErrorCode::unsupported;
-    EXPECT_THAT(error_of(code, [&] { read_all(path); }), HasSubstr(message)) << name;
+    EXPECT_THAT(message_of([&] { read_all(path); }, code), HasSubstr(message)) << name;
     const VerifyReport report = verify(path);
     EXPECT_FALSE(report.ok()) << name;
     ++num_cases;
@@ -181,14 +184,14 @@ TEST(Dcp, DoesNotFollowSymlinksOutOfTheFolder) {
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::filesystem::rename(path / "__1_0.distcp", folder / "outside");
   std::filesystem::create_symlink(folder / "outside", path / "__1_0.distcp");
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read_all(path); }), HasSubstr("__1_0.distcp"));
+  EXPECT_THAT(message_of([&] { read_all(path); }, ErrorCode::corrupt), HasSubstr("__1_0.distcp"));
 }
 
 TEST(Dcp, ReportsATruncatedFile) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::filesystem::resize_file(path / "__1_0.distcp", 2000);
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read_all(path); }),
+  EXPECT_THAT(message_of([&] { read_all(path); }, ErrorCode::corrupt),
               HasSubstr("it reaches past the end of the file"));
   EXPECT_FALSE(verify(path).ok());
 }
@@ -198,7 +201,7 @@ TEST(Dcp, NeedsEveryRankThatHasAPart) {
   const Path path = folder / "ckpt";
   std::filesystem::copy(checkpoint("ranks"), path);
   std::filesystem::remove(path / "__1.metadata");
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+  EXPECT_THAT(message_of([&] { open(path); }, ErrorCode::corrupt),
               HasSubstr("its pieces do not make up the tensor"));
 }
 
@@ -207,7 +210,7 @@ TEST(Dcp, ReportsThatRanksDisagree) {
   const Path path = folder / "ckpt";
   std::filesystem::copy(checkpoint("ranks"), path);
   write_bytes(path / "__1.metadata", bytes_of(checkpoint("bad") / "larger.metadata"));
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+  EXPECT_THAT(message_of([&] { open(path); }, ErrorCode::corrupt),
               HasSubstr("__1.metadata: key \"model.rows\": the ranks disagree"));
 }
 
@@ -228,7 +231,7 @@ std::string refusal_of_shards(const std::string& from, const std::string& to) {
   const TemporaryFolder folder;
   const Path path = with_shard(folder, from, to);
   EXPECT_FALSE(verify(path).ok());
-  return error_of(ErrorCode::corrupt, [&] { open(path); });
+  return message_of([&] { open(path); }, ErrorCode::corrupt);
 }
 
 TEST(Dcp, VerifiesShardsInSafetensors) {
@@ -259,7 +262,7 @@ TEST(Dcp, ReportsThatShardsInSafetensorsDisagreeOnTheDtypeOfOneBox) {
   std::filesystem::copy(checkpoint("hf") / "shard-00002-model-00001-of-00001.safetensors",
                         path / name);
   EXPECT_FALSE(verify(path).ok());
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(path); }),
+  EXPECT_THAT(message_of([&] { open(path); }, ErrorCode::corrupt),
               HasSubstr(name + ": tensor \"model.plain\": a piece of it has another dtype: "
                                "expected int32, as in another file, found float32"));
 }
@@ -268,7 +271,7 @@ TEST(Dcp, NeedsAllShardsInSafetensors) {
   const TemporaryFolder folder;
   std::filesystem::copy(checkpoint("hf"), folder / "hf");
   std::filesystem::remove(folder / "hf" / "shard-00001-model-00001-of-00001.safetensors");
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { open(folder / "hf"); }),
+  EXPECT_THAT(message_of([&] { open(folder / "hf"); }, ErrorCode::corrupt),
               HasSubstr("its pieces do not make up the tensor"));
 }
 
@@ -281,7 +284,7 @@ TEST(Dcp, RefusesABoxWhoseEndDoesNotFit63Bits) {
   const std::uint64_t length = header.size();
   std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
   write_bytes(shard, bytes + header + '\0');
-  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { open(folder.path()); }),
+  EXPECT_EQ(message_of([&] { open(folder.path()); }, ErrorCode::corrupt),
             shard.string() +
                 ": tensor \"w\": the end of its box is too large: expected at most 63 bits, found "
                 "[9223372036854775807] + [1]");
@@ -291,10 +294,11 @@ TEST(Dcp, RefusesABoxWhoseEndDoesNotFit63Bits) {
 TEST(Dcp, AFolderWithoutShardsIsRefused) {
   const TemporaryFolder folder;
   write_bytes(folder / "model.safetensors", "");
-  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { safetensors::kDcpFormat.open(folder.path(), {}); }),
-            folder.path().string() +
-                ": no shards: expected files called "
-                "\"shard-<rank + 1>-model-<i>-of-<n>.safetensors\", found none");
+  EXPECT_EQ(
+      message_of([&] { safetensors::kDcpFormat.open(folder.path(), {}); }, ErrorCode::corrupt),
+      folder.path().string() +
+          ": no shards: expected files called "
+          "\"shard-<rank + 1>-model-<i>-of-<n>.safetensors\", found none");
 }
 
 /// The location of the first compressed tensor of `zstd`.
@@ -312,7 +316,7 @@ dcp::Item compressed_item() {
 std::string refusal_of_item(const dcp::Item& item) {
   const auto files = std::make_shared<dcp::Files>(os::Directory::open(checkpoint("zstd")),
                                                   std::vector<std::string>{"__0_0.distcp"});
-  return error_of(ErrorCode::corrupt, [&] { files->place(item); });
+  return message_of([&] { files->place(item); }, ErrorCode::corrupt);
 }
 
 TEST(Dcp, RefusesACompressedItemThatIsTooLongOrIncomplete) {
@@ -376,12 +380,13 @@ TEST(Dcp, IsReadOnly) {
   const TemporaryFolder folder;
   SaveOptions options;
   options.format = "dcp";
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { save(TensorDict(), folder / "x", options); }),
-              HasSubstr("this version reads a checkpoint of torch.distributed and writes none"));
+  EXPECT_THAT(
+      message_of([&] { save(TensorDict(), folder / "x", options); }, ErrorCode::unsupported),
+      HasSubstr("this version reads a checkpoint of torch.distributed and writes none"));
   EXPECT_FALSE(std::filesystem::exists(folder / "x"));
   OpenOptions through;
   through.mode = Mode::write_through;
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { open(checkpoint("plain"), through); }),
+  EXPECT_THAT(message_of([&] { open(checkpoint("plain"), through); }, ErrorCode::unsupported),
               HasSubstr("cannot be changed in place"));
 }
 

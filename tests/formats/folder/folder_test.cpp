@@ -17,6 +17,7 @@
 
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
@@ -27,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::counting;
+using test::message_of;
 using test::TemporaryFolder;
 using test::Warnings;
 using ::testing::AllOf;
@@ -55,17 +57,6 @@ void save_plain(const TensorDict& tree, const fs::path& path) {
 
 TensorDict open_folder(const fs::path& path, Mode mode = Mode::read) {
   return folder::kFormat.open(path, {mode});
-}
-
-std::string error_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 ino_t inode_of(const fs::path& path) {
@@ -378,8 +369,8 @@ TEST(MemmapFolder, RefusesToReplaceATreeWithForeignFiles) {
   save_folder(test::sample_checkpoint(), path);
   save_folder(test::sample_checkpoint(), path);  // files of a previous save are not foreign
   std::ofstream(path / "model/thesis.tex") << "years of work";
-  const std::string message =
-      error_of([&] { save_folder(test::sample_checkpoint(), path); }, ErrorCode::invalid_argument);
+  const std::string message = message_of([&] { save_folder(test::sample_checkpoint(), path); },
+                                         ErrorCode::invalid_argument);
   EXPECT_THAT(message,
               HasSubstr(R"(tree: folder to replace: expected only what its metadata names, found )"
                         R"("model/thesis.tex"; save to another path, or remove these first)"));
@@ -396,7 +387,7 @@ TEST(MemmapFolder, RefusesToReplaceAForeignFolder) {
   for (const std::string name : {"b", "a", "d", "c"})
     std::ofstream(folder / ("home/" + name)) << "";
   const std::string message =
-      error_of([&] { save_folder(tree, folder / "home"); }, ErrorCode::invalid_argument);
+      message_of([&] { save_folder(tree, folder / "home"); }, ErrorCode::invalid_argument);
   EXPECT_THAT(message,
               HasSubstr(R"(home: folder to replace: expected a saved tree or an empty )"
                         R"(folder, found "a", "b", "c" and 1 more; save to another path)"));
@@ -411,7 +402,7 @@ TEST(MemmapFolder, TreatsTheFilesOfATreeWithDamagedMetadataAsForeign) {
     save_folder(tree, folder / "tree");
     std::ofstream(folder / "tree/meta.json") << meta;
     EXPECT_THAT(
-        error_of([&] { save_folder(tree, folder / "tree"); }, ErrorCode::invalid_argument),
+        message_of([&] { save_folder(tree, folder / "tree"); }, ErrorCode::invalid_argument),
         HasSubstr(
             "expected only what its metadata names, found \"a.memmap\"; save to another path"))
         << meta;
@@ -430,7 +421,7 @@ TEST(MemmapFolder, TreatsThePartsOfADamagedOrNewerManifestAsForeign) {
     save_folder(tree, folder / "data/part-0");
     std::ofstream(folder / "data/%parts.json") << manifest;
     EXPECT_THAT(
-        error_of([&] { save_folder(tree, folder / "data"); }, ErrorCode::invalid_argument),
+        message_of([&] { save_folder(tree, folder / "data"); }, ErrorCode::invalid_argument),
         HasSubstr("expected only what its metadata names, found \"part-0\"; save to another path"));
     EXPECT_TRUE(fs::exists(folder / "data/part-0/a.memmap"));
   }
@@ -486,7 +477,7 @@ TEST(MemmapFolder, RefusesByKeyEntriesThatTensordictFilesCannotHold) {
   for (const Refused& refused : cases) {
     const TemporaryFolder folder;
     const std::string message =
-        error_of([&] { save_plain(refused.make(), folder / "tree"); }, refused.code);
+        message_of([&] { save_plain(refused.make(), folder / "tree"); }, refused.code);
     EXPECT_THAT(message, HasSubstr(refused.message)) << refused.name;
     EXPECT_FALSE(fs::exists(folder / "tree")) << refused.name;
     save_folder(refused.make(), folder / "tree");
@@ -520,7 +511,7 @@ TEST(MemmapFolder, RefusesEntriesThatNoFolderCanHold) {
   };
   for (const Refused& refused : cases) {
     const std::string message =
-        error_of([&] { folder::kFormat.check(refused.make()); }, refused.code);
+        message_of([&] { folder::kFormat.check(refused.make()); }, refused.code);
     EXPECT_THAT(message, HasSubstr(refused.message)) << refused.name;
   }
   itself.set("again", Value());  // otherwise it would keep itself alive

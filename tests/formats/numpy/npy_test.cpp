@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::HasSubstr;
 
@@ -143,7 +146,7 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
   EXPECT_EQ(bytes_of(path), bytes_of(npy("ok-fortran")));
   OpenRequest request;
   request.mode = Mode::write_through;
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { numpy::kNpy.open(path, request); }),
+  EXPECT_THAT(message_of([&] { numpy::kNpy.open(path, request); }, ErrorCode::unsupported),
               HasSubstr("cannot be changed in place"));
 }
 
@@ -173,7 +176,7 @@ TEST(Npy, RefusesModeWriteThroughForUnalignedElements) {
     const TensorDict tree = numpy::kNpy.open(path, {.mode = Mode::write_through});
     const auto leaf = std::get<Leaf>(bare_value(tree));
     EXPECT_EQ(
-        error_of(ErrorCode::unsupported, [&] { static_cast<void>(leaf.tensor()); }),
+        message_of([&] { static_cast<void>(leaf.tensor()); }, ErrorCode::unsupported),
         path.string() +
             ": data: is not aligned for a shared mapping: expected an offset that is a multiple "
             "of 4 bytes, found 67; save it again, which aligns it");
@@ -188,16 +191,16 @@ TEST(Npy, RefusesModeWriteThroughForUnalignedElements) {
 
 TEST(Npy, AnErrorOfATensorNamesTheFile) {
   const Leaf leaf = leaf_in(npy("ok-dtype-float32"));
-  EXPECT_EQ(error_of(ErrorCode::invalid_argument, [&] { static_cast<void>(leaf.sizes()); }),
+  EXPECT_EQ(message_of([&] { static_cast<void>(leaf.sizes()); }, ErrorCode::invalid_argument),
             npy("ok-dtype-float32").string() + ": not a nested tensor: it has no component sizes");
 }
 
 /// Returns the error message of check() for `tree`. write() must fail with it, and leave no file.
 std::string refusal_of(const TensorDict& tree) {
   const TemporaryFolder folder;
-  const std::string message = error_of(ErrorCode::unsupported, [&] { numpy::kNpy.check(tree); });
+  const std::string message = message_of([&] { numpy::kNpy.check(tree); }, ErrorCode::unsupported);
   EXPECT_EQ(
-      error_of(ErrorCode::unsupported, [&] { numpy::kNpy.write(tree, folder / "x.npy", {}); }),
+      message_of([&] { numpy::kNpy.write(tree, folder / "x.npy", {}); }, ErrorCode::unsupported),
       message);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   return message;
@@ -240,7 +243,7 @@ TEST(Npy, IsAlsoFoundByItsFileStem) {
   EXPECT_FALSE(tree.contains("ok"));
   EXPECT_EQ(values_of<std::int64_t>(tree.at("ok-no-dimensions")), std::vector<std::int64_t>{5});
   EXPECT_EQ(named_by_file(tree).keys(), std::vector<std::string>{"ok-no-dimensions"});
-  EXPECT_EQ(error_of(ErrorCode::key_not_found, [&] { tree.get("ok"); }),
+  EXPECT_EQ(message_of([&] { tree.get("ok"); }, ErrorCode::key_not_found),
             npy("ok-no-dimensions").string() + ": no key \"ok\"");
 }
 
@@ -357,7 +360,7 @@ class NpyBad : public testing::TestWithParam<BadFile> {};
 
 TEST_P(NpyBad, IsRefusedWithItsMessage) {
   const Path path = npy(std::string("bad-") + GetParam().name);
-  EXPECT_EQ(error_of(GetParam().code, [&] { numpy::kNpy.open(path, {}); }),
+  EXPECT_EQ(message_of([&] { numpy::kNpy.open(path, {}); }, GetParam().code),
             path.string() + ": " + GetParam().message);
   EXPECT_FALSE(numpy::kNpy.verify(path, {}).ok());
 }
@@ -381,7 +384,7 @@ TEST(NpyBadFiles, EveryTruncatedFileIsCorrupt) {
   const std::string whole = bytes_of(npy("ok-fortran"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / "x.npy", whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { numpy::kNpy.open(folder / "x.npy", {}); });
+    message_of([&] { numpy::kNpy.open(folder / "x.npy", {}); }, ErrorCode::corrupt);
   }
 }
 

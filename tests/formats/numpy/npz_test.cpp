@@ -15,11 +15,14 @@
 #include "formats/shared/zip_archive.hpp"
 #include "io/registry.hpp"
 #include "os/fs/directory.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::HasSubstr;
 
@@ -95,8 +98,8 @@ TEST(Npz, StoresABareTensorUnderNumpysName) {
   named.set("arr_0", tensor_of<float>({1, 2}, {2}));
   numpy::kNpz.write(named, folder / "x.npz", {});
   EXPECT_FALSE(is_bare(opened(folder)));
-  EXPECT_EQ(error_of(ErrorCode::unsupported,
-                     [] { numpy::kNpz.check(bare_tree(NonTensor{Value("text")})); }),
+  EXPECT_EQ(message_of([] { numpy::kNpz.check(bare_tree(NonTensor{Value("text")})); },
+                       ErrorCode::unsupported),
             "root: it cannot be stored: expected a tensor, found a JSON value");
 }
 
@@ -152,7 +155,7 @@ TEST(Npz, ASelectedMappedArrayInFortranOrderIsVerified) {
   LoadOptions options;
   options.verify = true;
   options.keys = {"bad"};
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(folder / "x.npz", options); }),
+  EXPECT_THAT(message_of([&] { load(folder / "x.npz", options); }, ErrorCode::corrupt),
               HasSubstr("bad.npy"));
   options.keys = {"good"};
   EXPECT_EQ(load(folder / "x.npz", options).keys(), std::vector<std::string>{"good"});
@@ -167,16 +170,16 @@ TEST(Npz, AnUnsupportedMemberIsAnErrorOnAccess) {
   const TensorDict tree = numpy::kNpz.open(folder / "x.npz", {});
   EXPECT_EQ(tree.keys(), (std::vector<std::string>{"good", "bad", "text", "big"}));
   EXPECT_EQ(read_bytes(leaf_in(tree, "good")), "x");
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("bad"); }),
+  EXPECT_THAT(message_of([&] { tree.get("bad"); }, ErrorCode::unsupported),
               HasSubstr("x.npz: member \"bad.npy\": dtype: an array of Python objects"));
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("text"); }),
+  EXPECT_THAT(message_of([&] { tree.get("text"); }, ErrorCode::unsupported),
               HasSubstr("member \"text.npy\": dtype: torch has no such dtype"));
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("big"); }),
+  EXPECT_THAT(message_of([&] { tree.get("big"); }, ErrorCode::unsupported),
               HasSubstr("member \"big.npy\": dtype: big-endian elements"));
   LoadOptions some;
   some.keys = {"good"};
   EXPECT_EQ(load(folder / "x.npz", some).keys(), std::vector<std::string>{"good"});
-  error_of(ErrorCode::unsupported, [&] { load(folder / "x.npz"); });
+  message_of([&] { load(folder / "x.npz"); }, ErrorCode::unsupported);
   const VerifyReport report = numpy::kNpz.verify(folder / "x.npz", {});
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(report.num_leaves, 1);
@@ -219,7 +222,7 @@ TEST(Npz, VerifyDetectsDamagedElements) {
   EXPECT_THAT(report.problems[0].what, HasSubstr("CRC-32"));
   LoadOptions options;
   options.verify = true;
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { load(folder / "x.npz", options); }),
+  EXPECT_THAT(message_of([&] { load(folder / "x.npz", options); }, ErrorCode::corrupt),
               HasSubstr("a.npy"));
 }
 
@@ -228,9 +231,9 @@ TEST(Npz, RefusesByKeyBeforeAnythingIsWritten) {
   const Tensor tensor = tensor_of<float>({1, 2}, {2});
   const auto expect = [&](const TensorDict& tree, const std::string& words) {
     EXPECT_THAT(
-        error_of(ErrorCode::unsupported, [&] { numpy::kNpz.write(tree, folder / "x.npz", {}); }),
+        message_of([&] { numpy::kNpz.write(tree, folder / "x.npz", {}); }, ErrorCode::unsupported),
         HasSubstr(words));
-    EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { numpy::kNpz.check(tree); }),
+    EXPECT_THAT(message_of([&] { numpy::kNpz.check(tree); }, ErrorCode::unsupported),
                 HasSubstr(words));
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   };
@@ -264,7 +267,7 @@ TEST(Npz, RefusesModeWriteThrough) {
   OpenRequest request;
   request.mode = Mode::write_through;
   EXPECT_THAT(
-      error_of(ErrorCode::unsupported, [&] { numpy::kNpz.open(folder / "x.npz", request); }),
+      message_of([&] { numpy::kNpz.open(folder / "x.npz", request); }, ErrorCode::unsupported),
       HasSubstr("cannot be changed in place"));
 }
 
@@ -273,7 +276,8 @@ TEST(Npz, ReportsErrorsWithTheirLocation) {
   const auto expect = [&](const std::vector<Member>& members, ErrorCode code,
                           const std::string& words) {
     write_archive(folder, members);
-    EXPECT_THAT(error_of(code, [&] { numpy::kNpz.open(folder / "x.npz", {}); }), HasSubstr(words));
+    EXPECT_THAT(message_of([&] { numpy::kNpz.open(folder / "x.npz", {}); }, code),
+                HasSubstr(words));
     EXPECT_FALSE(numpy::kNpz.verify(folder / "x.npz", {}).ok());
   };
   using enum ErrorCode;
@@ -288,7 +292,7 @@ TEST(Npz, ReportsErrorsWithTheirLocation) {
   // If the invalid member is requested, it is refused, because NumPy would read the bytes after the
   // array as another array.
   write_archive(folder, {good, {"x.npy", npy("<f4", {1}, "12345678")}});
-  EXPECT_THAT(error_of(unsupported, [&] { numpy::kNpz.open(folder / "x.npz", {}).get("x"); }),
+  EXPECT_THAT(message_of([&] { numpy::kNpz.open(folder / "x.npz", {}).get("x"); }, unsupported),
               HasSubstr("bytes after the array"));
 }
 
@@ -299,7 +303,7 @@ TEST(Npz, EveryTruncatedFileIsCorrupt) {
   const std::string whole = bytes_of(folder / "x.npz");
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / "x.npz", whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { numpy::kNpz.open(folder / "x.npz", {}); });
+    message_of([&] { numpy::kNpz.open(folder / "x.npz", {}); }, ErrorCode::corrupt);
     EXPECT_FALSE(numpy::kNpz.verify(folder / "x.npz", {}).ok());
   }
 }

@@ -8,11 +8,14 @@
 #include <gtest/gtest.h>
 
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 struct BadFile {
   const char* name;  ///< the file is tests/data/safetensors/bad-<name>.safetensors
@@ -199,7 +202,7 @@ class EveryBadFile : public testing::TestWithParam<BadFile> {};
 TEST_P(EveryBadFile, IsRefusedWithItsMessage) {
   const Path path = data("bad-" + std::string(GetParam().name) + ".safetensors");
   const std::string message =
-      error_of(GetParam().code, [&] { safetensors::kFormat.open(path, {}); });
+      message_of([&] { safetensors::kFormat.open(path, {}); }, GetParam().code);
   EXPECT_EQ(message, path.string() + ": " + GetParam().message);
 }
 
@@ -347,7 +350,7 @@ TEST_P(EveryBadStructure, IsRefusedWithItsMessage) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors";
   write_bytes(path, file_with_structure(document, bad.notes));
-  EXPECT_EQ(error_of(ErrorCode::corrupt, [&] { safetensors::kFormat.open(path, {}); }),
+  EXPECT_EQ(message_of([&] { safetensors::kFormat.open(path, {}); }, ErrorCode::corrupt),
             path.string() + ": __metadata__ \"tensordict\": " + bad.message);
   const VerifyReport report = safetensors::kFormat.verify(path, {});
   ASSERT_EQ(report.problems.size(), 1U);

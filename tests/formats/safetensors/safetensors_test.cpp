@@ -13,11 +13,14 @@
 #include "formats/safetensors/header.hpp"
 #include "formats/safetensors/support.hpp"
 #include "os/fs/file.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 const Path kName = "m.safetensors";
 
@@ -349,11 +352,11 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   const auto message = [&](const TensorDict& tree) {
     const std::string checked =
-        error_of(ErrorCode::unsupported, [&] { safetensors::kFormat.check(tree); });
-    EXPECT_EQ(error_of(ErrorCode::unsupported,
-                       [&] { safetensors::kFormat.write(tree, folder / kName, {}); }),
+        message_of([&] { safetensors::kFormat.check(tree); }, ErrorCode::unsupported);
+    EXPECT_EQ(message_of([&] { safetensors::kFormat.write(tree, folder / kName, {}); },
+                         ErrorCode::unsupported),
               checked);
-    EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { safetensors::kShardedFormat.check(tree); }),
+    EXPECT_EQ(message_of([&] { safetensors::kShardedFormat.check(tree); }, ErrorCode::unsupported),
               checked);
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
     return checked;
@@ -391,7 +394,7 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
 TEST(Safetensors, TreesNestAsDeepAsTheStructureDocumentCanBeRead) {
   const TemporaryFolder folder;
   const auto refused = [](const TensorDict& tree) {
-    return error_of(ErrorCode::unsupported, [&] { safetensors::kFormat.check(tree); });
+    return message_of([&] { safetensors::kFormat.check(tree); }, ErrorCode::unsupported);
   };
   const std::string problem = "nested too deeply: expected at most 512 levels of json, found more";
   TensorDict tree(kind(NodeKind::dict));
@@ -422,11 +425,11 @@ TEST(Safetensors, ZerosAndWritingThroughAreSupportedByFoldersOnly) {
   tree.set("a", tensor_of<float>({1}, {1}));
   WriteRequest zeros;
   zeros.zeros = true;
-  error_of(ErrorCode::unsupported,
-           [&] { safetensors::kFormat.write(tree, folder / kName, zeros); });
+  message_of([&] { safetensors::kFormat.write(tree, folder / kName, zeros); },
+             ErrorCode::unsupported);
   safetensors::kFormat.write(tree, folder / kName, {});
-  EXPECT_EQ(error_of(ErrorCode::unsupported,
-                     [&] { safetensors::kFormat.open(folder / kName, {Mode::write_through}); }),
+  EXPECT_EQ(message_of([&] { safetensors::kFormat.open(folder / kName, {Mode::write_through}); },
+                       ErrorCode::unsupported),
             (folder / kName).string() +
                 ": mode: a safetensors file cannot be changed in place: expected \"r\" or \"c\", "
                 "found \"r+\"; save it as a memmap folder");
@@ -469,17 +472,17 @@ TEST(Safetensors, ATruncatedFileIsAnErrorWithoutACrash) {
   tree.set("a", numbered(DType::float32, {5000}));
   const TensorDict opened = reopened(tree, folder);
   std::filesystem::resize_file(folder / kName, 1000);
-  error_of(ErrorCode::corrupt, [&] { opened.at("a"); });
-  error_of(ErrorCode::corrupt, [&] { read_bytes(std::get<Leaf>(opened.get("a"))); });
+  message_of([&] { opened.at("a"); }, ErrorCode::corrupt);
+  message_of([&] { read_bytes(std::get<Leaf>(opened.get("a"))); }, ErrorCode::corrupt);
 }
 
 TEST(Safetensors, NonRegularFilesAreRefusedWithoutBlocking) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
   EXPECT_FALSE(safetensors::kFormat.probe(folder / "fifo"));
-  error_of(ErrorCode::corrupt, [&] { safetensors::kFormat.open(folder / "fifo", {}); });
-  error_of(ErrorCode::file_not_found, [&] { safetensors::kFormat.open(folder / "none", {}); });
-  error_of(ErrorCode::file_not_found, [&] { safetensors::kFormat.verify(folder / "none", {}); });
+  message_of([&] { safetensors::kFormat.open(folder / "fifo", {}); }, ErrorCode::corrupt);
+  message_of([&] { safetensors::kFormat.open(folder / "none", {}); }, ErrorCode::file_not_found);
+  message_of([&] { safetensors::kFormat.verify(folder / "none", {}); }, ErrorCode::file_not_found);
 }
 
 TEST(Safetensors, TenThousandTensorsRoundTrip) {

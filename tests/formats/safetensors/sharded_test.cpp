@@ -9,11 +9,14 @@
 
 #include "formats/safetensors/support.hpp"
 #include "formats/shared/hub_index.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 const char* const kIndex = "m.safetensors.index.json";
 
@@ -154,8 +157,8 @@ TEST(SafetensorsSharded, IsRecognisedByContent) {
 TEST(SafetensorsSharded, ANameThatIsNotAnIndexIsRefused) {
   const TemporaryFolder folder;
   for (const char* name : {"m.json", ".safetensors.index.json"}) {
-    error_of(ErrorCode::unsupported,
-             [&] { safetensors::kShardedFormat.write(flat_tree(), folder / name, {}); });
+    message_of([&] { safetensors::kShardedFormat.write(flat_tree(), folder / name, {}); },
+               ErrorCode::unsupported);
   }
   EXPECT_TRUE(entries_of(folder).empty());
 }
@@ -234,7 +237,7 @@ std::string open_error(const TemporaryFolder& folder, const std::string& index,
                              std::filesystem::copy_options::overwrite_existing);
   write_bytes(folder / kIndex, index);
   const std::string message =
-      error_of(code, [&] { safetensors::kShardedFormat.open(folder / kIndex, {}); });
+      message_of([&] { safetensors::kShardedFormat.open(folder / kIndex, {}); }, code);
   const std::string prefix = (folder / kIndex).string() + ": ";
   EXPECT_TRUE(message.starts_with(prefix)) << message;
   const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
@@ -281,11 +284,11 @@ TEST(SafetensorsSharded, ATensorThatTheIndexDoesNotNameIsRefused) {
   write_bytes(folder / kIndex,
               "{\"weight_map\":{\"w\":\"m-00001-of-00001.safetensors\","
               "\"x\":\"m-00001-of-00001.safetensors\",\"z\":\"m-00001-of-00001.safetensors\"}}");
-  EXPECT_EQ(
-      error_of(ErrorCode::corrupt, [&] { safetensors::kShardedFormat.open(folder / kIndex, {}); }),
-      (folder / kIndex).string() +
-          ": tensor \"y\": not in the index: expected \"weight_map\" to name it for "
-          "\"m-00001-of-00001.safetensors\", found no such entry");
+  EXPECT_EQ(message_of([&] { safetensors::kShardedFormat.open(folder / kIndex, {}); },
+                       ErrorCode::corrupt),
+            (folder / kIndex).string() +
+                ": tensor \"y\": not in the index: expected \"weight_map\" to name it for "
+                "\"m-00001-of-00001.safetensors\", found no such entry");
 }
 
 TEST(SafetensorsSharded, UnknownMembersAreIgnored) {
@@ -313,8 +316,8 @@ struct Cache {
     std::filesystem::create_symlink(text, snapshot / "s.safetensors");
   }
   std::string refusal() const {
-    return error_of(ErrorCode::corrupt,
-                    [&] { safetensors::kShardedFormat.open(snapshot / kIndex, {}); });
+    return message_of([&] { safetensors::kShardedFormat.open(snapshot / kIndex, {}); },
+                      ErrorCode::corrupt);
   }
 
   const std::string kHash = std::string(60, 'a') + "0123";
@@ -374,8 +377,8 @@ TEST(SafetensorsSharded, OtherSymlinksAreNotFollowed) {
 TEST(SafetensorsSharded, ACacheSymlinkMustLeadToARegularFile) {
   const Cache cache;
   cache.link_shard("../../blobs/" + std::string(64, 'f'));
-  error_of(ErrorCode::file_not_found,
-           [&] { safetensors::kShardedFormat.open(cache.snapshot / kIndex, {}); });
+  message_of([&] { safetensors::kShardedFormat.open(cache.snapshot / kIndex, {}); },
+             ErrorCode::file_not_found);
   std::filesystem::create_symlink(cache.kHash, cache.blobs / std::string(64, 'f'));
   EXPECT_THAT(cache.refusal(),
               testing::HasSubstr("expected a regular file, found a symbolic link"));
@@ -392,15 +395,15 @@ TEST(SafetensorsSharded, NoPrefixOfAnIndexOpens) {
   whole.resize(whole.find_last_of('}') + 1);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_bytes(folder / kIndex, whole.substr(0, size));
-    error_of(ErrorCode::corrupt, [&] { safetensors::kShardedFormat.open(folder / kIndex, {}); });
+    message_of([&] { safetensors::kShardedFormat.open(folder / kIndex, {}); }, ErrorCode::corrupt);
   }
 }
 
 TEST(SafetensorsSharded, WritingThroughIsSupportedByFoldersOnly) {
   const TemporaryFolder folder;
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
-  error_of(ErrorCode::unsupported,
-           [&] { safetensors::kShardedFormat.open(folder / kIndex, {Mode::write_through}); });
+  message_of([&] { safetensors::kShardedFormat.open(folder / kIndex, {Mode::write_through}); },
+             ErrorCode::unsupported);
 }
 
 }  // namespace

@@ -96,19 +96,6 @@ inline NodeInfo batch(Shape batch_size, DimNames names = {}) {
   return info;
 }
 
-/// The message of the Error that `call` throws; fails the test if it throws none, or another code.
-template <class Call>
-std::string error_of(ErrorCode code, const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
 /// Collects warnings during its lifetime.
 class Warnings {
  public:

@@ -6,11 +6,14 @@
 #include <string>
 
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -124,7 +127,7 @@ TEST(TreeNotes, StaleNotesAreIgnoredWithAWarning) {
 TEST(TreeNotes, ATreeThatContainsItselfIsRefused) {
   TensorDict endless;
   endless.set("self", endless);
-  EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { tree_notes_of(endless); }),
+  EXPECT_THAT(message_of([&] { tree_notes_of(endless); }, ErrorCode::invalid_argument),
               HasSubstr("check whether a node contains itself"));
   endless.set("self", Value());  // otherwise it would keep itself alive
 }
@@ -150,9 +153,10 @@ TEST(TreeNotes, InvalidDocumentsAreRefused) {
            R"({"version": 1, "unbatched": [1]})",
            R"({"version": 1, "metadata": {"a": 1}})",
        }) {
-    EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { applied(text); }), HasSubstr("notes: ")) << text;
+    EXPECT_THAT(message_of([&] { applied(text); }, ErrorCode::corrupt), HasSubstr("notes: "))
+        << text;
   }
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [] { applied(R"({"version": 2})"); }),
+  EXPECT_THAT(message_of([] { applied(R"({"version": 2})"); }, ErrorCode::unsupported),
               HasSubstr("expected 1, found 2"));
 }
 

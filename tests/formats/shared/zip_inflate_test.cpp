@@ -11,12 +11,15 @@
 #include <tenfold/error.hpp>
 
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 #include "support/zip.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -45,7 +48,7 @@ TEST(ZipInflate, RefusesADamagedDeflatedEntry) {
     directory.entries.at(0).crc32 ^= 1;
     return read_entry_into_memory(input, directory.entries[0], "x.zip", "remedy");
   };
-  EXPECT_THAT(error_of(ErrorCode::corrupt, read), HasSubstr("CRC-32"));
+  EXPECT_THAT(message_of(read, ErrorCode::corrupt), HasSubstr("CRC-32"));
 }
 
 TEST(ZipInflate, RefusesAnEntryThatIsLargerThanTheAvailableMemory) {
@@ -54,8 +57,8 @@ TEST(ZipInflate, RefusesAnEntryThatIsLargerThanTheAvailableMemory) {
   entry.method = codecs::ZipMethod::deflated;
   entry.size_bytes = std::uint64_t{1} << 62;
   EXPECT_THAT(
-      error_of(ErrorCode::unsupported,
-               [&] { read_entry_into_memory(input, entry, "x.zip: record \"x\"", "do so"); }),
+      message_of([&] { read_entry_into_memory(input, entry, "x.zip: record \"x\"", "do so"); },
+                 ErrorCode::unsupported),
       AllOf(HasSubstr("x.zip: record \"x\": does not fit in memory when inflated: expected "
                       "at most "),
             HasSubstr(" bytes, found 4611686018427387904; do so")));

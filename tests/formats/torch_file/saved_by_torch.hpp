@@ -14,6 +14,7 @@
 
 #include "formats/format.hpp"
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 #include "support/pickled.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/zip.hpp"
@@ -93,7 +94,7 @@ class SavedByTorch : public testing::Test {
   }
   /// Returns the message with which a file of {"x": value} is refused as corrupt.
   std::string corrupt(const std::string& value) const {
-    return error_of(ErrorCode::corrupt, [&] { open(value); });
+    return message_of([&] { open(value); }, ErrorCode::corrupt);
   }
 
   TemporaryFolder folder_;

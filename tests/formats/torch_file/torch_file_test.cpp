@@ -19,6 +19,7 @@
 #include "formats/safetensors/support.hpp"
 #include "formats/shared/object_file.hpp"
 #include "io/registry.hpp"
+#include "support/message_of.hpp"
 #include "support/pickled.hpp"
 #include "support/zip.hpp"
 
@@ -26,6 +27,8 @@ namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using namespace std::string_literals;
 using testing::HasSubstr;
@@ -198,7 +201,7 @@ TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
   EXPECT_EQ(bytes_of(path), bytes_of(torch_file("ok-views")));
   OpenRequest request;
   request.mode = Mode::write_through;
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.open(path, request); }),
+  EXPECT_THAT(message_of([&] { torch_file::kFormat.open(path, request); }, ErrorCode::unsupported),
               HasSubstr("cannot be changed in place"));
 }
 
@@ -212,7 +215,7 @@ TEST(TorchFile, ReportsTheErrorOfABadFile) {
     const bool is_corrupt = line.substr(first + 1, second - first - 1) == "corrupt";
     const ErrorCode code = is_corrupt ? ErrorCode::corrupt : ErrorCode::unsupported;
     const std::string message =
-        error_of(code, [&] { torch_file::kFormat.open(torch_file(name), {}); });
+        message_of([&] { torch_file::kFormat.open(torch_file(name), {}); }, code);
     EXPECT_THAT(message, HasSubstr(line.substr(second + 1))) << name;
     EXPECT_TRUE(message.starts_with(torch_file(name).string() + ": ")) << message;
     EXPECT_FALSE(torch_file::kFormat.verify(torch_file(name), {}).ok()) << name;
@@ -257,7 +260,7 @@ TEST(TorchFile, AnUnreadableEntryHasAReason) {
     EXPECT_THAT(node.info().problem, testing::Not(HasSubstr("unreadable-"))) << "no path";
     read_all(tree);
     EXPECT_TRUE(torch_file::kFormat.verify(path, {}).ok()) << c.file;
-    EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { load(path); }),
+    EXPECT_THAT(message_of([&] { load(path); }, ErrorCode::unsupported),
                 AllOf(HasSubstr("key \"" + dotted(c.path) + "\": " + node.info().problem),
                       HasSubstr("; the option keys loads the rest")));
   }
@@ -407,7 +410,7 @@ TEST(TorchFile, WithManyTensorsIsRefusedIfALocalHeaderIsDamaged) {
     for (const bool with_pickle : {false, true}) {
       if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a missing storage
       write_bytes(path, changed);
-      EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
+      EXPECT_THAT(message_of([&] { torch_file::kFormat.open(path, {}); }, ErrorCode::corrupt),
                   HasSubstr("its local header has another name"))
           << entry;
       EXPECT_FALSE(torch_file::kFormat.verify(path, {}).ok());
@@ -474,7 +477,7 @@ TEST(TorchFile, RefusesATooLongVersion) {
   write_zip(path, {{"archive/data.pkl", pickled::whole(pickled::none())},
                    {"archive/version", std::string(65, '1')}});
   EXPECT_THAT(
-      error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
+      message_of([&] { torch_file::kFormat.open(path, {}); }, ErrorCode::corrupt),
       HasSubstr("record \"archive/version\": too long: expected at most 64 bytes, found 65"));
 }
 
@@ -484,7 +487,7 @@ TEST(TorchFile, RefusesATooLongPickleWithoutReadingIt) {
   constexpr std::uint64_t kTooLong = (std::uint64_t{1} << 30) + 1;
   write_zip(path, {{"archive/data.pkl", "", 0, kTooLong},  // a hole in the file
                    {"archive/version", "3\n"}});
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.open(path, {}); }),
+  EXPECT_THAT(message_of([&] { torch_file::kFormat.open(path, {}); }, ErrorCode::unsupported),
               HasSubstr("record \"data.pkl\": too long: expected at most 1073741824 bytes, found "
                         "1073741825"));
 }
@@ -531,7 +534,7 @@ TEST(TorchFile, LegacyHeadersMustBeComplete) {
   const Path path = folder / "x.pt";
   const auto refusal = [&](const Legacy& file) {
     write_bytes(path, file.bytes());
-    return error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); });
+    return message_of([&] { torch_file::kFormat.open(path, {}); }, ErrorCode::corrupt);
   };
   for (const std::string& machine : {pickled::none(), pickled::dict({})}) {
     EXPECT_THAT(refusal({.machine = machine}),

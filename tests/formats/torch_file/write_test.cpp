@@ -11,11 +11,14 @@
 #include "codecs/zip/zip.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/safetensors/support.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 
 using namespace detail::formats;
 namespace {
+
+using test::message_of;
 
 using testing::HasSubstr;
 
@@ -182,8 +185,8 @@ std::string complaint(const TensorDict& tree) {
   const TemporaryFolder folder;
   const Path path = folder / "m.pt";
   const std::string checked =
-      error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.check(tree); });
-  EXPECT_EQ(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.write(tree, path, {}); }),
+      message_of([&] { torch_file::kFormat.check(tree); }, ErrorCode::unsupported);
+  EXPECT_EQ(message_of([&] { torch_file::kFormat.write(tree, path, {}); }, ErrorCode::unsupported),
             checked);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   return checked;
@@ -211,7 +214,7 @@ TEST(TorchFileWrite, EntriesThatTorchCannotLoadAreRefusedByKeyBeforeWriting) {
 TEST(TorchFileWrite, ATreeThatContainsItselfIsRefused) {
   TensorDict tree(kind(NodeKind::dict));
   tree.set("self", tree);
-  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.check(tree); }),
+  EXPECT_THAT(message_of([&] { torch_file::kFormat.check(tree); }, ErrorCode::unsupported),
               HasSubstr("nested too deeply: expected at most 512 levels"));
   tree.set("self", Value());  // otherwise it would keep itself alive
 }

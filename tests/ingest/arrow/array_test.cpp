@@ -15,6 +15,7 @@
 #include <tenfold/error.hpp>
 
 #include "ingest/arrow/arrow_of.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 using test::ArrowBatchOf;
 using test::ArrowNode;
 using test::ArrowView;
+using test::expect_error;
 using testing::HasSubstr;
 
 ArrowType type_of(ArrowNode& node) { return parse_arrow_type(node.schema(), "stream"); }
@@ -30,16 +32,6 @@ ArrowType type_of(ArrowNode& node) { return parse_arrow_type(node.schema(), "str
 ArrowSlice slice_of(ArrowNode& node, const ArrowType& type) {
   check_arrow_array(node.array(), type, "stream");
   return ArrowSlice::whole(node.array(), type);
-}
-
-void expect_error(ErrorCode code, const std::string& text, const std::function<void()>& call) {
-  try {
-    call();
-    FAIL() << "expected: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(text));
-  }
 }
 
 TEST(ArrowTypes, DatesTimesAndDurationsAreCountsOfAUnit) {
