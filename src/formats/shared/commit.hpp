@@ -195,8 +195,8 @@ class FolderReplacement {
 };
 
 /// Renames back a folder that a crashed replacement left as `.<name>.tenfold-old` (file systems
-/// without exchange). Called before a `path` that does not exist is opened or saved. Returns true
-/// if it renamed a folder.
+/// without exchange). Called before a `path` that does not exist is opened or saved, and for the
+/// steps of a checkpoint directory. Returns true if it renamed a folder.
 bool recover_folder(const Path& path);
 
 /// Throws Error(io) (EEXIST) if something is at `path`, or recover_folder() put it there, unless
