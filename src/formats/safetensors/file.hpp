@@ -16,7 +16,7 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// Functions that plan, write and verify one file of tensors.
+// Functions that plan and write one file of tensors, and verify one or more.
 
 /// The content of one file.
 struct FilePlan {
@@ -54,8 +54,9 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares
-/// headers, blocks and boxes with their checksums. `open` may add problems. Error(corrupt) and
-/// Error(unsupported) become problems, of `path` if they name no file; other errors are thrown.
+/// headers, blocks and boxes with their checksums. `open` may add problems. Blocks and boxes that
+/// cannot be read are reported as by check_blocks(). Any other Error(corrupt) or Error(unsupported)
+/// becomes a problem, of `path` if it names no file; all other errors are thrown.
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 

@@ -63,7 +63,7 @@ std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
 /// Returns the dtype with that name, or nullopt for an unknown name.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
 /// The position of a dtype in the order in which the reference, the Rust library safetensors,
-/// writes tensors: widest first.
+/// writes tensors: widest first, but BOOL last.
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names

@@ -68,7 +68,7 @@ class TiedTensors {
 
  private:
   std::unordered_map<StoredRange, std::size_t> first_;
-  /// By a number in first_: the tensors over its bytes, if there is more than one.
+  /// By a number in first_: the tensors over its bytes. Filled when a second leaf has these bytes.
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
@@ -420,8 +420,8 @@ Plan make_plan(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  // Omit notes of leaves, which the structure describes, and the kind dict, the default of a plain
-  // file.
+  // Omit notes of leaves, which the structure document or the members for aliases describe, and the
+  // kind dict, the default of a plain file.
   Notes collected = collect_notes(tree, false);
   collected.schema = tree.info().schema;
   const auto root = collected.nodes.find("");

@@ -18,7 +18,7 @@
 //   tree         converts header and structure document to a tree of lazy leaves
 //   stack        lazy stacks, which are stored as stacked tensors
 //   leaf_source  one mapping of the file's data
-//   file         writing and verifying one file
+//   file         writes one file; verifies files
 //   sharded      several files and their index; shard_transaction replaces these files
 //   dcp          the files of torch.distributed.checkpoint
 

@@ -27,7 +27,7 @@ std::string list_prefix(const std::string& index_name, int slot) {
   return hidden_name(index_name, "shards-" + std::to_string(slot) + "-");
 }
 
-/// Eight hexadecimal digits that identify this save.
+/// Eight hexadecimal digits, different for each call except for collisions of the hash.
 std::string save_id() {
   static std::atomic<std::uint64_t> count{0};
   const std::uint64_t words[3] = {

@@ -18,7 +18,7 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// Writing shards and their index.
+// Plans and writes shards and their index.
 
 struct Shard {
   std::vector<Plan::Tensor> tensors;

@@ -8,9 +8,9 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// As in tensordict, a lazy stack is stored with each of its tensors stacked along the stack's
-// dimension. These functions convert between the stacked tensor and those of the entries, in both
-// directions.
+// As in tensordict, a lazy stack whose entries can be stacked is stored with each of its tensors
+// stacked along the stack's dimension. These functions convert between the stacked tensor and those
+// of the entries, in both directions.
 
 /// Dimensions of a tensor, each with the index to select.
 using FixedDims = std::vector<std::pair<std::int64_t, std::int64_t>>;

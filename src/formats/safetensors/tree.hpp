@@ -19,7 +19,8 @@ namespace tenfold::detail::formats::safetensors {
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
-/// Instead of "tenfold_xxh3" in a file written by several processes: see formats/shared/boxes.hpp.
+/// Instead of "tenfold_xxh3" in the files of a save by several processes, see
+/// formats/shared/boxes.hpp.
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
 /// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
 /// order, the index of its name in a list. The list has the tensors in the header (of shards: in
@@ -55,7 +56,8 @@ struct TensorEntries {
 
 /// Builds the tree that `metadata` describes, or a flat one without a structure document. `where`
 /// names the file. Throws Error(corrupt) if the description is invalid or does not match the
-/// tensors, and Error(unsupported) for an unknown version of it or too many entries of lazy stacks.
+/// tensors, and Error(unsupported) for an unknown version of it, a newer version of the notes, or
+/// too many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -72,10 +74,11 @@ struct Plan {
 
 /// Converts a tree. Throws Error(unsupported), naming the key, for an entry that safetensors cannot
 /// store, and Error(invalid_argument) for metadata of the user that would be misread, or whose key
-/// tenfold uses. Without `notes`, the member kNotesMember is omitted.
+/// tenfold uses, for strings that are not UTF-8, and like collect_notes(). Without `notes`, the
+/// member kNotesMember is omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
-/// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.
+/// Returns the indices of `tensors` in the order of the reference: by order_of_dtype(), then name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds kOrderMember to the metadata of a flat tree whose tensors are stored in the order of

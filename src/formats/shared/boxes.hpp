@@ -100,10 +100,10 @@ struct BoxedTensor {
 };
 
 /// Checks tensors in parallel, each split into ranges whose borders no box crosses. A range is read
-/// once, sequentially, up to its first problem, with one hash state for each box that is not
-/// complete yet. Ranges that the tensor skips are not read. Boxes that overlap, or do not cover all
-/// bytes, are a problem of the tensor. Returns the problems, in order. Throws an error for which
-/// is_problem_of_files() is false.
+/// once, sequentially, up to its first problem, with a hash state, or the bytes of a small box, for
+/// each box that is not complete yet. Ranges that the tensor skips are not read. Boxes that
+/// overlap, or do not cover all bytes, are a problem of the tensor. Returns the problems, in the
+/// order of the tensors. Throws an error for which is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 

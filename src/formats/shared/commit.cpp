@@ -248,8 +248,8 @@ void FileReplacement::lock_old() {
       try {
         old_ = os::File::try_open_read_at(parent_, name_);
       } catch (const Error& of_read) {
-        // A user who may not open the file has no process that writes to it. Any other failure, as
-        // of a process without free descriptors, does not tell whether another handle has it open.
+        // Without permission to open the file, save without its lock. After any other failure, for
+        // example without free descriptors, it is unknown whether another handle has it open.
         const int code = of_read.system_errno();
         if (code == EACCES || code == EPERM) return;
         throw;

@@ -152,15 +152,16 @@ std::vector<std::string> foreign_at(const Path& path, const FindForeign& find_fo
 void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
                     std::string_view expected);
 
-/// Replaces a folder atomically, like FileReplacement. The caller fills folder() and syncs its
-/// files and sub-folders if the save is durable. publish() syncs the folder itself (if durable),
-/// exchanges it with the old one, syncs the parent (if durable) and removes the old tree. The old
-/// folder is locked exclusively throughout: Error(io) (EBUSY) if it is open for writing ("r+") or
-/// locked by another save.
+/// Replaces a folder, like FileReplacement: atomically, if the file system can exchange names. The
+/// caller fills folder() and syncs its files and sub-folders if the save is durable. publish()
+/// syncs the folder itself (if durable), exchanges it with the old one, syncs the parent (if
+/// durable) and removes the old tree. If the file system has locks, the old folder is locked
+/// exclusively throughout: Error(io) (EBUSY) if it is open for writing ("r+") or locked by another
+/// save.
 ///
 /// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
-/// the new one to `<name>`. A crash between the renames leaves the complete old folder under the
-/// hidden name, and recover_folder() renames it back.
+/// the new one to `<name>`. Between the renames, nothing is at the path. A crash there leaves the
+/// complete old folder under the hidden name, and recover_folder() renames it back.
 class FolderReplacement {
  public:
   /// `new_bytes`: as for FileReplacement.
@@ -194,8 +195,8 @@ class FolderReplacement {
 };
 
 /// Renames back a folder that a crashed replacement left as `.<name>.tenfold-old` (file systems
-/// without exchange). Called before a `path` that does not exist is opened or saved. Returns true
-/// if it renamed a folder.
+/// without exchange). Called before a `path` that does not exist is opened or saved, and for the
+/// steps of a checkpoint directory. Returns true if it renamed a folder.
 bool recover_folder(const Path& path);
 
 /// Throws Error(io) (EEXIST) if something is at `path`, or recover_folder() put it there, unless

@@ -45,8 +45,8 @@ class FileHead {
   /// The name of the first entry in a zip archive, as far as it is in head(); empty for other
   /// files.
   std::string_view first_zip_name() const;
-  /// The central headers of a zip archive. Null for other files, and for damaged or unsupported
-  /// archives.
+  /// The central headers of a zip archive. Null for files that do not begin with a local header,
+  /// and for damaged or unsupported archives.
   const codecs::ZipDirectory* zip_directory() const;
   /// Moves the directory to the caller. Empty unless zip_directory() returned one before.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;

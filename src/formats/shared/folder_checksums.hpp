@@ -16,7 +16,8 @@ namespace tenfold::detail::formats {
 inline constexpr std::string_view kChecksumsName = "%checksums";
 
 /// The file `%checksums` in the root of a saved tree. It has one line for each block of 16 MiB of
-/// each file, or of each tensor in it; the last block may be shorter:
+/// each file but itself and `%commit`; the last block may be shorter. In a snapshot, blocks begin
+/// anew at each tensor or object in a file:
 ///
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///

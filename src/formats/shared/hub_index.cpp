@@ -185,7 +185,7 @@ Error not_in_shard(const std::string& name, const std::string& shard, const std:
       .found("none");
 }
 
-// With the line breaks and indentation of json.dumps(index, indent=2), because people read these
+// Uses the line breaks and indentation of json.dumps(index, indent=2), because people read these
 // files.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes) {
   std::string text = "{\n  \"metadata\": {\n";

@@ -57,7 +57,8 @@ struct ChecksummedDocument {
 };
 
 /// Compares the document with its checksum, the first 16 digits of the member's text. Adds a
-/// problem to the report if they differ or the digits cannot be parsed, and counts the checksum.
+/// problem to the report if they differ, or if the digits were not found or cannot be parsed, and
+/// counts the checksum.
 void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 
 /// Compares the document with its checksum, as check_document_hash() does, and adds the number of

@@ -57,9 +57,11 @@ struct LeafWrite {
   std::uint64_t leaf_offset_bytes = 0;
 };
 
-/// Writes all leaves in parallel. Computes the checksum of each piece while it is in the CPU cache;
-/// threads without a file to write also hash leaves in memory. With `will_sync`, starts writeback
-/// after every 16 MiB. Extra memory: two pieces of 2 MiB per thread.
+/// Writes all leaves in parallel. Hashes each piece before it is written, while it is in the CPU
+/// cache. If all leaves are contiguous in memory, there are fewer files than threads, and the
+/// hashing is more than one task, threads without a file to write compute the checksums instead.
+/// With `will_sync`, starts writeback after every 16 MiB. Extra memory: at most two pieces of 2 MiB
+/// per thread.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 

@@ -64,7 +64,7 @@ class MappedZip {
   Buffer mapping_;
   std::mutex mutex_;  ///< guards the members below
   std::unordered_map<std::size_t, std::shared_ptr<Copy>> kept_;
-  std::vector<std::shared_ptr<Copy>> partly_read_;  ///< the last one is at the end
+  std::vector<std::shared_ptr<Copy>> partly_read_;  ///< the most recently read one is last
 };
 
 }  // namespace tenfold::detail::formats

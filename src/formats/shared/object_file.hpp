@@ -14,9 +14,9 @@ namespace tenfold::detail::formats {
 
 /// Reads a file of torch.save, for formats that store objects in such files: a tensor, a value
 /// (a number, None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown
-/// classes become opaque nodes. Tensors stay in the file. `file` is called for each access, and the
-/// file is not kept open, because a folder may have more such files than can be open. Throws
-/// Error(corrupt), Error(unsupported). Defined in torch_file/torch_file.cpp.
+/// classes become opaque nodes. Tensors stay in the file. The result calls `file` for each access,
+/// and does not keep the file open itself, because a folder may have more such files than can be
+/// open. Throws Error(corrupt), Error(unsupported). Defined in torch_file/torch_file.cpp.
 TensorDict::Item read_object_file(FileOpener file);
 
 /// Like read_object_file(), for a file of torch.save of that size inside another file.

@@ -26,11 +26,12 @@ namespace tenfold::detail::formats {
 // modules' state dicts. Paths are those of core/notes/notes.hpp. "nodes" lists only nodes of kind
 // tensordict, tensorclass and lazy_stack. Empty members are omitted.
 
-/// The location of NodeInfo::module_versions: in the format itself, or in these notes.
+/// The location of NodeInfo::module_versions: in these notes, or elsewhere in the file or folder.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
 /// Returns the document, or "" if the nesting expresses everything. Throws Error(invalid_argument)
-/// like require_valid_keys() and walk(), and for strings that are not UTF-8.
+/// like require_valid_keys() and walk(), and for strings that are not UTF-8 (lone surrogates are
+/// allowed).
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 

@@ -33,10 +33,12 @@ class VerifyFilter {
 
   const TensorDict& selected() const noexcept { return selected_; }
 
-  /// True if a selected leaf has bytes at `where`, the text of LeafSource::where().
+  /// True if bytes at `where`, the text of LeafSource::where(), are loaded: those of a selected
+  /// leaf or of a box.
   bool wants(const std::string& where) const { return wanted_.contains(where); }
 
-  /// True if the bytes belong only to leaves that were not selected.
+  /// True if all bytes at `where` belong only to leaves that were not selected, or are outside of
+  /// all boxes.
   bool skips(const std::string& where) const { return named_.contains(where) && !wants(where); }
   /// True if the bytes [begin, end) at `where` belong only to leaves that were not selected, or are
   /// outside of all boxes.
