@@ -1,8 +1,9 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
 // document with their locations, and the length of the document in 8 bytes. This source file
 // opens, writes and verifies such files. The others:
-//   tree     parses the document to a tree of lazy leaves
-//   sidecar  additions of tenfold in a member that tensordict ignores
+//   tree          parses the document to a tree of lazy leaves
+//   value_stacks  the values of a NonTensorStack, as nested lists
+//   sidecar       additions of tenfold in a member that tensordict ignores
 
 #include <algorithm>
 #include <array>
@@ -66,8 +67,8 @@ struct Plan {
 
 struct PlanOptions {
   /// Include notes, order and shared storage. If false (and `checksums`, too), write what
-  /// tensordict's `consolidate` writes, byte for byte, except for a gap before a tensor that
-  /// tensordict would place at an address where torch cannot view it.
+  /// tensordict's `consolidate` writes, byte for byte, with the two exceptions that the public
+  /// consolidate() lists.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file
@@ -372,7 +373,7 @@ class DocumentWriter {
     return info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
   }
 
-  /// tensordict does not store the class of the root.
+  /// tensordict does not store the class of a root that is a tensorclass.
   std::string_view class_of(const NodeInfo& info, bool is_root) const {
     if (info.kind == NodeKind::lazy_stack) return "LazyStackedTensorDict";
     const bool kept = info.kind == NodeKind::tensorclass && (options_.notes || !is_root);
@@ -412,8 +413,8 @@ class DocumentWriter {
   }
 
   /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
-  /// or stacks of values. Lists that are not regular enough for `dim`, or that have no elements
-  /// along it, are written along dimension 0.
+  /// or stacks of values. Lists that unstack_values() cannot split along `dim` are written along
+  /// dimension 0.
   void value_stack(const Value& stack, std::int64_t dim, const Shape& batch, const NodeInfo& node) {
     auto regular = unstack_values(stack, static_cast<std::size_t>(dim));
     if (!regular) {
@@ -463,7 +464,8 @@ class DocumentWriter {
   codecs::JsonWriter json_;
 };
 
-/// Throws for a schema or metadata: a file in tensordict's own format would silently lose them.
+/// Throws Error(unsupported) if the root has a schema or metadata: a file in tensordict's own
+/// format would silently lose them.
 void refuse_described_values(const NodeInfo& root) {
   if (root.schema) {
     throw refuse("")
@@ -481,7 +483,9 @@ void refuse_described_values(const NodeInfo& root) {
 
 /// Plans a file. Throws Error(unsupported), naming the key, for an entry that tensordict could not
 /// read back, or that needs notes if `options.notes` is false, and for a document that is too long.
-/// Throws Error(invalid_argument) for a tree that nests too deep or contains itself.
+/// Throws Error(invalid_argument) for a tree that nests too deep or contains itself, for a stack of
+/// JSON values that is not a list, and like collect_notes(). Throws Error(corrupt) for a jagged
+/// tensor with invalid offsets or lengths.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   Plan plan;
   Sidecar extra;
@@ -625,7 +629,8 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
 
 void check(const TensorDict& tree) { make_plan(tree, {}); }
 
-/// Fills gaps between tensors with zeros, so that the file is written sequentially.
+/// Adds a write of zeros for the gap [begin, end), if it is not empty, so that the file is written
+/// sequentially.
 void add_gap(std::vector<LeafWrite>& writes, os::File& file, const Leaf& zeros, std::uint64_t begin,
              std::uint64_t end) {
   if (begin == end) return;
@@ -636,7 +641,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_tree(tree, path, request, false);
 }
 
-/// The blocks of all tensors, without duplicates, in file order.
+/// The checksum blocks of all tensors in file order. Tensors that share storage are listed once.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   std::vector<const TensorRange*> ranges;
   for (const TensorRange& range : source.ranges) {

@@ -58,7 +58,8 @@ struct Tree {
 /// within `data_bytes` that has the size of its tensor and padding, and is equal to or disjoint
 /// from every other. `where` names the file. Throws Error(corrupt) for an invalid document, and
 /// Error(unsupported) for unknown classes and dtypes, a NonTensorStack as the root, a tensorclass
-/// around a lazy stack, and notes of a newer version. Errors about a node name it.
+/// around a lazy stack, a value that too many rows of a stack share (kMaxRepeatedBytes), and notes
+/// of a newer version. Errors about a node name it.
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,
                 const std::shared_ptr<Leaves>& leaves, const std::string& where);
 

@@ -26,14 +26,16 @@ inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
 /// Sets `result` to the values of `elements`, stacked along dimension `dim`. Repeats shared values
 /// only for a dimension before `dim`, and for dimensions for which another element has lists.
 /// Subtracts the size of the copies from `budget_bytes`, which starts at kMaxRepeatedBytes. Returns
-/// the error, without a path, if they exceed it, or if the lists of the elements differ in length
-/// in a dimension before `dim`.
+/// an error, without a path: Error(unsupported) if the copies exceed the budget; Error(corrupt) if
+/// an element has fewer dimensions than `dim` or than the lists of another element, or if the
+/// elements differ in length in a dimension before `dim`.
 std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
                                   std::uint64_t& budget_bytes, StackedValues& result);
 
 /// Returns the elements of nested lists along dimension `dim`. Returns nullopt if a list of the
-/// first `dim + 1` levels is missing or differs in length from its neighbours, and if there are
-/// lists without elements, which would not be stored.
+/// first `dim + 1` levels is missing, or if those of level `dim + 1` differ in length. Also returns
+/// nullopt if there are inner lists but no elements along `dim`: the number of these lists would
+/// not be stored.
 std::optional<std::vector<Value>> unstack_values(const Value& value, std::size_t dim);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -18,10 +18,11 @@ namespace tenfold::detail::formats::snapshot {
 /// Returns the content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
 std::string read_metadata(const os::Directory& root);
 
-/// Throws Error(invalid_argument) if the folder at `path` has files that do not belong to a
-/// snapshot, because a new snapshot would remove them.
+/// Throws Error(invalid_argument) if the folder at `path` has files that the metadata of its
+/// snapshot does not name, because a new snapshot would remove them.
 void require_replaceable(const Path& path);
-/// Returns the paths below `folder` of such files, and of folders that have only such files.
+/// Returns the paths below `folder` of such files. For a folder that has only such files, returns
+/// its path instead. Ignores temporary files and folders of saves.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Writes the data files of a plan into a folder that has none of them. Returns their checksums if
@@ -40,7 +41,8 @@ void write_documents(const Manifest& manifest, const std::string& notes,
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
                    const std::string& where, std::optional<std::int64_t> for_rank = {});
 
-/// Writes a snapshot to `path`, and replaces a snapshot or empty folder that is there.
+/// Writes a snapshot to `path`, and replaces a snapshot or empty folder that is there. Ignores
+/// SnapshotOptions::overwrite, which the caller checks.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);
 
 }  // namespace tenfold::detail::formats::snapshot

@@ -14,7 +14,7 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Number of files that stay open between reads. Further files are opened for each read.
+/// Maximum number of files that stay open. Further files are opened for each use.
 constexpr std::size_t kMaxOpenFiles = 256;
 /// A file with a single tensor up to this size is read: mapping it would cost more, and the number
 /// of maps is limited.

@@ -17,7 +17,8 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// The data files of a snapshot, opened at their first use. Thread-safe.
+/// The data files of a snapshot, opened at their first use. A limited number of them stays open.
+/// Thread-safe.
 class Files {
  public:
   explicit Files(os::Directory root) : root_(std::move(root)) {}
@@ -54,7 +55,7 @@ class Files {
 };
 
 /// Tensors whose bytes are stored raw in the files of a snapshot. leaf() assigns their positions.
-/// Unaligned tensors, as torchsnapshot packs them, and small files are copied when they are mapped.
+/// map() copies unaligned tensors, as torchsnapshot packs them, and small files into memory.
 /// Thread-safe once all leaves are created.
 class RawSource final : public LeafSource {
  public:

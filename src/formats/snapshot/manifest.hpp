@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 /// One tensor in the file `.snapshot_metadata`.
 struct TensorEntry {
   std::string location;    ///< a file, relative to the folder
-  std::string serializer;  ///< "buffer_protocol" or "torch_save"
+  std::string serializer;  ///< "buffer_protocol", "torch_save", or another that is not read
   std::string dtype;       ///< "torch.float32"
   Shape shape;
   bool replicated = false;
@@ -106,13 +106,13 @@ std::string_view primitive_name(EntryType type);
 std::string escape(std::string_view key);
 
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
-/// every entry has the members of its type (mesh and dim_map may be missing), and lengths are not
-/// negative. A byte range of raw bytes of a known dtype has the size of its tensor, and every
-/// location is inside the folder. Entries of unknown type are kept, with the name of their type.
-/// Throws Error(corrupt), naming the entry if the error concerns one.
+/// every entry has the members of its type (byte_range, mesh, dim_map and readable may be missing),
+/// and lengths are not negative. A byte range of raw bytes of a known dtype has the size of its
+/// tensor, and every location is inside the folder. Entries of unknown type are kept, with the name
+/// of their type. Throws Error(corrupt), naming the entry if the error concerns one.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
-/// Parses the document to a JSON value, without validation, for inspection.
+/// Parses the document to a JSON value, without validation of its content.
 Value parse_metadata(std::string_view text, const std::string& where);
 
 /// Formats `.snapshot_metadata` as JSON that is also valid YAML with the same content.

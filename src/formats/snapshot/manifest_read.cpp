@@ -36,7 +36,8 @@ constexpr std::array<TypeName, 13> kTypes = {{{"Tensor", EntryType::tensor},
                                               {"bytes", EntryType::bytes},
                                               {"float", EntryType::float_}}};
 
-/// Checks that the size of raw bytes matches dtype and shape.
+/// Checks that the byte range of raw bytes, if there is one, has the size of the tensor. Does
+/// nothing for other serializers and unknown dtypes.
 void check_size(const TensorEntry& tensor, const ValueReader& reader) {
   std::optional<DType> dtype;
   if (tensor.dtype.starts_with("torch.")) {

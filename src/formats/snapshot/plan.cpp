@@ -45,7 +45,7 @@ bool is_among(const auto& dtypes, DType dtype) {
 
 std::string torch_name(DType dtype) { return "torch." + to_string(dtype); }
 
-/// The ranks that write a file. They determine its folder.
+/// Which ranks have the tensor or value in a file. This determines the folder of the file.
 enum class Owner : std::uint8_t { one_rank, all_ranks, shards };
 
 /// Returns the numbers as nested lists of this shape: the form of a mesh in torchsnapshot.
@@ -118,8 +118,8 @@ class Planner {
   Error refuse_shards() const { return base::invalid_argument().part(subject()); }
 
   /// Returns the notes of the tree. If there are several ranks, readers apply the notes to the dict
-  /// of all ranks, so the paths begin with the rank. The metadata has no path. A schema would make
-  /// a data set of the dict of all ranks.
+  /// of all ranks. So the paths begin with the rank, and the metadata becomes that of this dict. A
+  /// schema is omitted, because it would make the dict of all ranks a data set.
   std::string notes_of(const TensorDict& tree) const {
     if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
     NodeInfo ranks;
@@ -178,7 +178,8 @@ class Planner {
         options_.replicated, [&](const std::string& glob) { return base::glob_match(glob, path); });
   }
 
-  /// Returns the ranks that write the pieces of a replicated entry; null if this rank writes all.
+  /// Returns the ranks that write the pieces of a replicated entry; null if this rank writes the
+  /// whole entry.
   const std::vector<std::int64_t>* writers_of(const std::string& path) const {
     if (rank_.assignment == nullptr) return nullptr;
     const auto found = rank_.assignment->replicated.find(path);
@@ -610,8 +611,9 @@ class Planner {
     return plan_.files.back().location;
   }
 
-  /// Returns an unused location for a file. It is the path of the entry, if that is a valid and
-  /// unused file name; otherwise a number after "%n", which no escaped key contains.
+  /// Returns an unused location for a file in the owner's folder. Its name there is the path of the
+  /// entry, if that is a valid and unused file name; otherwise a number after "%n", which no
+  /// escaped key contains.
   std::string new_location(const std::string& name, Owner owner) {
     std::string folder = rank_name_ + "/";
     if (owner != Owner::one_rank) {

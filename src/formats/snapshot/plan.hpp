@@ -50,7 +50,7 @@ struct Assignment {
   std::map<std::string, std::vector<SharedBox>, std::less<>> boxes;
 };
 
-/// One of several ranks that write a snapshot.
+/// A rank that writes its part of a snapshot; by default the only rank.
 struct PlannedRank {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
@@ -65,12 +65,13 @@ std::string path_of(const KeyPath& key);
 
 /// Plans files like those of torchsnapshot. Small tensors are packed into slabs, each at a multiple
 /// of 64 bytes; others get separate files, and are split along dimension 0 if they are large.
-/// Aliases of a dtype that torchsnapshot stores raw are stored once. Values that torchsnapshot
-/// pickles (None, tuples, complex tensors, dtypes that it has no name for) become files of
-/// torch.save. Files of several ranks have different names: all are below folders with the number
-/// of the rank. Throws Error(unsupported), naming the key, for entries that a snapshot cannot
-/// store, and Error(invalid_argument) for PlannedRank::shards that do not match the tree. Reads no
-/// tensor.
+/// Aliases of a dtype that torchsnapshot stores raw share a file, unless they are split and differ
+/// in shape, dtype or the ranks that write their chunks. Values that torchsnapshot pickles, such as
+/// None, tuples, complex tensors and dtypes that it has no name for, become files of torch.save.
+/// Files of several ranks have different names: all are below folders with the number of the rank.
+/// Throws Error(unsupported), naming the key, for entries that a snapshot cannot store. Throws
+/// Error(invalid_argument) for PlannedRank::shards that do not match the tree, and like
+/// tree_notes_of(). Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
                    const PlannedRank& rank = {});
 

@@ -1,6 +1,6 @@
 // The folders of torchsnapshot: `.snapshot_metadata`, a document that lists every entry of the tree
-// with the location of its bytes, and files of raw bytes. This file opens, writes and verifies
-// folders. The other parts:
+// with its value or the location of its bytes, and files of raw bytes. This file opens, writes and
+// verifies folders. The other parts:
 //   manifest     parse, validate and write the document
 //   leaf_source  tensors whose bytes are stored raw in the files
 //   tree         converts the document to a tree of lazy leaves
@@ -312,7 +312,7 @@ class Verifier {
     report.num_bytes += size_bytes;
     if (size_bytes == 0) return;
     if (auto* raw = dynamic_cast<RawSource*>(source_of(leaf).get())) return raw->check(leaf);
-    // For a tensor in pieces, check that the file of each piece is large enough.
+    // For a tensor in pieces, check the size of each piece's file.
     if (auto* whole = dynamic_cast<AssembledSource*>(source_of(leaf).get())) {
       for (const TensorPiece& piece : whole->pieces()) this->piece(piece.leaf);
     }

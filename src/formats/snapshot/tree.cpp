@@ -38,7 +38,8 @@ struct Context {
   std::string where;
   /// The entries of sharded tensors of all ranks, by path without rank.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
-  /// The paths of these entries, with rank, by the path of the enclosing dict, without rank.
+  /// The paths of these entries, with rank, by the path of the enclosing container, without rank.
+  /// Elements of app_state are omitted.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
   /// True for a rank that did not save: its tree has the containers of rank 0. Access to an entry
   /// that is neither replicated nor sharded throws Error(key_not_found).
@@ -493,7 +494,8 @@ class Part final : public LazyItem {
 };
 
 /// Applies the entry whose path is the rank alone: the kind and keys of app_state. tenfold writes
-/// this entry if app_state was not a dict with str keys; torchsnapshot ignores it.
+/// this entry if app_state was a list, a lazy stack, an ordered dict or a dict with int keys;
+/// torchsnapshot ignores it.
 void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry>& entries) {
   if (root == nullptr || !is_container(root->type)) return;
   if (root->type == EntryType::list) {

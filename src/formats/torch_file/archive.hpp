@@ -23,6 +23,7 @@ inline constexpr std::string_view kNotesRecord = "tenfold.json";
 ///   tenfold.json  added by tenfold
 ///
 /// Other records are ignored, including `.format_version`: the zip directory locates the records.
+/// An archive with a record `constants.pkl` is a TorchScript archive, which is refused.
 struct Archive {
   codecs::ZipDirectory directory;
   std::string root;

@@ -39,7 +39,7 @@ class TreeBuilder {
  private:
   /// A pickle can refer to one list a thousand times, and that list to another a thousand times. A
   /// tree repeats a list at each place. At most this number of nodes, plus four for each node of
-  /// the pickle, are converted.
+  /// the pickle, are converted. Keys other than str and int count, too.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
   using Slot = Node::Slot;  ///< what a node of the pickle becomes: Leaf, NonTensor or TensorDict
@@ -87,7 +87,7 @@ class TreeBuilder {
   [[gnu::noinline]] Slot set_of(std::uint32_t id, Value::Special::Type type,
                                 std::span<const std::uint32_t> items);
 
-  /// Makes an opaque node for a value of a known type that cannot be converted.
+  /// Makes an opaque node for a value whose conversion threw `error`.
   [[gnu::noinline]] Slot unreadable(std::uint32_t id, const Error& error);
 
   /// Returns the arguments of the call with which Python would decode these bytes.
@@ -161,7 +161,7 @@ class TreeBuilder {
   void add_changes(Children& to, std::uint32_t id);
 
   /// Adds the attribute `_metadata` of a module's state dict, the versions of its layers. Warns
-  /// about other attributes of a dict.
+  /// about other attributes of a dict, and ignores all attributes from the first other one on.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
   /// Converts a key that is not a string. Returns nullopt if a tree does not support it.

@@ -15,8 +15,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// A pickle that is converted to a tree. Interprets its nodes, and creates errors
-/// that name the key.
+/// A pickle that is converted to a tree. Interprets its nodes, and creates errors that name the
+/// key.
 class Pickle {
  public:
   Pickle(const codecs::PickleGraph& graph, base::Where where);
@@ -42,8 +42,8 @@ class Pickle {
   /// Returns the bytes of a `bytes` or `bytearray` node, of a string of Python 2, of `bytes()` or
   /// of `_codecs.encode(text, "latin1")`; nullopt for another node.
   std::optional<std::string> bytes(std::uint32_t id) const;
-  /// Encodes a string as Latin-1. Returns nullopt if `encoding` is not Latin-1 or a character has
-  /// no code in it.
+  /// Encodes the string `id` as Latin-1. Returns nullopt if `id` is not a string, if `encoding` is
+  /// neither "latin1" nor "latin-1", or if a character has no code in Latin-1.
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
   /// Returns a string, or an ASCII string of Python 2; nullopt for another node.
   std::optional<std::string_view> text(std::uint32_t id) const;
@@ -59,9 +59,9 @@ class Pickle {
   // Errors that name the current key: `<where>: key "a.b"`.
   Error corrupt() const;
   Error unsupported() const;
-  /// Throws the error for a global that this version does not read.
+  /// Throws Error(unsupported) for a global that this version does not read.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
-  /// Throws unless there are `least` to `most` arguments.
+  /// Throws Error(corrupt) unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;
 
   KeyPath keys;  ///< path of the current node in the tree

@@ -20,8 +20,8 @@ struct StorageRange {
   std::uint64_t size_bytes = 0;
 };
 
-/// The storages of a file of torch.save: byte ranges, each used by one or several tensors. A source
-/// of leaves whose locations are added while the tree is built.
+/// The storages of a file of torch.save: byte ranges, which several tensors may share. A source of
+/// leaves whose locations are added while the tree is built.
 class Storages : public LeafSource {
  public:
   std::vector<StorageRange> ranges;  ///< indexed by the position of the leaf

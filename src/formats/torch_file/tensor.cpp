@@ -147,7 +147,7 @@ DType Tensors::torch_dtype(std::uint32_t id) const {
 }
 
 /// Reads requires_grad. Throws Error(corrupt) if it is not a bool, or if it is true for a dtype
-/// other than floating-point and complex ones: torch supports no gradients of those.
+/// other than floating-point and complex ones: torch supports gradients of these only.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -215,8 +215,9 @@ Leaf Tensors::of_call(std::uint32_t id) {
       .found(pickle_.describe(id));
 }
 
-/// Returns the tensor of a call that also sets Python attributes, which are ignored with a warning;
-/// nullopt for a class other than Tensor, Parameter and Buffer.
+/// Returns the tensor of a call that also sets Python attributes, which are ignored with a warning
+/// (those of the torch compiler without one); nullopt for a class other than Tensor, Parameter and
+/// Buffer.
 std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];

@@ -31,10 +31,11 @@ class Tensors {
 
   /// Returns the leaf that the call `id` creates; nullopt for other calls, among them those that
   /// create sparse, nested, jagged, quantized or meta tensors. A contiguous tensor stays on disk;
-  /// another one is a strided view of its storage, which is mapped. NumPy scalars and arrays
-  /// are copied from the pickle. Lazy conjugate and negative views are resolved. Throws
-  /// Error(corrupt) for invalid arguments, such as a tensor that exceeds its storage, and
-  /// Error(unsupported) for arguments that are not read, such as an unknown storage class.
+  /// another one is a strided view of its storage, which is mapped, or copied if it cannot be
+  /// mapped. NumPy scalars and arrays are copied from the pickle. Lazy conjugate and negative views
+  /// are resolved. Throws Error(corrupt) for invalid arguments, such as a tensor that exceeds its
+  /// storage, and Error(unsupported) for arguments that are not read, such as an unknown storage
+  /// class.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
   /// The integers of a quantized tensor, and the name of its dtype: "qint8". `call` is a call of

@@ -610,7 +610,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Why a tensor type of torch is not supported; empty for another class.
+/// Returns why a tensor on the meta device is not supported; empty for another class.
 std::string problem_of(std::string_view class_name) {
   const std::string found = "found " + base::quote(std::string(class_name));
   if (class_name == kMetaTensor) {

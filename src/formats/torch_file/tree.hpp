@@ -30,9 +30,9 @@ namespace tenfold::detail::formats::torch_file {
 /// A root container becomes a node even without tensors; a tensor or another value at the root
 /// becomes a bare root. `where` names the file. All other objects, and values that a tree does not
 /// support, become nodes of kind opaque. So do dict items whose keys are not str, int, float, bool,
-/// None or tuples of these, or have the same string as an earlier key. Throws Error(unsupported)
-/// for excessive nesting or repetition, and Error(corrupt) for invalid arguments of known calls,
-/// such as a tensor that does not fit its storage.
+/// None or tuples of these, or have the same string as an earlier key that differs from them.
+/// Throws Error(unsupported) for excessive nesting or repetition, and Error(corrupt) for invalid
+/// arguments of known calls, such as a tensor that does not fit its storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 

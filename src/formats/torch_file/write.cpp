@@ -251,10 +251,11 @@ class Planner {
 };
 
 /// Assigns tensors to storages. As in torch.save, tensors with overlapping memory share one storage
-/// and keep their strides, so that aliases and views are preserved. A single tensor, or several
-/// identical ones, are stored unchanged, or contiguously if that takes less space. A tensor whose
-/// offset in the shared storage is no multiple of its itemsize gets a separate storage. Leaves on
-/// disk share a storage if they have the same bytes. Reads no tensor.
+/// and keep their strides, so that aliases and views are preserved. Unlike in torch.save, views of
+/// one tensor that do not overlap get separate storages. A single tensor, or several identical
+/// ones, are stored unchanged, or contiguously if that takes less space. A tensor whose offset in
+/// the shared storage is no multiple of its itemsize gets a separate storage. Leaves on disk share
+/// a storage if they have the same bytes. Reads no tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -545,7 +546,8 @@ class Pickler {
     to_.global("torch", text.substr(kTorchDot.size()));
   }
 
-  /// Writes bytes as Python does in protocol 2, which has no opcode for bytes.
+  /// Writes bytes as a string in Latin-1, as Python does in protocol 2, which has no opcode for
+  /// bytes.
   void latin1_bytes(const std::string& bytes) {
     std::string encoded;
     for (const char byte : bytes) {
@@ -628,8 +630,9 @@ class Pickler {
 /// Converts dict, OrderedDict, list, tuple and JSON values to the same types in Python, a
 /// TensorDict and a tensorclass to a dict, a lazy stack to a list. Throws Error(unsupported),
 /// naming the key, for opaque objects, nested and jagged tensors, and frozensets. Also throws it
-/// for integers of more than 255 bytes, strings that are not UTF-8 and nesting beyond the limit of
-/// readers. Reads no tensor.
+/// for integers of more than 255 bytes, strings that are not UTF-8 or have 4 GiB or more, dtypes
+/// and quantization schemes that torch does not have, and nesting beyond the limit of readers.
+/// Reads no tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {
