@@ -25,9 +25,9 @@ namespace tenfold::os {
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
  public:
-  /// Acquires the lease, and takes over a dead one. Empty if the entry is not a dead lease, if this
-  /// process may not remove a dead one, or if other processes win five attempts. Throws Error(io)
-  /// if no entry can be created in the folder.
+  /// Acquires the lease, and takes over a dead one. Empty if there is an entry of that name that is
+  /// not a dead lease, if this process may not remove a dead one, or if other processes win five
+  /// attempts. Throws Error(io) if no entry can be created in the folder.
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
