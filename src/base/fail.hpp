@@ -35,7 +35,8 @@ struct Where {
 //   throw corrupt(where).part("header").expected("at most ", limit, " bytes").found(size);
 //
 // Without a Where, the error concerns an argument of the call, which part() names, or the caller
-// adds the path. Failed system calls are Error::io(errno, path), except ENOENT: file_not_found().
+// adds the path. os::throw_system_error() throws the error of a failed system call:
+// Error::io(errno, path), or file_not_found() for ENOENT.
 Error fail(ErrorCode code, const Where& where);
 
 inline Error corrupt(const Where& where = {}) { return fail(ErrorCode::corrupt, where); }

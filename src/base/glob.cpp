@@ -11,10 +11,11 @@ struct Character {
   std::size_t size_bytes = 0;
 };
 
-/// Added to an invalid byte, so that it is equal to no character.
+/// Added to a byte that begins no UTF-8 sequence, so that it is equal to no character.
 constexpr std::uint32_t kInvalidByte = 0x8000'0000;
 
-/// The UTF-8 character at `at`. An invalid byte counts as one character.
+/// The UTF-8 character at `at`. A byte that begins no sequence counts as one character. Does not
+/// check for overlong forms, surrogates and code points above U+10FFFF.
 Character character_at(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
     return static_cast<unsigned char>(text[i]);

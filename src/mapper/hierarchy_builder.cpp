@@ -11,8 +11,8 @@
 namespace tenfold {
 namespace {
 
-/// Appends one number. Returns false if `value` is not a number, or is of another kind than the
-/// earlier numbers.
+/// Appends one number or bool. Returns false if `value` is neither, if it is a bool after numbers
+/// or a number after bools, or if neither int64 nor uint64 can represent it.
 bool add_number(const Value& value, JsonNumbers& numbers, bool is_first) {
   if (const auto* truth = value.get_if<bool>()) {
     if (!is_first && numbers.dtype != DType::bool_) return false;
@@ -239,7 +239,7 @@ TensorDict HierarchyBuilder::tables() {
     shape.insert(shape.begin(), group.count);
     const std::uint64_t row_bytes = nbytes_of(dtype, row_shape);
     Tensor values;
-    // A single tensor is not copied.
+    // A single tensor is not copied if it is contiguous and writable.
     if (group.tensors.size() == 1 && group.tensors[0].is_contiguous() &&
         group.tensors[0].buffer().writable()) {
       const Tensor& only = group.tensors[0];

@@ -47,8 +47,8 @@ class HierarchyBuilder {
 
   void begin_level(std::string_view key);
   void end_level();
-  /// Adds a value. A number, or nested lists of numbers of equal lengths, becomes a row of a table.
-  /// Other JSON is stored as a string, also empty lists and integers beyond int64.
+  /// Adds a value. A number or bool, or nested lists of either of equal lengths, becomes a row of a
+  /// table. Other JSON is stored as a string, also empty lists and integers beyond int64.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
   void add_json(std::string_view key, std::string_view text);

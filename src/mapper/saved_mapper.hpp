@@ -22,7 +22,7 @@ struct MapperHead {
 
   /// A member of `config`, or null.
   const Value* find(std::string_view key) const;
-  /// A string in `config`. Throws Error(corrupt) if it is missing.
+  /// A string in `config`. Throws Error(corrupt) if it is missing or not a string.
   const std::string& text(std::string_view key) const;
   Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
@@ -38,7 +38,7 @@ struct SavedMapper {
   virtual Tensor rows(std::span<const Value> states) const;
   virtual Value value(const Value& state) const;
   virtual void save(const Path& path, const SaveOptions& options) const;
-  /// The tree that save() writes.
+  /// The tree that save() writes. A hierarchy may also be saved as one JSON file, without it.
   TensorDict tree() const;
 
   MapperHead head;
@@ -65,7 +65,7 @@ std::shared_ptr<const SavedMapper> made_sparse(std::span<const Value> states,
 /// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.
 std::string shown_state(const Value& state);
 
-/// The node `key` of `tensors`. Throws Error(corrupt) naming it if it is missing.
+/// The node `key` of `tensors`. Throws Error(corrupt) naming it if it is missing or not a node.
 TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
 Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
 

@@ -9,8 +9,8 @@
 namespace tenfold {
 
 // A state index is a MappedDict inside a larger tree, for the keys of a state mapper. The schema of
-// the dictionary follows from the kind of its keys and the names of its columns, so it is not
-// stored.
+// the dictionary follows from the kind of its keys and the names and dtypes of its columns, so it
+// is not stored.
 
 /// A column of a state index, in addition to the keys.
 struct StateIndexColumn {

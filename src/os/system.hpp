@@ -26,7 +26,7 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
 [[noreturn]] void throw_system_error(int system_errno, const std::string& display,
                                      std::string_view action, int descriptor = -1);
 
-/// Implement the functions of File with the same names.
+/// Implement the functions of File and Directory with the same names.
 LockResult try_lock_exclusive(Descriptor& descriptor) noexcept;
 LockResult try_lock_shared(Descriptor& descriptor) noexcept;
 void unlock(Descriptor& descriptor) noexcept;

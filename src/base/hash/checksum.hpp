@@ -12,11 +12,12 @@ namespace tenfold::base {
 /// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), with AVX2 where the CPU has it.
 std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 
-/// XXH3 with a seed, for hash tables over short keys. Does not dispatch to AVX2.
+/// XXH3 with a seed, for short inputs: keys of hash tables, records and headers. Does not dispatch
+/// to AVX2.
 std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
 
-/// A random seed for hash tables whose keys come from files. Constant within a process; a forked
-/// child inherits it.
+/// A random seed for hash tables whose keys come from files. Constant within a process; a child
+/// that is forked after the first call inherits it.
 std::uint64_t hash_seed() noexcept;
 
 /// Streaming XXH3: equals xxh3() of the concatenated pieces.

@@ -102,14 +102,14 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Throws Error(invalid_argument), naming the entry at `path`, if a program set key types that
-/// readers refuse or lose: of a node that is not a dict, int_keys with typed_keys, or typed_keys
-/// that are not are_valid().
+/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both at once, or
+/// typed_keys for which are_valid() is false.
 void require_valid_keys(std::string_view path, const TensorDict& node);
 /// The same for all dicts in a JSON value.
 void require_valid_keys(std::string_view path, const Value& value);
 
 /// Collects node notes, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
-/// files, schema and metadata. Among leaves over the same bytes, the first in for_each_leaf order
+/// files, schema and metadata. Among leaves over the same bytes, the first in the order of walk()
 /// is the alias target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are
 /// omitted, for formats that store them natively. Throws like require_valid_keys().
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);

@@ -18,7 +18,8 @@ std::optional<Value::Special> special_from_json(Value::Special::Type type, const
 /// bytearray.
 bool is_hashable(const Value& value) noexcept;
 
-/// False for a value that Python cannot have: a set of unhashable items, a torch.Size of strings.
+/// False for a value that Python cannot have: a set of unhashable items, a torch.Size of anything
+/// but lengths, or a complex number without exactly two floats.
 bool is_valid(const Value::Special& special) noexcept;
 
 }  // namespace tenfold

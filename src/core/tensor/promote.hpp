@@ -5,8 +5,9 @@
 namespace tenfold {
 
 /// The common dtype of both, as `torch.promote_types` returns it. Throws Error(unsupported) for two
-/// different dtypes for which torch has none: if one is a float8 or float4, or if one is uint16,
-/// uint32 or uint64 and the other is not a float.
+/// different dtypes if one is a float8 or float4, or if one is uint16, uint32 or uint64 and the
+/// other is not a float. torch has no common dtype for them either, except for float4 with uint16,
+/// uint32 or uint64.
 DType promoted(DType left, DType right);
 
 /// False for complex numbers to real ones, floats to integers, and numbers to bool: as

@@ -10,7 +10,8 @@
 namespace tenfold {
 
 /// Bytes from the first element to the end of the last; 0 if there are no elements. Throws
-/// Error(invalid_argument) for a negative stride or too many bytes.
+/// Error(invalid_argument) for a negative stride, strides of another number of dimensions than
+/// `shape`, or too many bytes.
 std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& strides);
 inline std::uint64_t spanned_bytes(const Tensor& tensor) {
   return spanned_bytes(tensor.dtype(), tensor.shape(), tensor.strides());

@@ -32,8 +32,8 @@ struct StoredRange {
 
   std::uint64_t device = 0;  ///< device of the file, or kThisProcess
   std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
-  /// Distinguishes bytes for which the other members are equal: records of an archive, or casts of
-  /// the same bytes between other dtypes.
+  /// Distinguishes bytes for which the other members are equal, such as records of an archive,
+  /// files of a checkpoint, or casts of the same bytes between other dtypes.
   std::uint64_t part = 0;
   std::uint64_t offset_bytes = 0;  ///< in the file or object; for a tensor in memory, its address
   std::uint64_t size_bytes = 0;
@@ -59,8 +59,9 @@ class LeafSource {
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
-  /// In mode copy_on_write, folders and .npy files return the mapped bytes once map() was called,
-  /// including what the program wrote; other files return what they store.
+  /// In mode copy_on_write, leaves of folders and .npy files, and entries of zip archives that are
+  /// compressed or in Fortran order, return the bytes of map() once it was called, including what
+  /// the program wrote. Other leaves return what their file stores.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its

@@ -7,9 +7,9 @@
 namespace tenfold {
 
 /// A leaf with dtype and shape but without bytes, because another process has them or they do not
-/// exist yet. Mapping or reading the leaf throws Error(invalid_argument). It shares storage with
-/// no other leaf, and its source only with its own copies. Throws Error(invalid_argument) for a
-/// negative length and for a size beyond 63 bits.
+/// exist yet. Mapping or reading the leaf throws Error(invalid_argument). Each call creates a new
+/// source, which only copies of the leaf share; stored_range() of the leaf is StoredRange{}. Throws
+/// Error(invalid_argument) for a negative length and for a size beyond 63 bits.
 Leaf outline_leaf(DType dtype, Shape shape);
 
 /// Creates a new source for such leaves.

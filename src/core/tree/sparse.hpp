@@ -30,7 +30,7 @@ void sort_sparse_parts(detail::Node& node);
 
 /// Checks torch's invariants of a sparse tensor, because programs use its indices without checks.
 /// Reads the indices and maps the values. Throws Error(corrupt) with a message that starts with
-/// `where`, and what Leaf::tensor() throws.
+/// `where`, and what Leaf::tensor() and contiguous_of_file() throw.
 void check_sparse_indices(const TensorDict& node, const base::Where& where);
 
 }  // namespace tenfold

@@ -47,9 +47,10 @@ class ChangeObserver {
  public:
   virtual ~ChangeObserver() = default;
   virtual void before(const Change& change) = 0;
-  /// `inode`: that of a created file or directory, otherwise 0.
+  /// `inode`: that of a created file, directory or symbolic link, otherwise 0.
   virtual void after(const Change& change, std::uint64_t inode) = 0;
-  /// Called before an entry called `name` (or a path) is examined or opened.
+  /// Called before a function of file.hpp or directory.hpp examines or opens an entry called `name`
+  /// (or a path). Reads of the target of a link are not reported.
   virtual void before_read(const std::string& /*name*/) {}
   /// The errno with which flock, or close() of a written file, shall seem to fail; 0: none. If
   /// it is not 0, flock is not called, but close() is.

@@ -10,9 +10,9 @@
 
 namespace tenfold::os {
 
-/// An owned file descriptor, closed once; move-only. If set_lock_owned() was called, the lock is
-/// released before the close, because a forked child may have the descriptor, too, and would keep
-/// the lock until the child ends.
+/// An owned file descriptor, closed once; move-only. After set_lock_owned(true), the process that
+/// called it releases the lock before the close, because a forked child may have the descriptor,
+/// too, and would keep the lock until the child ends.
 class Descriptor {
  public:
   Descriptor() = default;

@@ -17,7 +17,7 @@ class Directory {
   Directory() = default;
 
   /// Opens a path given by the user: symlinks are followed. Throws Error(file_not_found), Error(io)
-  /// (ENOTDIR).
+  /// for other failures, such as ENOTDIR.
   static Directory open(const Path& path);
   /// Opens an entry of a folder: one component. Throws Error(file_not_found), Error(corrupt) if it
   /// is a symlink or not a folder, Error(io) otherwise.
@@ -42,7 +42,8 @@ class Directory {
   std::optional<FileInfo> entry_info(const std::string& name) const;
   /// Target of an entry that is a symbolic link; empty for other entries and missing ones.
   std::optional<std::string> read_link(const std::string& name) const;
-  /// Names of all entries except "." and "..", in no particular order, at most `most`.
+  /// Names of all entries except "." and "..", in no particular order, at most `most`. Empty if the
+  /// folder was removed.
   std::vector<std::string> list(std::size_t most = static_cast<std::size_t>(-1)) const;
   /// Duplicates the descriptor. Both refer to one open file description, and so to one flock.
   Directory duplicate() const;
@@ -55,7 +56,7 @@ class Directory {
   bool is_writable() const noexcept;
 
   // The functions below change the folder, and report each change to the observer in
-  // change_observer.hpp.
+  // change_observer.hpp, except the permissions that remove_tree() adds.
 
   /// mkdir. The permissions are those of `mode` that the umask allows. Throws Error(io), also for
   /// EEXIST.

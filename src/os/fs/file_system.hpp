@@ -7,8 +7,8 @@
 
 namespace tenfold::os {
 
-/// True if the file is on a network or FUSE file system. There, madvise-style hints may be served
-/// late, or one request at a time.
+/// True if the file is on FUSE or on a known network file system: NFS, 9p, SMB, Ceph, Lustre, GPFS,
+/// AFS. There, madvise-style hints may be served late, or one request at a time.
 bool is_remote(const File& file) noexcept;
 
 /// True on file systems where two hosts that write to one page can lose each other's bytes: NFS,

@@ -10,7 +10,7 @@ namespace tenfold::os {
 /// blocks.
 struct FreeSpace {
   std::uint64_t free_bytes = 0;
-  std::optional<std::uint64_t> free_files;  ///< empty if their number has no limit
+  std::optional<std::uint64_t> free_files;  ///< empty if the file system reports no limit
 };
 
 /// The free space of the file system of `descriptor`; no bytes if it does not report that.

@@ -266,8 +266,9 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-/// True if the lease `text`, which was read under the name, belongs to a process that has ended.
-/// False if there is no entry any more.
+/// True if the lease `text`, which was read under the name, is dead: its holder has ended or, if
+/// lives() cannot tell, its modification time is older than the time-out. In the second case, false
+/// if there is no entry any more. False for an entry that is not a lease.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
   // A writer that crashed may leave a partial file. Any other content is not a lease.
   if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;

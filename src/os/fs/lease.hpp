@@ -25,9 +25,9 @@ namespace tenfold::os {
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
  public:
-  /// Acquires the lease, and takes over a dead one. Empty if a living process holds it, if this
-  /// process may not remove a dead one, or if other processes win five attempts. Throws Error(io)
-  /// if no entry can be created in the folder.
+  /// Acquires the lease, and takes over a dead one. Empty if there is an entry of that name that is
+  /// not a dead lease, if this process may not remove a dead one, or if other processes win five
+  /// attempts. Throws Error(io) if no entry can be created in the folder.
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
@@ -52,7 +52,7 @@ class Lease {
   OwnProcess process_;
 };
 
-/// True while a living process holds the lease.
+/// True if there is an entry of that name that is not a dead lease.
 bool is_leased(const Directory& folder, const std::string& name);
 
 /// "process 123 on host", for messages; empty if the entry is missing or is not a lease.
@@ -73,7 +73,8 @@ class WriterLock {
   /// False if another process took over the lease. A flock counts as held.
   bool is_held() const;
   /// True if any process holds the lock through another open file description than that of `file`.
-  /// Takes a shared flock for a moment, during which try_acquire() of other processes fails.
+  /// Takes a shared flock for a moment, during which try_acquire() of other processes fails. `file`
+  /// must not have the lock itself, because it would be released.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 
  private:

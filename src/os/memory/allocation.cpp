@@ -73,8 +73,8 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
 }
 
 void keep_freed_memory() noexcept {
-  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). No page of the block is
-  // touched.
+  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). Of the block, only the page
+  // of malloc's header is touched.
   constexpr std::size_t kThresholdBytes = std::size_t{31} << 20;
   static std::atomic<bool> is_raised{false};
   if (is_raised.exchange(true, std::memory_order_relaxed)) return;

@@ -8,8 +8,8 @@ namespace tenfold::os {
 // A helper thread for work of some microseconds, which would be finished before a parked thread
 // wakes up. After each job the helper thread spins for a tenth of a millisecond, so that it can
 // start the next job at once. If calls are further apart, or the process may use only one core or
-// thread, the helper thread parks and callers work alone. One caller at a time can use it. A forked
-// child gets a new helper thread.
+// thread, the helper thread is parked or not started, and callers work alone. One caller at a time
+// can use it. A forked child gets a new helper thread.
 
 /// Announces short work: wakes the helper thread, or starts it, if the last work was recent. The
 /// helper thread may still be parked when run_with_helper() is called.

@@ -48,8 +48,8 @@ class Gate {
 };
 
 /// Never destroyed, because a thread may wait on it when the process exits. Created at load time,
-/// before any thread is started, because a fork during its construction would leave the child with
-/// a gate that is never constructed.
+/// before the library starts any thread, because a fork during its construction would leave the
+/// child with a gate that is never constructed.
 Gate* const gate = [] {
   auto made = std::make_unique<Gate>();
   pthread_atfork([] { gate->close(); }, [] { gate->open(); }, [] { gate->begin_again(); });
