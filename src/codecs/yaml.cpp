@@ -79,7 +79,7 @@ class Parser {
     }
   }
 
-  /// Called after a value: throws if anything else follows on its line.
+  /// Called after a value or an explicit key: throws if anything else follows on its line.
   void finish_line() {
     skip_spaces();
     if (!line_ends()) fail("the end of the line", found());

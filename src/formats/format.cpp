@@ -15,8 +15,8 @@ namespace tenfold::detail::formats {
 namespace {
 
 /// All formats, in the order in which they are probed. A consolidated file is recognised by its
-/// end, and may begin like a file of any other format, so it is first. A bundle may contain files
-/// of all other formats, so it is last.
+/// end, and may begin like a file of any other format, so it is first. The two kinds of bundles may
+/// contain files of all other formats, so they are last.
 constexpr std::array<const Format*, 15> kFormats = {
     &consolidated::kFormat, &torch_file::kShardedFormat, &safetensors::kShardedFormat,
     &safetensors::kFormat,  &snapshot::kFormat,          &parts::kFormat,

@@ -71,8 +71,8 @@ struct Format {
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// True if the path has this format. Checks the content, in a folder the names of files; for an
-  /// index of files of torch.save, only the suffix.
+  /// True if the path has this format. Checks the content; in a folder, the names of files, and in
+  /// some formats also a small document; for an index of files of torch.save, only the suffix.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
   /// Null, like write_tree, for a format that can only be read.
@@ -87,8 +87,9 @@ struct Format {
   /// format cannot store, and Error(unsupported) if the format can only be read. write() checks the
   /// same before it writes anything.
   void check(const TensorDict& tree) const;
-  /// Atomically replaces `path`. Throws like check(), and Error(unsupported) if the request asks
-  /// for zeros and the format does not support them.
+  /// Replaces `path`, as FileReplacement and FolderReplacement do: atomically, but a folder with
+  /// two renames if the file system cannot exchange names. Throws like check(), and
+  /// Error(unsupported) if the request asks for zeros and the format does not support them.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 

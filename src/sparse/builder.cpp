@@ -310,7 +310,8 @@ class Parts {
         minor_indices_(std::make_shared<SpillFile>(folder, kPartBytes)),
         values_(std::make_shared<SpillFile>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
-    // There is one offset for each row (csc: column), independent of the number of entries.
+    // There is one offset for each row (csc: column), and one more, independent of the number of
+    // entries.
     major_indices_->require_space(static_cast<std::uint64_t>(major_size) + 1,
                                   itemsize(index_dtype));
     put(*major_indices_, 0);

@@ -25,8 +25,8 @@ constexpr std::uint64_t kAlignment = 64;
 /// The least work for another thread: waking it takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
-/// Dense rows of this total size in a thread are zeroed with non-temporal stores, because the
-/// caches would evict the zeros before they are used.
+/// Dense rows of at least this total size in a thread are zeroed with non-temporal stores, because
+/// the caches would evict the zeros before they are used.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
 /// Distances of prefetches in rows (csc: columns): of entries, and of their offsets.
 constexpr std::size_t kPrefetchDistance = 8;

@@ -33,7 +33,7 @@ class SelectedIndices {
   /// Calls use(position) for each position at which `minor_index` was requested.
   template <class Use>
   void for_each(std::int64_t minor_index, const Use& use) const {
-    // A small filter in L1 rejects most indices, which were not requested.
+    // A small filter in L1 rejects most of the indices that were not requested.
     if (!may_be_[slot(minor_index)]) return;
     const auto lowest = std::pair(minor_index, std::int64_t{0});
     for (auto found = std::lower_bound(sorted_.begin(), sorted_.end(), lowest);

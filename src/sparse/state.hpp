@@ -33,7 +33,7 @@ struct SparseState {
   Tensor major_indices;  ///< coo: [nnz], the row of each entry
   Tensor minor_indices;  ///< [nnz], int32 or int64: the minor index of each entry
   Tensor values;         ///< [nnz]
-  bool is_sorted;        ///< entries are sorted; only coo may be unsorted
+  bool is_sorted;        ///< csr, csc: true; coo: if the matrix is coalesced
   BufferPool pool;
   mutable std::atomic<bool> is_valid{false};  ///< all indices have been checked
 
@@ -69,9 +69,9 @@ struct EntryRange {
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
-/// Prefetches the pages of these entries, unless the values take less than 1 MiB or two sampled
-/// ranges are cached. Without prefetching, a reader has one outstanding request to the device at a
-/// time.
+/// Prefetches the pages of these entries, unless the values of the matrix take less than 1 MiB or
+/// each of two sampled ranges is cached or empty. Without prefetching, a reader has one outstanding
+/// request to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.

@@ -16,7 +16,8 @@ namespace tenfold::codecs {
 namespace {
 
 /// Computes the number of nodes on the longest path from the root. A node that is already on the
-/// path (an object that contains itself) counts as one without items.
+/// path (an object that contains itself) counts as one without items. The height of a node is
+/// computed once, so if the graph has cycles, the result may be too small.
 class Depth {
  public:
   Depth(const PickleGraph& graph, const base::Where& where, const PickleLimits& limits)
@@ -158,7 +159,7 @@ std::uint64_t PickleGraph::natural(std::uint32_t id, const Fault& fault) const {
 }
 
 std::vector<std::int64_t> PickleGraph::lengths(std::uint32_t id, const Fault& fault) const {
-  constexpr std::size_t kMaxDimensions = 64;  // limit of torch
+  constexpr std::size_t kMaxDimensions = 64;  // limit of torch's reductions, such as sum()
   PickleNode node = at(id);
   if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
     const PickleNode arguments = at(node.items[1]);

@@ -46,8 +46,8 @@ struct PickleNode {
   std::span<const std::uint32_t> items;  ///< indices in PickleGraph::nodes
 };
 
-/// The nodes of a graph, 24 bytes each. A checkpoint of 10,000 tensors has 120,000 of them, and
-/// page faults take most of the time of reading it.
+/// The nodes of a graph, 24 bytes each. A checkpoint of 10,000 tensors has about 120,000 of them,
+/// and page faults take most of the time of reading it.
 class PickleNodes {
  public:
   std::size_t size() const noexcept { return packed_.size(); }

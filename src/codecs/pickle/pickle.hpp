@@ -61,7 +61,8 @@ struct PickleGraph {
 struct PickleLimits {
   std::size_t max_nodes = 20'000'000;  ///< limits both the nodes and the entries of the memo
   /// Limits the nesting of nodes, and that of containers under construction. Cycles are not
-  /// followed: inside itself, a node counts as one without items.
+  /// followed: inside itself, a node counts as one without items. In a graph with cycles, some
+  /// paths may be longer than the limit, so recursive readers need their own.
   std::size_t max_depth = 1000;
   std::size_t max_integer_bytes = 1024;  ///< of a single integer
 };

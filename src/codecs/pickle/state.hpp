@@ -23,7 +23,8 @@
 
 namespace tenfold::codecs {
 
-/// Throws Error(unsupported) if the longest path from the root has more than max_depth nodes.
+/// Throws Error(unsupported) if the longest path from the root has more than max_depth nodes. May
+/// miss longer paths in a graph with cycles.
 void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
                           const PickleLimits& limits);
 
@@ -33,7 +34,7 @@ class PickleState {
  public:
   PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
       : bytes_(bytes), where_(where), limits_(limits) {
-    // torch.save writes about one node per 13 bytes.
+    // torch.save writes about one node per 6 to 13 bytes.
     graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMaxReserved}));
     small_integers_.fill(kNone);
   }

@@ -7,7 +7,7 @@
 #include "codecs/zip/zip.hpp"
 
 // The checksum of an archive's structure: of all bytes that are not entry data, and so not covered
-// by a CRC-32. It is stored in the archive comment, which every zip reader skips.
+// by a CRC-32. It is stored in the archive comment, which zip readers ignore.
 //
 // The CRC-32s in the headers are hashed as zeros: they are checked against the entries' bytes, and
 // writes to a shared mapping (`r+`) change them. The comment itself is not included.

@@ -483,8 +483,8 @@ void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit)
   read_local(entry);
 }
 
-/// Returns the bytes [offset, offset + size), which must end within the limit. They are valid until
-/// the next call.
+/// Returns those of the bytes [offset, offset + size) that are before the limit. They are valid
+/// until the next call. `offset` must not exceed the limit.
 std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::size_t size) {
   const bool inside =
       offset >= window_at_ && base::range_fits(offset - window_at_, size, window_.size());

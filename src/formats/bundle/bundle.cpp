@@ -1,6 +1,6 @@
 // A folder that a trainer wrote, opened read-only as one tree: transformers' Trainer, accelerate,
 // DeepSpeed, torch_checkpointing. Each file or folder in it is an entry, in any format, except
-// hidden files and shards that an index lists. The other files:
+// hidden ones and shards that an index lists. The other source files:
 //   folder  recognises these folders, and lists their entries and keys
 //   entry   an entry, read at its first access; the bytes of files in unknown formats
 

@@ -23,13 +23,15 @@ struct Reading {
   std::string problem{};  ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// Determines how an entry can be read, by its content, and for JSON files and pickles also by the
-/// suffix of its name. Throws Error(file_not_found) if the entry was removed, and what
-/// Folder::path_of() throws.
+/// Determines how an entry can be read: by its content, but a JSON file that is not an index by the
+/// suffix of its name, and a pickle by suffix and first byte. Throws Error(file_not_found) if the
+/// entry was removed, and what Folder::path_of() and format_of_content() throw, except
+/// Error(unsupported).
 Reading reading_of(const Folder& folder, const std::string& name);
 
 /// Opens the folder as a tree. `level` is the number of bundles around it, up to the one that the
-/// user opened. Throws Error(unsupported) from level kMaxLevels on, and what list_entries() throws.
+/// user opened. Throws Error(unsupported) from level kMaxLevels on, and what Folder's constructor
+/// and list_entries() throw.
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
 /// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is not

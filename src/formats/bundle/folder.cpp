@@ -52,7 +52,8 @@ bool is_marker(std::string_view name) {
                              [&](std::string_view start) { return has_ends(name, start, ".pt"); });
 }
 
-/// Length of the longest suffix of a format at the end of a name; 0 if there is none.
+/// Length of the longest suffix of a format, ".json" or ".pkl" at the end of a name; 0 if there is
+/// none.
 std::size_t suffix_bytes(std::string_view name) {
   std::size_t most = 0;
   const auto count = [&](std::string_view suffix) {

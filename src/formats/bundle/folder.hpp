@@ -37,10 +37,10 @@ struct Entry {
 /// True if the folder contains files that only trainers write.
 bool is_bundle(const os::Directory& folder);
 
-/// Lists the entries, sorted by name. The key is the name without its suffix, if a format has that
-/// suffix and the rest is unique, else the whole name. Names that are not UTF-8 are escaped. Skips
-/// hidden files and folders, and shards listed by an index. Throws Error(unsupported) for more than
-/// kMaxEntries, including these.
+/// Lists the entries, sorted by name. The key is the name without its suffix, if that is ".json",
+/// ".pkl" or the suffix of a format and the rest is unique, else the whole name. Names that are not
+/// UTF-8 are escaped. Skips hidden files and folders, and shards listed by an index. Throws
+/// Error(unsupported) for more than kMaxEntries, including these.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 /// Maximum number of files and folders directly in a bundle.

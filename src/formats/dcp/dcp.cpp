@@ -27,10 +27,10 @@
 #include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is read as data
-// (metadata.hpp), and `__<rank>_<n>.distcp` files, each of which contains files of torch.save
-// without gaps (leaf_source.hpp). checkpoint/ writes such folders, with an additional manifest
-// (shared/dcp_manifest.hpp).
+// Folders of torch.distributed.checkpoint: `.metadata` or a `__<rank>.metadata` of each rank,
+// pickles that are read as data (metadata.hpp), and `__<rank>_<n>.distcp` files, each of which
+// contains files of torch.save, possibly compressed (leaf_source.hpp). checkpoint/ writes such
+// folders, with an additional manifest (shared/dcp_manifest.hpp).
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -130,8 +130,8 @@ std::uint64_t check_item(Files& files, const Item& item) {
   return directory.entries.size();
 }
 
-/// Reads a byte of every item of the tensor, which compares the item's dtype and shape with the
-/// metadata.
+/// Reads a byte of every item of the tensor that the request does not skip. This compares the
+/// item's dtype and shape with the metadata.
 void check_leaf(const Leaf& leaf, const VerifyRequest& request) {
   std::array<std::byte, 1> first{};
   const std::vector<Leaf> parts = source_of(leaf)->parts(leaf);

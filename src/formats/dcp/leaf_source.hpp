@@ -39,8 +39,9 @@ class Files : public std::enable_shared_from_this<Files> {
   std::shared_ptr<const os::File> open(const Item& item);
 
   /// Returns the readable bytes of an item: in its file, or decompressed in memory. Decompresses a
-  /// compressed item: throws like open(), and Error(corrupt) for a stream that is damaged or too
-  /// large. Does not open the file of another item: `file` throws like open().
+  /// compressed item: throws like open() and zstd_decoder(), and Error(corrupt) for a stream that
+  /// is too large. For an item that is not compressed, opens no file: `file` of the result throws
+  /// like open().
   FilePart place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;

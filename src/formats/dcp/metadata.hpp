@@ -17,7 +17,8 @@ namespace tenfold::detail::formats::dcp {
 
 // The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
 // how tensors are split, and the location of each piece. parse_metadata() does not check that the
-// chunks cover their tensors, that the paths are consistent, and what requires reading the files.
+// chunks cover their tensors, that the paths are consistent, or anything that requires reading the
+// other files.
 
 /// A byte range in a file of the folder: a complete file of torch.save, possibly compressed.
 struct Item {

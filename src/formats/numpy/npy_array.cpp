@@ -14,7 +14,7 @@
 namespace tenfold::detail::formats::numpy {
 namespace {
 
-constexpr std::size_t kMaxDimensions = 64;  // limit of NumPy 2 and torch
+constexpr std::size_t kMaxDimensions = 64;  // limit of NumPy 2 and of torch's reductions
 
 struct Name {
   DType dtype;

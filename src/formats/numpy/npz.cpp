@@ -85,7 +85,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
 };
 
 constexpr std::string_view kSuffix = ".npy";
-/// Number of bytes that are read first of each member: nearly all headers are shorter.
+/// Number of bytes that are read first of each member. A usual header has 128 bytes.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
 /// A member that is not a tensor: accessing it throws, without affecting other entries.
