@@ -10,8 +10,8 @@
 namespace tenfold::detail::formats::folder {
 
 /// Memory for small leaves, many in one block. Mapping each would cost a system call, a page and
-/// one of the 65,530 maps that a process may have by default. A block is freed with its last leaf.
-/// Thread-safe, except close().
+/// one of the 65,530 maps that a process may have by default. A block is freed with its last leaf,
+/// the newest one not before the arena. Thread-safe, except close().
 class Arena {
  public:
   /// Larger leaves are mapped instead.

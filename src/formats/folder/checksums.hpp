@@ -10,7 +10,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The `%checksums` of a folder, locked against other writers.
+/// The `%checksums` of a folder, locked against other writers until publish() or close().
 class ChecksumsEdit {
  public:
   /// Throws Error(io) (EBUSY) if another writer holds the lock for 10 seconds.
@@ -21,7 +21,7 @@ class ChecksumsEdit {
   bool is_whole() const noexcept { return file_.valid(); }
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
   /// Replaces the file atomically and durably, then closes this object. Throws Error(io) (ESTALE)
-  /// if the folder was moved.
+  /// if the folder was moved or replaced.
   void publish(const std::vector<ChecksumLine>& lines);
   void close() noexcept {
     lock_.reset();
@@ -39,8 +39,8 @@ class ChecksumsEdit {
 /// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
 /// of the enclosing saved trees, because the tensors are about to be written through mappings. Each
 /// `%checksums` is replaced atomically and durably. Also calls announce_writes_in_place(). Throws
-/// Error(io) (EACCES), with all files unchanged, if a tensor's file also belongs to another tree;
-/// (ESTALE) if the folder was moved; (EBUSY) like ChecksumsEdit.
+/// Error(io): (EACCES) like refuse_shared_files(), with all files unchanged; (ESTALE) if the folder
+/// was moved or replaced; (EBUSY) like ChecksumsEdit.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

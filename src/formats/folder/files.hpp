@@ -74,7 +74,7 @@ struct MappedPart {
 /// A folder of an opened tree. If its path is replaced, it remains the old folder. Thread-safe.
 class Folder {
  public:
-  /// Maximum nesting of nodes.
+  /// Maximum depth of a folder below the root of the tree.
   static constexpr std::size_t kMaxDepth = 512;
 
   Folder() = default;
@@ -93,7 +93,8 @@ class Folder {
   /// Returns the file of that name, or null if there is none. Set `for_writing` if map() will be
   /// called with write_through.
   virtual std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) = 0;
-  /// Like try_open(), but returns only the information, without opening the file.
+  /// Returns the information about the entry of that name, without opening it, or nullopt if there
+  /// is none. In the file system, the entry may also be a folder or a link.
   virtual std::optional<StoredInfo> file_info(const std::string& name) = 0;
   /// Returns the content of a small file, or nullopt if there is none. Throws Error(corrupt) for
   /// more than `limit_bytes`, before allocating memory.
@@ -103,14 +104,16 @@ class Folder {
   /// True for the root of a tree that may have a `%commit`.
   virtual bool may_grow() const noexcept { return false; }
 
-  /// True if all files of the tree are in one mapping.
+  /// True if the tensors of the tree are in one mapping: in an archive, if its entries can be
+  /// mapped (Archive::is_one_mapping()).
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Makes writes through `mapped`, mappings of files of this folder, durable.
+  /// Makes writes through `mapped`, mappings of files of this folder, durable. An archive instead
+  /// does this for all its entries that this object opened for writing, and updates their CRC-32s.
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
-  /// True if the path no longer names the folder that was opened, so that its files may be missing.
-  /// Always false for an archive.
+  /// True if the tree's path no longer names the root that was opened, or if this folder was
+  /// removed, so that files may be missing. Always false for an archive.
   virtual bool was_replaced() = 0;
   /// Throws Error(io): the tree was replaced after it was opened.
   [[noreturn]] virtual void throw_replaced() const = 0;

@@ -1,6 +1,6 @@
-// tensordict's memory-mapped folder: one meta.json per node, one file per tensor (two for a nested
-// tensor). See https://pytorch.org/tensordict ("The on-disk format"). `%notes.json` stores what
-// that format cannot express.
+// tensordict's memory-mapped folder: one meta.json per folder, one file per tensor (two for a
+// nested tensor, none for one without elements). See https://pytorch.org/tensordict ("The on-disk
+// format"). `%notes.json` stores what that format cannot express.
 
 #include <string>
 #include <utility>

@@ -110,7 +110,7 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
 }
 
 /// Lists a folder of a data set of parts. `parts` are the paths of all parts; `prefix` is the path
-/// of this folder.
+/// of this folder with a slash at its end, or "" for the root.
 void list_parts(const os::Directory& folder, const std::string& prefix,
                 const std::set<std::string>& parts, Inventory& inventory) {
   std::vector<std::string> entries = folder.list();

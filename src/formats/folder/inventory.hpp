@@ -13,8 +13,8 @@ namespace tenfold::detail::formats::folder {
 /// True for temporary names of tenfold or tensordict, which may remain after a crash.
 bool is_leftover(std::string_view name);
 
-/// True for the names of tenfold's own files and folders. No encoded key has one, but with
-/// `robust_names` off a key itself may.
+/// True for the names of tenfold's own files and folders that begin with "%". No encoded key has
+/// one, but with `robust_names` off a key itself may.
 bool is_own_name(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.
@@ -25,8 +25,8 @@ struct Inventory {
 };
 
 /// Lists a folder. Foreign folders and leftovers are not entered. A folder whose meta.json is
-/// missing, damaged or of a newer version names no entries. In a data set of parts, `%parts.json`
-/// names the parts.
+/// missing, damaged or of a newer version names no entries except meta.json itself. In a data set
+/// of parts, `%parts.json` names the parts.
 Inventory take_inventory(const os::Directory& root);
 
 /// Lists what is not part of a saved tree, and would be lost if the folder was replaced: `foreign`

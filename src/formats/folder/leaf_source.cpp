@@ -277,8 +277,9 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
 }
 
 /// True if the leaf shares the bytes of its alias group, whose mutex must be held. The first leaf
-/// for which this is called represents the group. The bytes of a leaf in another file are compared
-/// once; in mode write_through it never joins the group.
+/// for which this is called represents the group; if its source is gone before the group has bytes,
+/// the next leaf does. The bytes of a leaf in another file are compared once; in mode write_through
+/// it never joins the group.
 bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                                std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;

@@ -49,7 +49,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::string key;
     std::uint64_t size_bytes = 0;  ///< for a nested leaf, of its sizes
     AliasGroup* group = nullptr;
-    bool in_group = false;    ///< represents its alias group, or has the same bytes
+    bool in_group = false;    ///< represents its alias group, or has the same file or bytes
     bool left_group = false;  ///< has other bytes, or in mode write_through another file
   };
   struct NestedSizes {

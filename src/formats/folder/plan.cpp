@@ -50,8 +50,9 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Keeps only the notes without which keys or nodes would be lost. Aliases and the types of values
-/// are not kept: tensordict itself writes a file for each alias, and lists for tuples.
+/// Keeps only the notes without which keys or nodes would be lost. Does not keep aliases, nor the
+/// notes of values in which all keys are strings: tensordict itself writes a file for each alias,
+/// and lists for tuples.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
   std::erase_if(notes.values, [](const auto& entry) {
@@ -291,9 +292,9 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Renames entries whose names clash, or are tenfold's own. Of two, the entry of the less common
-/// type gets another name: a nested tensor (which has two files) rather than a node, and a node
-/// rather than a tensor.
+/// Renames entries whose names clash, or are tenfold's own. If two clash, the entry of the less
+/// common type gets another name: a nested tensor (which has two files) rather than a node or a
+/// JSON value, and these rather than another tensor.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());

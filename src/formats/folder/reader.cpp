@@ -239,9 +239,9 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   }
 }
 
-/// Sets the number of rows of a node to that of the root: includes rows appended after its
-/// meta.json was written, and excludes rows that the root does not have, because a flush was
-/// interrupted.
+/// Sets the number of rows of a node below the root to that of the root: includes rows appended
+/// after its meta.json was written, and excludes rows that the root does not have, because a flush
+/// was interrupted.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;
@@ -257,7 +257,8 @@ bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows
   return true;
 }
 
-/// Includes rows that were appended after meta.json was written.
+/// Includes rows that were appended after meta.json was written. For the root, also stores its
+/// number of rows, which nodes below take (take_rows_of_root()).
 void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
   std::optional<std::int64_t> rows = place.store->live_rows();

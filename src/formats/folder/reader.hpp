@@ -22,15 +22,17 @@ struct NodePlace {
 /// Returns the path of the node's meta.json, for messages.
 std::string meta_where(const NodePlace& place);
 
-/// Reads the meta.json of one folder: a node with lazy sub-folders, or a JSON value. Lists no
-/// folder, and reads no tensor except one row offset of a sparse matrix that grows. `class_name`:
-/// the class of a tensorclass that a folder above stores, for the folder `_tensordict` of one and
-/// for the elements of a stack.
+/// Reads the node or JSON value in one folder. Reads its meta.json and those of its sub-folders
+/// `%values` and `_tensordict`. Child nodes are lazy, except the first element of a stack with a
+/// `stack_dim` above 0, and the items of a NonTensorStack that are folders. Lists no folder, and
+/// reads no tensor except one row offset of a sparse matrix that grows. `class_name`: the class of
+/// a tensorclass that a folder above stores, for the folder `_tensordict` of one and for the
+/// elements of a stack.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
-/// Opens the tree with the root `folder`: reads its meta.json and `%notes.json`. If `problems` is
-/// given, Store::report_ignored() appends to it, during the whole lifetime of the tree, instead of
-/// warning.
+/// Opens the tree with the root `folder`: reads its `%notes.json`, its `%commit` and the root node
+/// (read_node()). If `problems` is given, Store::report_ignored() appends to it, during the whole
+/// lifetime of the tree, instead of warning.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

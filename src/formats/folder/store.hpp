@@ -58,7 +58,7 @@ class Store {
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
   /// Number of rows of the root if grows() and the root has a batch size, once its meta.json is
-  /// read. All nodes with a batch size have as many.
+  /// read. Nodes below with a batch size take it (take_rows_of_root() in reader.cpp).
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
   /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a

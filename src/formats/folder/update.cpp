@@ -429,7 +429,7 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
 }
 
 /// Returns the note of the value that is stored in `folder`. The root of its tree is the nearest
-/// folder above it that has notes.
+/// folder with notes: `folder` itself or one above it. Returns an empty note if there is none.
 Notes::ValueNote note_of(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
   Path at = os::absolute(folder);

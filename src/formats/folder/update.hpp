@@ -14,7 +14,8 @@ namespace tenfold::detail::formats::folder {
 /// Options of an update of a folder to the planned content.
 struct UpdateRequest {
   /// If true, tensors are overwritten in place, as tensordict does, and none is removed. If false,
-  /// each file is replaced atomically, and files of the old tree that are not planned are removed.
+  /// each file that is written is replaced atomically, and files of the old tree that are not
+  /// planned are removed.
   bool in_place = false;
   bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; with `in_place`, existing
                        ///< files keep their content
@@ -29,7 +30,8 @@ struct UpdateRequest {
 /// Changes the folder at `path` to the plan. Writes tensors first and metadata last, so that
 /// readers find every tensor that metadata names. Then removes `%checksums`, and `%notes.json` if
 /// it is not planned. Creates missing folders; refuses to write through symlinks below `path`
-/// (Error(io), ELOOP), and in place to files with hard links outside of the tree (EACCES).
+/// (Error(io), ELOOP), and in place to files with hard links outside of the tree (EACCES) and to a
+/// folder with a `%commit` (Error(unsupported)).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
 // Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp: one entry

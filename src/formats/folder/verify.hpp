@@ -12,13 +12,15 @@ namespace tenfold::detail::formats::folder {
 /// `report`.
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
-/// Checks the structure, and every block and box in `%checksums`. Problems are reported, not
-/// thrown. Throws if the folder cannot be opened, and errors for which is_problem_of_files() is
-/// false.
+/// Checks the structure, and every block and box in `%checksums`, except what the request's filter
+/// skips. Problems are reported, not thrown. Throws if the folder cannot be opened, and errors for
+/// which is_problem_of_files() is false.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
-/// Checks the structure, the CRC-32 of every entry, and every block in `%checksums`. Skips boxes,
-/// because the CRC-32 covers their bytes.
+/// Checks the structure, the CRC-32 of every entry, and the blocks in `%checksums`, except what the
+/// request's filter skips. Skips boxes, because the CRC-32 covers their bytes. Problems are
+/// reported, not thrown. Throws Error(file_not_found), Error(io) if the file cannot be opened or
+/// read (the zip directory), and errors for which is_problem_of_files() is false.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::detail::formats::folder

@@ -111,7 +111,7 @@ class Writer {
     }
   }
 
-  /// Links the files that are equal in the earlier version, instead of writing them.
+  /// Links the files of leaves that are equal in the earlier version, instead of writing them.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
     // If the old folder is open in mode r+, writes to it would change the new version, too.
@@ -230,7 +230,7 @@ class Writer {
   }
 
   /// Called when the file is complete. If it is to be durable, starts writeback while others are
-  /// written.
+  /// written; otherwise closes it.
   void written(os::File& file) const {
     if (request_.durable) {
       file.start_writeback();

@@ -17,7 +17,8 @@ void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& reque
 /// Warns, naming a tensor, if tensordict cannot load it from a folder.
 void warn_of_unloadable(const Plan& plan, const Path& path);
 
-/// Returns the size of the tensors that write_plan() writes or reserves, without holes and aliases.
+/// Returns the size of the tensors that write_plan() writes or reserves, without aliases. A lower
+/// bound: 0 if it writes holes, although it writes the sizes of nested tensors.
 std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept;
 
 }  // namespace tenfold::detail::formats::folder

@@ -57,8 +57,8 @@ bool same_rows(const Leaf& a, const Leaf& b) {
 }
 
 /// Returns the name of an entry: the encoded key and the suffix. Returns the unencoded key and the
-/// suffix, as tensordict before 0.14 wrote it, if only that name exists and no other key of the
-/// node encodes to it.
+/// suffix, as tensordict before 0.14 wrote it, if `may_be_raw`, only that name exists and no other
+/// key of the node encodes to it.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -73,13 +73,13 @@ std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std
   return is_of_another ? encoded : raw;
 }
 
-/// A meta.json whose lengths are increased.
+/// A meta.json and its new text, which counts the appended rows.
 struct GrowingMeta {
   Path file;
   std::string text;
 };
 
-/// Compares the rows with a saved tree and collects the changes.
+/// Compares the rows with a saved tree, collects the changes, and writes them.
 class Appender {
  public:
   Appender(std::int64_t num_rows, Notes notes) : num_rows_(num_rows), notes_(std::move(notes)) {}
@@ -87,7 +87,7 @@ class Appender {
   /// `path`: the keys, joined by "."; `notes_path`: the same as a note path.
   void visit(const Path& folder, const TensorDict& rows, const std::string& path,
              const std::string& notes_path);
-  /// Throws if the disk has no space for the new rows.
+  /// Throws if the disk has no space for the new rows. Does not check up to os::kUncheckedBytes.
   void require_free_space() const;
   void run();
 
@@ -134,8 +134,9 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
   }
 }
 
-/// Throws if the node has an entry whose key is a member of meta.json itself. Its length is only in
-/// the notes, which are not replaced together with meta.json.
+/// Throws if the node has an entry whose key is a member of meta.json itself. The length of such a
+/// tensor is only in the notes, which are not replaced together with meta.json. Such a child node
+/// is not among the entries of meta.json.
 void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
                                   const base::Where& where) const {
   for (const auto& [key, position] : meta.reserved) {
@@ -196,8 +197,9 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
   leaves_.push_back({folder / file, rows, saved_bytes});
 }
 
-/// True if these rows are to be appended under another key as well. Aliases share one file, so
-/// appending to one appends to all.
+/// True if the same rows are already to be appended to this file under another key. Tensors that
+/// are hard links of one file share it, so appending to one appends to all. Throws if the rows
+/// differ.
 bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
                                     const base::Where& where) {
   for (const LinkedLeaf& other : linked_) {
@@ -355,8 +357,8 @@ void Appender::run() {
   }
 }
 
-/// Truncates the files to the size in their metadata: if the disk is full, the next append needs
-/// the space.
+/// Truncates the files to the number of rows of the root: if the disk is full, the next append
+/// needs the space.
 void Appender::truncate_uncommitted() const noexcept {
   for (const AppendedLeaf& leaf : leaves_) {
     try {

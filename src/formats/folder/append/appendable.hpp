@@ -24,7 +24,7 @@ std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
 std::string file_of(const Leaf& leaf);
 
 /// A path with rows, opened for reading or appending. Rows can be appended if the path is a folder
-/// of this format that was opened in mode write_through.
+/// of this format that was opened in mode write_through, after lock() and start().
 ///
 /// Thread safety: none; one thread at a time.
 class AppendableFolder {
@@ -58,7 +58,7 @@ class AppendableFolder {
   /// the rows for reading, and releases the lock of lock(): afterwards, saves may replace the
   /// folder. If the folder was moved or deleted, does the same, but throws Error(io) (ESTALE): its
   /// rows are committed, but its metadata may not be written. If the writer throws any other error,
-  /// everything stays open.
+  /// everything stays open. If `reopen` throws, the lock is released nevertheless.
   void close(const std::function<void()>& reopen);
 
  private:

@@ -13,15 +13,17 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The commit page of a data set to which this process adds rows. Locked against other writers from
-/// the constructor to release(). Each record is changed by a single write of 64 bytes.
+/// The commit page of a folder to which this process adds rows. Locked against other writers from
+/// the constructor to release() or the destructor. Each record is changed by a single write of 64
+/// bytes.
 class CommitFile {
  public:
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
   /// number of rows is then that of meta.json, or of a circular buffer's durable state. Throws
-  /// Error(io) (EBUSY) if another process holds the lock, Error(corrupt) for an invalid page, and
-  /// Error(invalid_argument) if meta.json has no number of rows (rows_counted()).
+  /// Error(io) (EBUSY) if another writer, in this process or another, holds the lock,
+  /// Error(corrupt) for an invalid page, and Error(invalid_argument) if meta.json has no number of
+  /// rows (rows_counted()).
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }
@@ -30,7 +32,8 @@ class CommitFile {
   std::uint64_t capacity() const noexcept { return page_.capacity; }
   const std::string& display() const noexcept { return file_.display(); }
 
-  /// False if another process took over the lock, which is a lease if the file system has no flock.
+  /// False after release(), or if another process took over the lock, which is a lease if the file
+  /// system has no flock.
   bool is_locked() const { return lock_ && lock_->is_held(); }
   /// Publishes `next` to all readers; sets its sequence number and boot ID.
   void publish(CommitState next);
@@ -38,7 +41,7 @@ class CommitFile {
   void rest();
   /// Circular buffers: makes `next` the state after a power failure.
   void publish_durable(CommitState next);
-  /// True once a process has written to rows in place since the page was created.
+  /// True if a process has called announce_writes_in_place() since the page was created.
   bool was_written_in_place() const;
   /// Releases the lock. The object cannot be used afterwards.
   void release() noexcept {

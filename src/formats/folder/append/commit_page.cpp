@@ -18,17 +18,19 @@ constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
-/// For a page whose header is damaged: it may be that of a circular buffer.
+/// For a page of the wrong size or with an invalid header: it may be that of a circular buffer.
 Error fail(const std::string& where) {
   return base::corrupt(where).remedy(
       "to go back to the rows of the last flush, remove the file (not of a circular buffer)");
 }
 
-/// For a page with a valid header. meta.json of a circular buffer counts all slots, in any order.
+/// For a page with a valid header. Without it, the rows of a circular buffer are the slots that
+/// meta.json counts, those of the last flush, in the order of the slots.
 Error fail(const std::string& where, std::uint64_t capacity) {
   return base::corrupt(where).remedy(
       capacity == 0 ? "to go back to the rows of the last flush, remove the file"
-                    : "to read all slots as rows of an ordinary data set, remove the file");
+                    : "to read the slots of the last flush as rows of an ordinary data set, "
+                      "remove the file");
 }
 
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -51,8 +53,8 @@ void seal(std::span<std::byte> record) {
   put(record, content.size(), base::xxh3_seeded(content, kSlotSeed));
 }
 
-/// Parses a commit record. Returns nullopt if its checksum is wrong: it was never written, or its
-/// writer did not finish it.
+/// Parses a commit record. Returns nullopt if its checksum is wrong: it was never written, its
+/// writer did not finish it, or it is damaged.
 std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size_t offset) {
   const auto slot = page.subspan(offset, kSlotBytes);
   if (!is_whole(slot)) return std::nullopt;

@@ -13,8 +13,9 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The commit page of a growing data set: the current number of rows. After a power failure, the
-/// number at the last flush is valid: that of meta.json, or of a circular buffer's durable record.
+/// The commit page of a folder to which rows are added: the current number of rows. After a power
+/// failure, the number at the last flush is valid: that of meta.json, or of a circular buffer's
+/// durable record.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:
@@ -26,7 +27,8 @@ inline constexpr std::string_view kCommitName = "%commit";
 ///             state
 ///   256       "tenfold%commit 1", capacity, and the XXH3 of these, with the same seed
 ///   512       the writer's process ID, for messages
-///   520       not 0 once a process has written to rows in place, whose checksums are then invalid
+///   520       not 0 once a process may have written to rows in place: then the checksums of all
+///             tensors are invalid
 inline constexpr std::size_t kCommitPageBytes = 4096;
 using CommitBytes = std::array<std::byte, kCommitPageBytes>;
 inline constexpr std::size_t kSlotBytes = 64;
@@ -57,7 +59,7 @@ struct CommitState {
 struct CommitPage {
   std::uint64_t capacity = 0;  ///< 0: no circular buffer
   std::uint64_t process = 0;
-  bool in_place = false;
+  bool in_place = false;  ///< rows may have been written in place
   CommitState live;                    ///< the newest valid commit record
   std::optional<CommitState> durable;  ///< circular buffers only
 };

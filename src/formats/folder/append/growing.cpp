@@ -188,7 +188,7 @@ void GrowingFolder::truncate_uncommitted() noexcept {
 void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
   const CommitState& durable = commit_.durable();
   const std::uint64_t end = state().written + num_rows;
-  // Slots without a durable row may be overwritten without a mark.
+  // Slots that never had a row need no mark, and an earlier mark may include the slots.
   if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
   CommitState next = durable;
   next.busy_begin = durable.written % capacity();
@@ -394,7 +394,7 @@ void GrowingFolder::close() {
   write_notes();
   if (capacity() == 0) {
     for (OpenLeaf& open : leaves_) {
-      // Remove the leftovers of a failed append.
+      // Remove the leftovers of an append that failed or crashed.
       if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
         open.file.truncate(open.leaf.size_bytes);
         open.file.sync();

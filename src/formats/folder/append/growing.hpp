@@ -38,10 +38,11 @@ struct GrowingLeaf {
 /// the uncommitted bytes. A circular buffer instead marks the slots to overwrite as busy, writes
 /// them, and commits.
 ///
-/// flush(): makes leaves durable, then `%checksums`, then meta.json of `%values` and of the nodes,
-/// and last that of the root, each atomically. After a power failure, the rows of the last flush
-/// are valid, or those of the one in progress. Nodes may then count more rows than the root;
-/// readers ignore these while there is a `%commit`.
+/// flush(): makes leaves durable, then the durable record of a circular buffer or `%checksums`,
+/// then meta.json of `%values` and of the nodes, and last that of the root. Replaces `%checksums`
+/// and each meta.json atomically. After a power failure, the rows of the last flush are valid, or
+/// those of the one in progress. Nodes may then count more rows than the root; readers ignore these
+/// while there is a `%commit`.
 ///
 /// Thread safety: none; one thread at a time.
 class GrowingFolder {
@@ -66,8 +67,8 @@ class GrowingFolder {
   /// nothing on failure: throws Error(io), or Error(unsupported) in a forked child. Rows of more
   /// than os::kUncheckedBytes are not written at all if they cannot fit on the disk.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
-  /// Writes to the next slots of a circular buffer. Of more than capacity() rows, writes only the
-  /// last capacity(). If a write fails, the rows in the slots to overwrite are lost.
+  /// Writes to the next slots of a circular buffer: all rows, or the last capacity() if there are
+  /// more. If a write fails, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   void flush();
   /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
@@ -97,7 +98,7 @@ class GrowingFolder {
   std::vector<std::string> metadata_names() const;
   void write_checksums(bool with_metadata);
   os::Directory open_folder(const std::string& folder) const;
-  /// Folders below the root that have tensors or nodes, parents first.
+  /// The folders of the leaves and those above them, without the root, parents first.
   std::vector<std::string> folders_below() const;
   void write_meta(const std::string& folder);
   void write_notes();
@@ -110,8 +111,9 @@ class GrowingFolder {
   os::OwnProcess process_;
   std::function<std::string(const std::string&)> edit_notes_;
   bool files_are_new_ = false;   ///< new entries of folders are not synced yet
-  bool is_dirty_ = false;        ///< rows were added since the last flush
-  bool has_checksums_ = false;   ///< `%checksums` exists and is valid
+  bool is_dirty_ = false;        ///< rows were added since the last flush, or perhaps by a writer
+                                 ///< that crashed
+  bool has_checksums_ = false;   ///< `%checksums` exists, is valid and is maintained
   bool metadata_waits_ = false;  ///< checksums of metadata were removed, and close() restores them
 };
 

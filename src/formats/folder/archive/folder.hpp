@@ -7,7 +7,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The root folder of the tree in an archive.
+/// Returns the root folder of the tree in an archive.
 std::shared_ptr<Folder> root_of(std::shared_ptr<Archive> archive);
 
 }  // namespace tenfold::detail::formats::folder

@@ -40,7 +40,9 @@ struct Block {
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32 = 0;
-  std::optional<Problem> problem;  ///< could not be read, or does not match `%checksums`
+  /// It could not be read or inflated, does not match `%checksums`, or, for a deflated entry, its
+  /// CRC-32 differs.
+  std::optional<Problem> problem;
 };
 
 class ArchiveVerifier {
@@ -212,7 +214,8 @@ class ArchiveVerifier {
                                    .remedy("the file is damaged or was changed"));
   }
 
-  /// Combines the blocks of one entry; returns the index of the next entry's first block.
+  /// Reports the problems of one entry's blocks; if there are none, compares its CRC-32, combined
+  /// from those of the blocks. Returns the index of the next entry's first block.
   std::size_t check_block_run(std::vector<Block>& blocks, std::size_t first) {
     const codecs::ZipEntry& entry = archive_->entries()[blocks[first].entry];
     std::uint32_t crc = 0;

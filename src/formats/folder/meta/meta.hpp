@@ -51,7 +51,7 @@ struct NodeMeta {
   std::string device;          ///< empty for none
   std::int64_t stack_dim = 0;  ///< for stacks
   std::optional<std::string> stack_dim_name;
-  std::vector<MetaEntry> entries;  ///< of a tensordict, in order
+  std::vector<MetaEntry> entries;  ///< in order; also of kinds that do not use them
   /// The members `shape`, `device`, `_type` in order, each with the number of entries before it: a
   /// key of that name has this position.
   std::vector<std::pair<std::string_view, std::size_t>> reserved;

@@ -106,8 +106,8 @@ MetaEntry make_entry(EntryDraft& draft) {
   return entry;
 }
 
-/// Receives the JSON events of a meta.json. Level 1 is the document's object, level 2 an entry,
-/// level 3 its shape.
+/// Receives the JSON events of a meta.json. Level 1 is the document's object, level 2 an entry or
+/// an array of the document, level 3 the shape of an entry.
 class MetaHandler final : public codecs::JsonHandler {
  public:
   explicit MetaHandler(const std::string& where) : where_(where) {}

@@ -115,7 +115,8 @@ TEST(CommitPage, HasAnotherRemedyForACircularBuffer) {
   expect_refused(bad, "commit records", "to go back to the rows of the last flush, remove the");
   bad = encode_page(ring(10, 3));
   bad[24] ^= std::byte{1};
-  expect_refused(bad, "commit records", "to read all slots as rows of an ordinary data set");
+  expect_refused(bad, "commit records",
+                 "to read the slots of the last flush as rows of an ordinary data set");
 }
 
 TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {
