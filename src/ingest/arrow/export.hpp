@@ -64,8 +64,8 @@ class ArrowArrayMaker {
 };
 
 /// Initialises `out` with the type of `schema`: a struct of its columns, with nested structs for
-/// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have, or that has a
-/// dimension above 2^31 - 1 in each row.
+/// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have, or whose
+/// shape has a dimension above 2^31 - 1.
 void export_arrow_schema(const Schema& schema, ArrowSchema* out);
 
 /// Initialises `out` with an array of these rows of `column`.
