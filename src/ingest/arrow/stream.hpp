@@ -32,7 +32,7 @@ struct ArrowIngestOptions {
 
 /// Writes the record batches of an Arrow stream as a data set at `path`; without a path, only
 /// reports the resulting schema. Unless options.schema is set, a column becomes nullable with its
-/// first null. Releases the stream.
+/// first null; columns of Arrow's type null always are. Releases the stream.
 ///
 /// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
 /// Error(io) with the producer's message if the producer fails, Error(unsupported) for types that
