@@ -34,11 +34,11 @@ std::string to_json_line(const BadRow& bad);
 /// that is not UTF-8, U+FFFD replaces each non-ASCII byte.
 std::string shown_text(std::string_view text);
 
-/// The error with which a bad row ends the call if on_error is `raise`.
+/// The error with which a bad row of a text file ends the call if on_error is `raise`.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 
-/// Describes a rejected row of a file.
+/// Describes a rejected row of a text file.
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,
                   const RowFault& fault, std::string_view text);
 

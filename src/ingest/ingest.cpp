@@ -103,7 +103,7 @@ class Ingestion {
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<TypeWork>(types); });
     RowPlan all = plan_of(types, report_.promotions);
-    // Columns and lists that contain only nulls become float64.
+    // Columns with only nulls, and lists that are empty or contain only nulls, become float64.
     for (Target& target : all.targets) target.is_typed = true;
     plan_ = selected(all);
     plan_.is_final = true;

@@ -154,7 +154,7 @@ enum class IntegerSize : std::uint8_t {
 /// Converts to a 64-bit integer in two's complement, if the number fits.
 IntegerSize to_integer(const NumberText& number, std::uint64_t& value) noexcept;
 
-/// True if an integer fits 64 bits and a double represents it exactly.
+/// True if the magnitude of an integer fits 64 bits and a double represents it exactly.
 bool is_exact_in_double(const NumberText& number) noexcept;
 
 }  // namespace tenfold

@@ -17,10 +17,11 @@ inline constexpr ScalarKinds kNull = 1;
 inline constexpr ScalarKinds kBool = 2;
 inline constexpr ScalarKinds kInteger = 4;
 inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
-inline constexpr ScalarKinds kBig = 16;      ///< an integer above int64 that fits uint64
+inline constexpr ScalarKinds kBig = 16;      ///< an integer above int64 that fits uint64, or any
+                                             ///< integer of a uint64 column
 inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither
 inline constexpr ScalarKinds kInexact = 64;  ///< an integer that a double does not represent
-                                             ///< exactly, or that is kHuge
+                                             ///< exactly, or whose magnitude exceeds 64 bits
 inline constexpr ScalarKinds kFloat = 128;
 inline constexpr ScalarKinds kString = 256;
 }  // namespace scalar_kind
@@ -50,12 +51,13 @@ struct ScalarType {
   DType dtype = DType::float64;
 };
 
-/// The promotion table of all sources: the type that holds every value without loss.
+/// The promotion table of all sources whose values have no fixed dtype: the type that holds every
+/// value.
 ///
 ///   null -> bool -> int64 -> float64 -> string
 ///
 /// Instead of int64, uint64 if there is a kBig integer and none is negative. A string if no dtype
-/// holds every value exactly. Empty for nulls only.
+/// holds every integer exactly. Empty if there are only nulls.
 std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// The type in which values are stored while more may follow: adding kinds never requires a

@@ -26,7 +26,7 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::string& where);
 
 /// The first position in `names` of the column or an enclosing record; names.size() if there is
-/// none.
+/// none. Compares dotted names, so that a flat column "a.b" also counts as a column of record "a".
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names);
 
 }  // namespace tenfold

@@ -35,7 +35,7 @@ struct ArrowArray {
 };
 
 /// A sequence of arrays of one type. get_schema() and get_next() return 0 or an errno. At the end,
-/// get_next() returns a released array.
+/// get_next() returns 0 and stores a released array.
 struct ArrowArrayStream {
   int (*get_schema)(ArrowArrayStream*, ArrowSchema* out);
   int (*get_next)(ArrowArrayStream*, ArrowArray* out);

@@ -245,7 +245,7 @@ class TypeParser {
   }
 
   std::string where_;
-  KeyPath path_;  ///< starting at the root, which has no name
+  KeyPath path_;  ///< starting at the root, which messages do not name
 };
 
 }  // namespace

@@ -9,8 +9,9 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. A buffer of Arrow that has the layout of the column, and no
-/// nulls, is not copied.
+/// The rows of one column of a batch. If a buffer of Arrow has the layout of the column's values,
+/// and no nulls, they are not copied, except those of ragged strings and of nested columns
+/// (ArrowColumn::is_nested).
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;

@@ -26,7 +26,7 @@ struct ExportedRows {
   std::vector<std::int64_t> offsets;
   std::vector<std::int64_t> item_offsets;  ///< ragged strings: offsets [items + 1], starting at 0,
                                            ///< in bytes
-  Tensor valid;                            ///< bool [size]; empty if all rows have a value
+  Tensor valid;                            ///< bool [size]; empty: all rows have a value
 };
 
 /// Builds an array that keeps its buffers alive and owns its children until it is released.
@@ -64,7 +64,8 @@ class ArrowArrayMaker {
 };
 
 /// Initialises `out` with the type of `schema`: a struct of its columns, with nested structs for
-/// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have.
+/// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have, or whose
+/// shape has a dimension above 2^31 - 1.
 void export_arrow_schema(const Schema& schema, ArrowSchema* out);
 
 /// Initialises `out` with an array of these rows of `column`.

@@ -25,7 +25,8 @@ struct Span {
 };
 
 /// The span of rows, or of items of ragged strings, [begin, end). Throws Error(corrupt) unless its
-/// offsets are nondecreasing and within [0, limit]. `noun`: of an offset, for the message.
+/// offsets are nondecreasing and within [0, limit]; an empty span is not checked. `noun`: the word
+/// for an offset in the message.
 Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int64_t limit,
              const Column& column, const char* noun) {
   const std::span<const std::int64_t> all = ends.span<std::int64_t>();

@@ -43,8 +43,8 @@ void set_json(ArrowColumn& made) {
   made.is_json = true;
 }
 
-/// The shape of nested fixed-size lists of numbers; `numbers` is their innermost type. Empty for
-/// other types.
+/// The shape of nested fixed-size lists of numbers, [] for numbers; `numbers` is their innermost
+/// type. nullopt for other types.
 std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& numbers) {
   Shape shape;
   const ArrowType* inner = &type;

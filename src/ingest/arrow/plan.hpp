@@ -32,8 +32,8 @@ struct ArrowColumn {
   bool is_json = false;
   /// A list of lists of numbers; settle_shape() determines the inner shape.
   bool is_nested = false;
-  bool has_shape = false;  ///< is_nested: the inner shape is known, because a row with a list was
-                           ///< read
+  bool has_shape = false;  ///< is_nested: the inner shape is known, from a row that contains a list
+                           ///< or from a requested schema
   std::size_t depth = 0;   ///< is_nested: number of dimensions of the inner shape
   bool is_shape_given = false;  ///< is_nested: the inner shape is that of a requested schema
 };
@@ -42,8 +42,8 @@ struct ArrowColumn {
 /// Throws Error(unsupported) if the batch is not a struct.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Sets the inner shape of a nested column to that of the rows of `target`, if both have the same
-/// number of dimensions. Rows with another inner shape are bad rows.
+/// Sets the inner shape of a nested column to that of the rows of `target`, if that is a column of
+/// numbers with the same number of dimensions. Rows with another inner shape are bad rows.
 void take_shape(ArrowColumn& column, const Column& target);
 
 /// Compares the lengths of lists, and of the lists in them, with `shape[depth...]`, and sets

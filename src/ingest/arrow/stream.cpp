@@ -43,7 +43,7 @@ class BadRowPieces {
     std::string text{};  ///< the values of the stream's columns: a JSON object, or null
   };
 
-  /// `folder`: where unnamed spill files are created.
+  /// `folder`: where unnamed spill files are created; empty: the folder for temporary files.
   explicit BadRowPieces(Path folder) : folder_(std::move(folder)) {}
 
   /// Starts the pieces of the next stream, which has the same rows in the same order.
@@ -59,7 +59,7 @@ class BadRowPieces {
   std::vector<SpillFile> streams_;
 };
 
-/// Bytes of pieces per stream that stay in memory; further pieces go to a spill file.
+/// Greatest size of a stream's pieces in memory; if they are larger, they go to a spill file.
 constexpr std::size_t kPiecesInMemoryBytes = std::size_t{64} << 10;
 
 void append_member(SpillFile& spill, std::string_view text) {
@@ -414,8 +414,9 @@ class ArrowIngest {
     drop_rows(dropped, chunks, fitted);
   }
 
-  /// Handles bad rows of several streams. The first pass only collects the bad rows, and writes
-  /// nothing after the first of them. The second pass drops the rows that are bad in any stream.
+  /// Handles bad rows of several streams. The first pass collects the bad rows; with the first of
+  /// them, it discards what was written and stops writing. The second pass drops the rows that are
+  /// bad in any stream.
   void defer_bad_rows(const ArrowSlice& batch, const std::vector<Bad>& bad,
                       std::vector<ColumnChunk>& chunks, std::vector<ColumnBuilder>& fitted) {
     if (!is_again_) {
@@ -512,8 +513,8 @@ class ArrowIngest {
   std::int64_t position_ = 0;         ///< number of rows that were read from the current stream
   bool defers_bad_rows_ = false;      ///< a row that is bad in one stream must be dropped from all
   bool is_again_ = false;
-  std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source,
-                                             ///< ascending
+  std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source;
+                                             ///< in the second pass ascending and unique
   std::optional<BadRowPieces> pieces_;       ///< descriptions of these rows
 };
 

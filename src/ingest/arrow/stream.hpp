@@ -25,14 +25,14 @@ struct ArrowIngestOptions {
   std::optional<Schema> schema{};      ///< requested schema; if empty, it follows from the types
   std::vector<std::string> columns{};  ///< read only these columns; empty: all
   OnError on_error = OnError::raise;
-  std::int64_t batch_rows = 0;    ///< rows processed at a time; 0: 65,536
+  std::int64_t batch_rows = 0;    ///< greatest number of rows processed at a time; 0: 65,536
   std::uint64_t total_bytes = 0;  ///< expected size, for the monitor; 0: unknown
   TableWriterOptions table{};
 };
 
 /// Writes the record batches of an Arrow stream as a data set at `path`; without a path, only
 /// reports the resulting schema. Unless options.schema is set, a column becomes nullable with its
-/// first null. Releases the stream.
+/// first null; columns of Arrow's type null always are. Releases the stream.
 ///
 /// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
 /// Error(io) with the producer's message if the producer fails, Error(unsupported) for types that
@@ -43,12 +43,12 @@ SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& p
                           const ArrowIngestOptions& options);
 
 /// The same for a source that provides columns in several streams, so that only a few of many
-/// columns have to be in memory: row i of the data set is row i of each stream. Streams are read
-/// sequentially, and only those with a requested column. `again`: the same streams for a second
-/// pass, or none. A second pass is necessary to omit bad rows, because they are known only after
-/// the last stream. Also throws Error(corrupt) if the streams differ in length, and
-/// Error(invalid_argument) if on_error is not `raise`, several streams have requested columns, and
-/// `again` does not have as many streams.
+/// columns have to be in memory: row i of the data set is row i of each stream. Reads the schemas
+/// of all streams, then sequentially the batches of those with a requested column. `again`: the
+/// same streams for a second pass, or none. A second pass is necessary to omit bad rows, because
+/// they are known only after the last stream. Also throws Error(corrupt) if the streams that are
+/// read differ in length, and Error(invalid_argument) if on_error is not `raise`, several streams
+/// have requested columns, and `again` does not have as many streams.
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
                           std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);

@@ -10,9 +10,9 @@
 
 namespace tenfold {
 
-/// Converts value `i` to a JSON value: structs and maps become objects, a map whose keys are not
-/// unique strings becomes a list of pairs, decimals become strings, binary becomes base64, dates
-/// and times become their counts.
+/// Converts value `i` to a JSON value: structs and maps become objects, decimals become strings,
+/// binary becomes base64, dates and times become their counts. A map whose converted keys are not
+/// unique strings becomes a list of pairs.
 ///
 /// Text that is not UTF-8 is returned as by shown_text(). `other_bytes`: if not null, becomes the
 /// first such text as it is stored.

@@ -27,7 +27,7 @@ RowType type_of(const Column& wanted) {
   return type;
 }
 
-/// False if the final type makes other values than strings strings.
+/// False if the final type converts values that are not strings to strings.
 bool keeps_values(const RowType& type) {
   const RowType final_type = settled(type);
   if (final_type.form == RowForm::json) return false;

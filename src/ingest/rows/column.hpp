@@ -45,11 +45,12 @@ class RowColumn {
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
   std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }
-  /// If fixed by a schema: the last number that was out of the range of the dtype since truncate();
-  /// empty if there was none.
+  /// If fixed by a schema: the last number since truncate() that the dtype cannot hold, because it
+  /// is out of range or a fraction; empty if there was none.
   const std::string& out_of_range() const noexcept { return out_of_range_; }
 
-  /// The type of the column after a value of type `value` is added; empty if there is no such type.
+  /// The type of the column after a value of type `value` is added; empty if there is no such type,
+  /// or the column is fixed by a schema.
   std::optional<RowType> with(const RowType& value) const;
   void promote(const RowType& type);
   /// The first row with a null in a list if the current type cannot represent it; -1: none.
@@ -148,8 +149,8 @@ class RowColumn {
   void clear_block();
   /// If fixed by a schema: allocates memory for so many rows, if their size is fixed.
   void reserve(std::int64_t num_rows);
-  /// If fixed by a schema: the rows of the block, which are not copied. Only destruction may
-  /// follow.
+  /// If fixed by a schema: the rows of the block, which are not copied unless they are lists of one
+  /// length and some are null. Only destruction may follow.
   BatchColumn take_rows();
   /// The types of all elements before promotion, in all blocks, for rows stored as `column`.
   const Origins& origins(const Column& column) const noexcept {

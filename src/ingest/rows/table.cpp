@@ -206,7 +206,7 @@ void RowTable::write_block() {
   writer_->append(chunks);
 }
 
-/// Adds nulls to the columns that the last rows lack.
+/// Adds the nulls of the last rows to the columns in which they have no value.
 void RowTable::complete_columns() {
   for (Stored& stored : columns_) {
     stored.column->add_nulls(block_rows_ - stored.column->num_rows());

@@ -20,8 +20,10 @@ namespace tenfold {
 /// Writes row-by-row input as a data set. Infers the columns on the way, and rewrites a column if
 /// its type changes.
 ///
-/// The time for a row depends only on the number of columns in which it has a value. Nulls of other
-/// columns are added when the column gets its next value, or when the block is written.
+/// The time for a row depends on the number of columns in which it has a value, not on that of all
+/// columns; missing_column() also takes time for each column of a schema that requires a value.
+/// Nulls of other columns are added when the column gets its next value, or when the block is
+/// written.
 ///
 /// Thread safety: one thread at a time.
 class RowTable {
@@ -38,7 +40,7 @@ class RowTable {
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
   /// Prepares `column` for the value of the current row (or of several rows), and returns it. The
-  /// caller then adds the value. Call once per row.
+  /// caller then adds the value. Call once per row and column.
   RowColumn& begin_value(RowColumn& column) {
     const std::int64_t absent = block_rows_ - column.num_rows();
     if (absent != 0) [[unlikely]]

@@ -19,7 +19,7 @@ enum class RowForm : std::uint8_t {
   json,    ///< lists of anything else, as JSON strings
 };
 
-/// The reference of a time stamp.
+/// Whether time stamps have a time zone.
 enum class Clock : std::uint8_t {
   unknown,
   local,  ///< local time without a time zone
@@ -34,7 +34,7 @@ struct RowType {
   ScalarKinds kinds = 0;      ///< kinds of the elements, if they can be promoted
   ColumnKind kind = ColumnKind::number;
   DType dtype = DType::bool_;
-  std::string unit{};  ///< time stamps and durations, which are int64: "us", "days", ...
+  std::string unit{};  ///< dates, times and durations, which are int64: "us", "days", ...
   Clock clock = Clock::unknown;
   Shape inner{};          ///< lists: shape of each element
   bool has_null = false;  ///< lists: contain null

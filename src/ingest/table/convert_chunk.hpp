@@ -12,8 +12,8 @@
 namespace tenfold {
 
 /// The type of each element before promotion. If the column ends as a string column, elements are
-/// formatted as they were in the source: `1` and not `1.0`, `true` and not `1`. Uses two bits per
-/// element, and nothing while all elements of the column have one kind.
+/// formatted as values of their type in the source: `1` and not `1.0`, `true` and not `1`. Uses two
+/// bits per element, and nothing while all elements of the column have one kind.
 class Origins {
  public:
   enum class Kind : std::uint8_t {
@@ -48,13 +48,14 @@ std::string number_text(DType dtype, const std::byte* element,
 /// Converts the rows of `chunk` from the layout of column `from` to that of `to`. Supported
 /// promotions:
 ///
-///   numbers      to numbers of another dtype (as cast_elements), to strings
-///   fixed rows   to ragged rows
-///   lists        to lists of numbers of another dtype, to JSON strings (one per row)
-///   lists of one dimension   to lists of strings
-///   rows that are all null   to anything
+///   numbers            to numbers of another dtype (as cast_elements), to strings
+///   lists of numbers   to lists of numbers of another dtype, to JSON strings (one per row)
+///   lists of numbers in one dimension   to lists of strings
+///   lists of strings   to JSON strings (one per row)
+///   fixed rows with a shape   to ragged rows
+///   rows that are all null    to anything
 ///
-/// Lists are ragged rows, and fixed rows with a shape.
+/// Lists are ragged rows, and fixed rows with a shape. The shapes of the elements must agree.
 ///
 /// `origins`: the origins of the elements of `from`. `position`: the index in `origins` of the
 /// chunk's first element; a conversion that reads origins advances it past the last element.

@@ -87,8 +87,8 @@ DType part_of(DType dtype) {
   return dtype == DType::complex128 ? DType::float64 : dtype;
 }
 
-/// True if the conversion to a float dtype does not round `value`, but changes it to a number out
-/// of its range.
+/// True if `value` is beyond the range of a float dtype: the conversion does not round it, but
+/// returns infinity, NaN or the dtype's maximum. False for NaN.
 bool is_out_of_range(double value, DType to) {
   if (std::isnan(value)) return false;
   if (to == DType::float8_e8m0fnu && !(value > 0)) return true;  // it has neither sign nor 0
@@ -190,7 +190,7 @@ class ChunkConverter {
 
   void mismatch(std::int64_t row, const std::string& found) {
     bad_.push_back({row, "expected " + described(to_) + ", found " + found});
-    made_.add_nulls(1);  // if the column is not nullable, the row is dropped anyway
+    made_.add_nulls(1);  // a placeholder: the caller removes the row
   }
 
   bool missing(std::int64_t row) {

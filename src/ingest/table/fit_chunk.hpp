@@ -17,7 +17,8 @@ struct BadValue {
   std::string what;      ///< "expected ..., found ..."
 };
 
-/// True if rows of a column like `from` can be stored unchanged in one like `to`.
+/// True if the values of a column like `from` can be stored unchanged in one like `to`. Ignores
+/// `nullable` and `unit`.
 bool has_same_storage(const Column& from, const Column& to);
 
 /// Index of the first element that `to` cannot hold; `count` if there is none. `to` cannot hold an
@@ -26,8 +27,9 @@ bool has_same_storage(const Column& from, const Column& to);
 /// accepted, and so are 0 and 1 for bool.
 std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, std::int64_t count);
 
-/// Converts the rows of `chunk` from the source's column `from` to the requested column `to`. Rows
-/// that do not fit get no value, and an entry in `bad`.
+/// Converts the rows of `chunk` from the source's column `from` to the requested column `to`. A row
+/// that does not fit gets an entry in `bad`, and the elements of a missing value; the caller must
+/// remove it.
 ColumnBuilder fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                         std::vector<BadValue>& bad);
 

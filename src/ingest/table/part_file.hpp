@@ -14,9 +14,9 @@
 
 namespace tenfold {
 
-/// A file to which large writes append, with a checksum for each block. Writes of 2 MiB, aligned to
-/// their size, become huge pages in the page cache, with which random access through a mapping is
-/// several times as fast as with small pages.
+/// A file to which large writes append, with a checksum for each block. Where the file system
+/// supports it, writes of 2 MiB, aligned to their size, become huge pages in the page cache, with
+/// which random access through a mapping is several times as fast as with small pages.
 ///
 /// Thread safety: one thread at a time.
 class PartFile {
@@ -35,8 +35,7 @@ class PartFile {
   void append(std::span<const std::byte> bytes);
   /// Writes the buffer. Afterwards the file can be read.
   void flush();
-  /// Writes the buffer. Nothing can be appended afterwards. Closes the file,
-  /// unless sync() follows.
+  /// Writes the buffer. Nothing can be appended afterwards. Closes the file, unless sync() follows.
   void finish();
   /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,
   /// uses the descriptor that wrote, which also reports errors of earlier writebacks.

@@ -58,7 +58,8 @@ class ColumnWriter {
   /// Makes the column nullable. The existing rows have values.
   void make_nullable(const MakePart& make_part);
 
-  /// Calls `use` with all rows, in blocks of a few MiB.
+  /// Calls `use` with all rows, in blocks of a few MiB. For ragged strings, the number of items in
+  /// a block is limited, but not their size.
   void for_each_block(const std::function<void(const ColumnChunk&)>& use);
 
   /// One stored part: its file, and its tensor in the tree.
@@ -87,7 +88,8 @@ class ColumnWriter {
   std::vector<std::int64_t> scratch_;
 };
 
-/// Greatest size of a block of several rows that is read back or filled.
+/// Greatest size of a block of several rows that is read back or filled, without the bytes of
+/// ragged strings.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -100,7 +102,7 @@ std::span<const std::byte> bytes_of(std::span<const T> values) {
   return std::as_bytes(values);
 }
 
-/// True if `ends` is nondecreasing and its last element is `total`.
+/// True if `ends` is nonnegative and nondecreasing, and its last element (or 0) is `total`.
 bool ends_fit(std::span<const std::int64_t> ends, std::int64_t total) {
   if (ends.empty()) return total == 0;
   return ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) && ends.back() == total;
@@ -287,11 +289,13 @@ namespace {
 
 using formats::folder::Plan;
 
-/// Memory that the write buffers of all files share, within the limits of each buffer below.
+/// Memory that the write buffers of the first columns' files share, within the limits of each
+/// buffer below. The buffers of columns that are added later have the same size.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
-/// Maximum number of files that stay open. Further files are opened for each write.
+/// Number of files that stay open, in the order of their creation. Later files are opened for each
+/// write.
 constexpr std::size_t kOpenFiles = 256;
 
 /// The source of the tree's leaves while metadata is planned. The position of a leaf is the index
@@ -349,7 +353,8 @@ Path checked_target(const Path& path, bool overwrite) {
   return path;
 }
 
-/// Lower bound of the size of these rows: elements of ragged rows are not counted.
+/// Lower bound of the size of these rows: elements of ragged rows and bytes of strings are not
+/// counted.
 std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
   std::uint64_t row_bytes = 0;
   for (const Column& column : schema.columns()) {
@@ -731,8 +736,8 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<formats::Chec
   write(replacement.folder(), name, name, formats::checksums_text(lines));
 }
 
-/// Syncs all files, with several threads. Writeback has started long before, so the threads mostly
-/// wait for the disk.
+/// Syncs all files, with several threads. Writeback has started before, so the threads mostly wait
+/// for the disk.
 void TableWriter::State::sync_files(const Plan& plan) {
   std::vector<PartFile*> files;
   for (const Plan::File& file : plan.files) {

@@ -32,10 +32,11 @@ struct TableWriterOptions {
   std::function<void(TableWriter&)> before_commit{};
 };
 
-/// Writes a data set next to `path` with bounded memory, and publishes it atomically in commit().
-/// If the writer is destroyed before, nothing remains. Removes the leftovers of a crashed process.
-/// The data set has the schema in its notes, and `%checksums`; docs/datasets.md describes the
-/// layout of columns.
+/// Writes a data set next to `path`, and publishes it in commit() by a FolderReplacement, which is
+/// atomic where the file system can exchange folders. Memory does not depend on the number of rows,
+/// except in change_column() of ragged strings. If the writer is destroyed before commit(), nothing
+/// remains. Removes the leftovers of a crashed process. The data set has the schema in its notes,
+/// and `%checksums`; docs/datasets.md describes the layout of columns.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
@@ -72,9 +73,9 @@ class TableWriter {
   void reorder(std::span<const std::size_t> order);
 
   /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
-  /// the stored rows block by block, and returns them in the layout of the new column. `convert`
-  /// may be empty if the only change is that the column becomes nullable, which costs a byte per
-  /// row.
+  /// the stored rows block by block, and returns them in the layout of the new column. A block has
+  /// a few MiB, but for ragged strings up to 262,144 items of any size. `convert` may be empty if
+  /// the only change is that the column becomes nullable, which costs a byte per row.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 
@@ -90,13 +91,13 @@ class TableWriter {
   void restart_extra(std::size_t number);
   void append_extra(std::size_t number, std::span<const std::byte> bytes);
   const std::string& extra_name(std::size_t number) const;
-  /// Sets a member of the schema document.
+  /// Adds a member to the schema document. Call it once for each name.
   void set_schema_member(std::string_view name, Value value);
 
   /// The folder that is being written, for files that are added before commit().
   os::Directory& folder() noexcept;
 
-  /// Writes metadata, notes and checksums, and atomically replaces `path`.
+  /// Writes metadata, notes and checksums, and replaces `path` as FolderReplacement::publish().
   void commit();
 
  private:

@@ -14,9 +14,10 @@ class BlockWork {
   virtual ~BlockWork() = default;
   /// Starts a block, whose memory is valid until its last deliver().
   virtual void begin(const Block& block) = 0;
-  /// Processes a part of the block, concurrently with other threads. Returns true if more is left.
+  /// Processes a part of the block, concurrently with other threads. Returns true if it must be
+  /// called again, after deliver(), for the rest of the block.
   virtual bool work() = 0;
-  /// Delivers the result of work(), in the order of the blocks and by one thread at a time.
+  /// Delivers the result of one work(), in the order of the blocks and by one thread at a time.
   /// Returning false ends the pipeline.
   virtual bool deliver() = 0;
 };

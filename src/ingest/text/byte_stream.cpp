@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kPackedBytes = std::size_t{256} << 10;
 
-/// Reads a part of a file.
+/// Reads a file, or a part of one.
 class FileStream final : public ByteStream {
  public:
   explicit FileStream(const Path& path) : own_(os::File::open_read(path)), file_(&own_) {}

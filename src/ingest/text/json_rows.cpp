@@ -105,8 +105,8 @@ bool JsonRows::takes_key(const Field& field) {
   return true;
 }
 
-/// Fast path: consumes a number that the column stores without conversion. Otherwise consumes
-/// nothing.
+/// Fast path: consumes a float for a column of float64, or an integer of at most 18 digits for a
+/// column of int64. Otherwise consumes nothing.
 bool JsonRows::plain_number(TextColumn& column) {
   if (!column.is_float64() && !column.is_int64()) return false;
   NumberText number;
@@ -167,8 +167,8 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
 
 /// Skips a member that is not in the plan, or rejects the record because it needs another plan.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
-  // A final plan has all names except those of records that are invalid JSON, and such records are
-  // reported anyway.
+  // A final plan has all names except those of records that are invalid JSON, which are reported
+  // anyway, and those whose objects never have members: their values are skipped.
   if (!plan_.ignores_new_columns && !plan_.is_final) {
     return mismatch(std::string(key), "a new column", Outcome::promote);
   }
@@ -246,7 +246,7 @@ bool JsonRows::scalar(TextColumn& column) {
   return item(column, column.row_value());
 }
 
-/// Parses one number or bool.
+/// Parses one number or bool, or rejects another value.
 bool JsonRows::item(TextColumn& column, std::byte* into) {
   const char* const begin = text_.at();
   NumberText number;
@@ -378,8 +378,8 @@ bool JsonRows::raw(TextColumn& column) {
   return true;
 }
 
-/// Rejects a scalar where the column has lists or objects, or the reverse, because no type accepts
-/// both.
+/// Rejects a value of another kind (scalar, list or object) than the column accepts, because no
+/// type accepts both.
 bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();
   const std::string found = shown(text_.at());

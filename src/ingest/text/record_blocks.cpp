@@ -240,7 +240,7 @@ bool BlockReader::open_next_file() {
   return true;
 }
 
-/// Appends to `memory` until it has `size` bytes.
+/// Appends to `memory` until it has `size` bytes, or the file ends.
 void BlockReader::fill(TextMemory& memory, std::size_t size) {
   const std::size_t there = memory.size();
   memory.resize(size);
@@ -270,7 +270,7 @@ const char* BlockReader::last_end(const char* begin, const char* end) {
 }
 
 /// If a .json file is one array, skips its `[` and sets the kind. Returns false if there were only
-/// blanks so far.
+/// blanks so far and the file has not ended.
 bool BlockReader::begin_array(const char*& begin, const char* end) {
   const char* first = begin;
   while (first < end && is_blank(*first)) ++first;
@@ -282,7 +282,8 @@ bool BlockReader::begin_array(const char*& begin, const char* end) {
   return true;
 }
 
-/// Skips blank lines. Returns false if the next line does not start before `end`.
+/// Skips blank lines. Returns false if the next line does not start before `end`, unless the file
+/// ends there.
 bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
   const char* at = begin;
   while (at < end && is_blank(*at) && *at != file_->delimiter) ++at;
@@ -328,7 +329,7 @@ void BlockReader::use_separator(char named) {
 }
 
 /// Parses the header, after an optional line that names the separator. Returns false if the header
-/// does not end before `end`.
+/// does not end before `end`, unless the file ends there.
 bool BlockReader::take_header(const char*& begin, const char* end) {
   if (!skip_blank_lines(begin, end)) return false;
   if (!find_line_end(begin, end) && !at_end_) return false;

@@ -40,7 +40,7 @@ struct TextFile {
   TextKind kind = TextKind::json_lines;
   char delimiter = ',';              ///< CSV
   bool has_known_delimiter = false;  ///< CSV: the caller or the file names the delimiter
-  char line_end = '\n';              ///< CSV: '\r' in files without line feeds
+  char line_end = '\n';              ///< CSV: '\r' if the header ends with it, without a line feed
   std::vector<std::string> header;   ///< CSV: column names
   NaValues na_values;                ///< CSV
 };
@@ -49,7 +49,8 @@ struct TextFile {
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index among the blocks of all files
-  std::uint64_t first_line = 1;  ///< line of the file at which its records begin
+  std::uint64_t first_line = 1;  ///< line at which the first record of the file begins, in all of
+                                 ///< its blocks
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -69,7 +70,8 @@ class RecordCursor {
  public:
   explicit RecordCursor(const Block& block) : block_(&block), at_(block.begin) {}
 
-  /// Returns false after the last record. Skips blank lines.
+  /// Returns false after the last record. Skips blank lines, in CSV only those without any
+  /// character.
   bool next(Record& record);
   /// Number of lines passed so far; after the last record, the number of lines in the block.
   std::uint64_t num_lines() const noexcept { return line_; }
@@ -96,10 +98,11 @@ class BlockReader {
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
   /// Reads the next block into reused memory. Returns false after the last one. Throws
-  /// Error(corrupt) for a damaged or truncated file, a malformed header and a record that is longer
-  /// than kMaxRecordBytes. Throws Error(invalid_argument) for duplicate names in a header, for a
-  /// header that contains another separator more often than the expected one, and for a file that
-  /// names another separator than the caller.
+  /// Error(corrupt) for damaged or truncated compressed data, a .json array that does not end or is
+  /// followed by more, a malformed header, and a record that is longer than kMaxRecordBytes. Throws
+  /// Error(invalid_argument) for duplicate names in a header, for a file that names another
+  /// separator than the caller, and, if neither names one, for a header that contains another
+  /// separator more often than the expected one.
   bool next(Block& block);
 
   /// Number of bytes read from files.

@@ -17,7 +17,7 @@ enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool
   list,       ///< numbers or bools, nested according to the shape and `ragged`
   text,       ///< a string, or the source text of another scalar (any value if takes_json)
-  text_list,  ///< a list of strings
+  text_list,  ///< a list of strings, or of the source text of other scalars except null
   json,       ///< the source text of a list or object
 };
 
@@ -25,7 +25,8 @@ enum class Form : std::uint8_t {
 struct Target {
   Column column;
   Form form = Form::scalar;
-  /// False if there were only nulls and empty lists so far, so that the type may be wrong.
+  /// False if there were only nulls so far, and lists that are empty or contain only nulls, so that
+  /// the type may be wrong.
   bool is_typed = true;
   /// True for a string column that also accepts lists and objects, as their source text.
   bool takes_json = false;

@@ -62,8 +62,8 @@ std::vector<std::string> matches_in(const Path& folder, const std::string& patte
 
 void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found);
 
-/// Expands "**" to folders of any depth, including this one. Links to folders are not followed,
-/// because they may form a cycle.
+/// Expands "**" to folders of any depth, including this one; as the last component, to the files in
+/// them. Links to folders are not followed, because they may form a cycle.
 void expand_below(const Path& done, Path::iterator at, Path::iterator end,
                   std::vector<Path>& found) {
   const auto next = std::next(at);

@@ -25,7 +25,7 @@ struct ListTypes {
   std::vector<Lengths> levels;  ///< lengths of lists, of lists in lists, ...
   ScalarKinds items = 0;
   std::size_t depth_of_items = 0;  ///< nesting depth of items, from 1; 0: no item was seen
-  bool is_uneven = false;          ///< there are objects, or both lists and scalars
+  bool is_uneven = false;          ///< there are objects, or scalars at different depths
 
   void add_length(std::size_t level, std::int64_t length);
   void add_item(std::size_t depth, ScalarKinds kinds);
