@@ -1,10 +1,15 @@
 #include "formats/folder/keys.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "support/message_of.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -65,6 +70,19 @@ TEST(MemmapKeys, TriesOnlyRawNamesThatStayBelowTheFolder) {
     EXPECT_TRUE(is_safe_raw_leaf(key)) << key;
     EXPECT_FALSE(is_safe_raw_node(key)) << key;
   }
+}
+
+TEST(MemmapKeys, RefusesKeysThatAreNoFileNamesWithoutEncoding) {
+  EXPECT_EQ(entry_name("a b", true, true, ""), "a%20b");
+  EXPECT_EQ(entry_name("a b", true, false, ""), "a b");
+  EXPECT_EQ(entry_name("", true, false, ""), "");
+  EXPECT_EQ(
+      test::message_of([] { entry_name("", false, false, "n"); }, ErrorCode::invalid_argument),
+      "key \"n/%\": No such file or directory: expected a key that is a file name without "
+      "encoding, found one that needs encoding; the option robust_key encodes it");
+  EXPECT_THAT(
+      test::message_of([] { entry_name("a/b", true, false, ""); }, ErrorCode::invalid_argument),
+      testing::HasSubstr("key \"a%2Fb\""));
 }
 
 TEST(MemmapKeys, AcceptsOnlyClashNamesFromNotes) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -158,6 +159,29 @@ TEST(MemmapArchive, RefusesToWriteThroughDeflatedLeavesByName) {
               HasSubstr(".memmap: mode \"r+\" cannot change it in place: expected a stored entry, "
                         "found a deflated one; save it again without compression"));
   EXPECT_EQ(read_bytes(folder / "m.tdz"), read_bytes(golden));
+}
+
+TEST(MemmapArchive, RefusesToWriteThroughLeavesWithADataDescriptor) {
+  const TemporaryFolder folder;
+  const std::string data("\0\0\x80\x3f\0\0\0\x40", 8);
+  std::string fields(12, '\0');  // CRC-32, stored size, size
+  const std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(data)));
+  std::memcpy(fields.data(), &crc, 4);
+  fields[4] = fields[8] = 8;
+  // Stores the descriptor as the last bytes of the entry, and then takes it out of both headers.
+  std::string bytes =
+      archive_of({{"meta.json", std::string(kMeta)}, {"a.memmap", data + "PK\x07\x08" + fields}});
+  const std::size_t local = bytes.rfind("PK\x03\x04");
+  const std::size_t central = bytes.rfind("PK\x01\x02");
+  bytes.replace(local + 14, 12, fields);
+  bytes.replace(central + 16, 12, fields);
+  bytes[local + 6] = static_cast<char>(bytes[local + 6] | 8);
+  bytes[central + 8] = static_cast<char>(bytes[central + 8] | 8);
+  write_bytes(folder / "m.tdz", bytes);
+  EXPECT_EQ(failure_of(folder / "m.tdz"), "");
+  EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
+              HasSubstr("a.memmap: mode \"r+\" cannot change it in place: expected a stored entry, "
+                        "found one with a data descriptor; save it again"));
 }
 
 TEST(MemmapArchive, NamesTheCompressionsItRefuses) {
