@@ -48,11 +48,6 @@ bool is_int(nb::handle object) {
   return PyLong_Check(object.ptr()) != 0 && PyBool_Check(object.ptr()) == 0;
 }
 
-/// Formats an object for messages, in at most 80 characters.
-std::string shown(nb::handle object) {
-  return utf8(nb::module_::import_("tenfold.mappers._mapper").attr("shown")(object));
-}
-
 [[noreturn]] void throw_type_error(const std::string& message) {
   throw nb::type_error(message.c_str());
 }
@@ -63,7 +58,7 @@ std::string class_of(nb::handle object) { return utf8(nb::object(object.type().a
 std::string key_text(nb::handle key, const std::string& where) {
   if (PyUnicode_Check(key.ptr())) return utf8(key);
   if (is_int(key)) return utf8(nb::str(key));
-  throw_type_error("hierarchy: " + where + ": key " + shown(key) +
+  throw_type_error("hierarchy: " + where + ": key " + shown_object(key) +
                    ": expected a str or an int, found " + class_of(key));
 }
 
@@ -135,17 +130,7 @@ class DictLevels {
     }
     const nb::object made = simple_(text(builder_.path_of(key)), value);
     if (PyUnicode_Check(made.ptr())) return builder_.add_json(key, utf8(made));
-    builder_.add(key, dense(made));
-  }
-
-  static Tensor dense(nb::handle array) {
-    if (std::optional<Tensor> tensor = tensor_of_torch(array)) return *std::move(tensor);
-    const TensorDict::Item item = bare_value(TreeBuilder("hierarchy").root(array, true));
-    if (const auto* leaf = std::get_if<Leaf>(&item)) return leaf->tensor();
-    throw base::invalid_argument()
-        .part("hierarchy")
-        .expected("a dense tensor")
-        .found(class_of(array));
+    builder_.add(key, dense_tensor(made, "hierarchy"));
   }
 
   HierarchyBuilder& builder_;
@@ -181,10 +166,7 @@ nb::tuple hierarchy_of_dict(AnyObject levels, AnyObject default_key, nb::handle 
 
 HierarchyHandle open_hierarchy(const NodeHandle& tree) {
   return without_gil([&] {
-    MapperHead head;
-    head.where = base::Where("", "state mapper");
-    const Value config = tree.node.value("config");
-    head.config = config;
+    const MapperHead head = restored_head(tree);
     return HierarchyHandle(head, node_of(head, tree.node, "tensors"));
   });
 }
@@ -209,10 +191,7 @@ StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
   if (PyUnicode_Check(raw)) return {utf8(state), false};
   if (is_int(state)) return {utf8(nb::str(state)), false};
-  if (!PyTuple_Check(raw)) {
-    throw_type_error("state " + shown(state) + ": expected a str, an int or a tuple, found " +
-                     class_of(state) + "; a batch is a list of paths");
-  }
+  if (!PyTuple_Check(raw)) refuse_state(state, "a str, an int or a tuple", "paths");
   StatePath path;
   bool is_path = tuple_size(raw) > 0;
   for (std::size_t i = 0; i < tuple_size(raw); ++i) {
@@ -234,7 +213,7 @@ StatePath path_of(nb::handle state) {
   }
   if (is_path) return path;
   throw base::invalid_argument()
-      .part("state ", shown(state))
+      .part("state ", shown_object(state))
       .expected("a path of components that are not empty, without \"/\"")
       .found("no component, or one that is empty or contains \"/\"");
 }
@@ -319,15 +298,6 @@ nb::dict nested_dicts(const HierarchyHandle& self, nb::list mappers) {
   return root;
 }
 
-/// Everything that is saved besides the mappers: entries of a tree by their names.
-nb::dict parts_of_hierarchy(const HierarchyHandle& self) {
-  nb::dict parts;
-  self.tensors.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (key != "mappers") parts[text(key)] = nb::cast(ItemHandle{item});
-  });
-  return parts;
-}
-
 nb::list tables_of(const HierarchyHandle& self) {
   nb::list tables;
   for (const HierarchyTable& table : self.hierarchy.tables()) {
@@ -366,7 +336,7 @@ void bind_hierarchy(nb::module_& module) {
                    [](const HierarchyHandle& self) { return self.hierarchy.num_texts(); })
       .def("__len__", [](const HierarchyHandle& self) { return self.hierarchy.size(); })
       .def("tables", tables_of)
-      .def("parts", parts_of_hierarchy)
+      .def("parts", [](const HierarchyHandle& self) { return item_handles_of(self.tensors); })
       .def("find", find_states, "states"_a)
       .def("find_one", find_state, "state"_a.none())
       .def("nearest_level", nearest_level, "state"_a.none())

@@ -10,6 +10,7 @@
 #include "core/value/value_reader.hpp"
 #include "dataset/gather_rows.hpp"
 #include "mapper/hierarchy_json.hpp"
+#include "mapper/saved_sparse.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold {
@@ -190,7 +191,7 @@ StateMapper StateMapper::hierarchical(const TensorDict& levels, std::string_view
 
 StateMapper StateMapper::sparse(std::span<const Value> states, const SparseMatrix& matrix,
                                 const std::optional<Tensor>& fallback) {
-  return StateMapper(made_sparse(states, matrix, fallback));
+  return StateMapper(made_sparse(make_state_keys(states), matrix, fallback));
 }
 
 TensorDict StateMapper::tree() const { return saved_->tree(); }

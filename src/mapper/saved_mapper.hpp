@@ -1,13 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <tenfold/sparse_matrix.hpp>
 #include <tenfold/state_mapper.hpp>
 
 #include "base/fail.hpp"
@@ -54,13 +52,9 @@ struct SavedMapper {
 
 using detail::SavedMapper;
 
-std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
                                                   std::string_view default_key);
-std::shared_ptr<const SavedMapper> made_sparse(std::span<const Value> states,
-                                               const SparseMatrix& matrix,
-                                               const std::optional<Tensor>& fallback);
 
 /// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.
 std::string shown_state(const Value& state);

@@ -132,19 +132,6 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
     return into
 
 
-def negative(rows: Any) -> list[int]:
-    """The positions of numbers below 0. In a list, the only such number must be -1."""
-    if isinstance(rows, list):
-        return [position for position, row in enumerate(rows) if row < 0] if -1 in rows else []
-    below = rows < 0
-    if not below.any():
-        return []
-    torch = arrays.torch_of(below)
-    found = below.nonzero() if torch is None else below.nonzero(as_tuple=True)
-    positions: list[int] = found[0].tolist()
-    return positions
-
-
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """A row of that dtype: `value`, or filled with it if it is a single number."""
     torch = arrays.torch_or_none()
