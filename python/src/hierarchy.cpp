@@ -184,85 +184,97 @@ nb::object hierarchy_of_json(PathArgument path) {
   return made ? nb::cast(*std::move(made)) : nb::none();
 }
 
-/// The leading components of a state that can be keys. Raises TypeError if `state` is neither a
-/// str, an int nor a tuple. Throws Error(invalid_argument) for an empty tuple, and for a tuple with
-/// a component that is empty or contains "/".
+/// Raises TypeError if `state` is neither a str, an int nor a tuple. Throws Error(invalid_argument)
+/// for an empty tuple, and for a tuple with a component that is empty or contains "/".
 StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
-  if (PyUnicode_Check(raw)) return {utf8(state), false};
-  if (is_int(state)) return {utf8(nb::str(state)), false};
+  if (PyUnicode_Check(raw)) return StatePath(utf8(state));
+  if (is_int(state)) return StatePath(utf8(nb::str(state)));
   if (!PyTuple_Check(raw)) refuse_state(state, "a str, an int or a tuple", "paths");
   StatePath path;
   bool is_path = tuple_size(raw) > 0;
   for (std::size_t i = 0; i < tuple_size(raw); ++i) {
     const nb::handle part = tuple_item(raw, i);
     const bool is_text = PyUnicode_Check(part.ptr()) != 0;
-    path.goes_on = path.goes_on || (!is_text && !is_int(part));
-    if (!is_text && path.goes_on) continue;
-    const std::size_t begin = path.text.size();
-    if (i > 0) path.text += '/';
-    const std::size_t component = path.text.size();
-    if (const auto ascii = is_text ? ascii_text(part.ptr()) : std::nullopt) {
-      path.text += *ascii;
+    if (!is_text && !is_int(part)) {
+      path.add_other();
+    } else if (const auto ascii = is_text ? ascii_text(part.ptr()) : std::nullopt) {
+      is_path = path.add(*ascii) && is_path;
     } else {
-      path.text += is_text ? utf8(part) : utf8(nb::str(part));
+      is_path = path.add(is_text ? utf8(part) : utf8(nb::str(part))) && is_path;
     }
-    is_path = is_path && path.text.size() > component &&
-              path.text.find('/', component) == std::string::npos;
-    if (path.goes_on) path.text.resize(begin);
   }
   if (is_path) return path;
-  throw base::invalid_argument()
-      .part("state ", shown_object(state))
-      .expected("a path of components that are not empty, without \"/\"")
-      .found("no component, or one that is empty or contains \"/\"");
+  throw not_a_path("state " + shown_object(state));
 }
 
-std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) {
+/// The components of a state after the first `num_above` ones: one as it is, several as a tuple.
+nb::object rest_of(nb::handle state, std::size_t num_above) {
+  const nb::tuple parts = PyUnicode_Check(state.ptr()) ? nb::tuple(state.attr("split")("/"))
+                          : PyTuple_Check(state.ptr()) ? nb::borrow<nb::tuple>(state)
+                                                       : nb::make_tuple(state);
+  const nb::object rest = nb::steal(PyTuple_GetSlice(
+      parts.ptr(), static_cast<Py_ssize_t>(num_above), static_cast<Py_ssize_t>(parts.size())));
+  if (!rest.is_valid()) throw nb::python_error();
+  return tuple_size(rest.ptr()) == 1 ? nb::borrow(tuple_item(rest.ptr(), 0)) : rest;
+}
+
+std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states,
+                                  const StateNames& names) {
   bool are_texts = true;
   for (std::size_t i = 0; i < states.size() && are_texts; ++i) {
     are_texts = PyUnicode_CheckExact(list_item(states.ptr(), i)) != 0;
   }
   if (are_texts) {
     const Utf8Texts texts(states);
-    return without_gil([&] { return self.hierarchy.find(texts.views()); });
+    return without_gil([&] { return self.hierarchy.find(texts.views(), names); });
   }
   std::vector<StatePath> paths;
   paths.reserve(states.size());
   for (const nb::handle state : states) paths.push_back(path_of(state));
-  return without_gil([&] { return self.hierarchy.find(paths); });
+  return without_gil([&] { return self.hierarchy.find(paths, names); });
 }
 
-/// Returns (None, list of tables, list of rows) of the values. If all of them are rows of one table
-/// of numbers or tensors, returns (table, None, rows as an int64 array).
-nb::tuple find_states(const HierarchyHandle& self, nb::list states) {
-  const std::vector<StatePlace> places = places_of(self, states);
-  const auto is_first = [&](const StatePlace& place) { return place.table == places[0].table; };
-  if (!places.empty() && places[0].table >= 0 && std::ranges::all_of(places, is_first)) {
-    std::vector<std::int64_t> rows;
-    rows.reserve(places.size());
-    for (const StatePlace& place : places) rows.push_back(place.row);
-    return nb::make_tuple(places[0].table, nb::none(), int_array(rows));
+/// The number of a table's row, the value of a text, or the state for a mapper. `position`: of the
+/// state in the call.
+nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::handle state,
+                    std::size_t position, const StateNames& names) {
+  if (place.table >= 0) return nb::int_(place.row);
+  if (place.table != kMapperTable) return python::to_python(self.hierarchy.value(place));
+  return rest_of(state, self.hierarchy.num_above(path_of(state), place.row, position, names));
+}
+
+/// A list of (positions in the batch, table, mapper, found_at() of each) for the groups of values.
+/// The rows of a table are an array; the positions of a single group are omitted.
+nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgument path) {
+  const StateNames names = {place_in_messages(path, "hierarchy"), shown_states(states)};
+  const std::vector<PlaceGroup> groups = groups_of(places_of(self, states, names));
+  nb::list made;
+  for (const PlaceGroup& group : groups) {
+    nb::list positions;
+    nb::list found;
+    for (std::size_t i = 0; i < group.rows.size(); ++i) {
+      const std::size_t position = group.positions[i];
+      if (groups.size() > 1) positions.append(position);
+      if (group.table >= 0) continue;
+      const nb::handle state = list_item(states.ptr(), position);
+      found.append(found_at(self, {group.table, group.rows[i]}, state, position, names));
+    }
+    made.append(nb::make_tuple(positions, group.table, group.mapper,
+                               group.table < 0 ? found : int_array(group.rows)));
   }
-  nb::list tables;
-  nb::list rows;
-  for (const StatePlace& place : places) {
-    tables.append(place.table);
-    rows.append(place.row);
-  }
-  return nb::make_tuple(nb::none(), tables, rows);
+  return made;
 }
 
-/// Table and row of one value.
-nb::tuple find_state(const HierarchyHandle& self, AnyObject state) {
-  const std::array<StatePath, 1> path = {path_of(state)};
-  const StatePlace place = self.hierarchy.find(path)[0];
-  return nb::make_tuple(place.table, place.row);
-}
-
-nb::object nearest_level(const HierarchyHandle& self, AnyObject state) {
-  const StatePath path = path_of(state);
-  return text(without_gil([&] { return self.hierarchy.nearest_level(path.text); }));
+/// (table, mapper or row, list of found_at()) of one value.
+nb::tuple find_state(const HierarchyHandle& self, AnyObject state, PathArgument path) {
+  const StateNames names = {place_in_messages(path, "hierarchy"),
+                            [&](std::size_t) { return shown_object(state); }};
+  const std::array<StatePath, 1> paths = {path_of(state)};
+  const StatePlace place = self.hierarchy.find(paths, names)[0];
+  nb::list found;
+  found.append(found_at(self, place, state, 0, names));
+  return nb::make_tuple(place.table, place.row, found);
 }
 
 /// A copy of one row.
@@ -332,17 +344,14 @@ void bind_hierarchy(nb::module_& module) {
                      }
                      return origins;
                    })
-      .def_prop_ro("num_texts",
-                   [](const HierarchyHandle& self) { return self.hierarchy.num_texts(); })
       .def("__len__", [](const HierarchyHandle& self) { return self.hierarchy.size(); })
       .def("tables", tables_of)
       .def("parts", [](const HierarchyHandle& self) { return item_handles_of(self.tensors); })
-      .def("find", find_states, "states"_a)
-      .def("find_one", find_state, "state"_a.none())
-      .def("nearest_level", nearest_level, "state"_a.none())
-      .def("value",
-           [](const HierarchyHandle& self, std::int64_t table, std::int64_t row) {
-             return python::to_python(self.hierarchy.value({table, row}));
+      .def("groups", groups_of_states, "states"_a, "path"_a.none())
+      .def("find_one", find_state, "state"_a.none(), "path"_a.none())
+      .def("no_rows",
+           [](const HierarchyHandle& self) -> AnyObject {
+             return array_of(self.hierarchy.no_rows(), "tables");
            })
       .def("nested", nested_dicts, "mappers"_a)
       .def(

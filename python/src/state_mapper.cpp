@@ -48,7 +48,14 @@ ShownKey shown_states(const nb::list& states) {
     // Conversion of other states may have changed the list.
     const nb::handle state = PyList_GetItem(list, static_cast<Py_ssize_t>(i));
     if (!state.is_valid()) throw nb::python_error();
-    return "state " + shown_object(state);
+    return shown_object(state);
+  };
+}
+
+std::function<base::Where()> place_in_messages(nb::handle path, const char* what) {
+  return [path, what] {
+    const nb::gil_scoped_acquire acquired;
+    return path.is_none() ? base::Where("", what) : base::Where(path_from(path));
   };
 }
 
@@ -272,10 +279,8 @@ SparseMapper open_sparse(const NodeHandle& tree) {
 
 nb::object sparse_rows(const SparseMapper& self, nb::list states, PathArgument path) {
   const std::vector<std::int64_t> positions = positions_of(*self.saved, states);
-  const base::Where where = mapper_place(path, "state mapper");
-  const ShownKey shown = shown_states(states);
-  return array_of(without_gil([&] { return self.saved->rows_at(positions, where, shown); }),
-                  "rows");
+  const StateNames names = {place_in_messages(path, "state mapper"), shown_states(states)};
+  return array_of(without_gil([&] { return self.saved->rows_at(positions, names); }), "rows");
 }
 
 bool has_state(const SparseMapper& self, AnyObject state) {
@@ -305,6 +310,13 @@ void bind_state_mapper(nb::module_& module) {
       .def("__contains__", has_state, "state"_a.none())
       .def("rows", sparse_rows, "states"_a, "path"_a.none())
       .def("parts", [](const SparseMapper& self) { return item_handles_of(self.saved->tensors); });
+  module.def(
+      "check_mapper",
+      [](const NodeHandle& tree, PathArgument where) {
+        const std::string place = path_from(where).string();
+        without_gil([&] { tensors_of(head_of(tree.node, place), tree.node); });
+      },
+      "tree"_a, "where"_a);
   module.def(
       "replace_file",
       [](PathArgument path, const std::string& text, bool durable) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,16 +55,15 @@ inline nb::object int_array(const std::vector<std::int64_t>& values) {
 
 /// Formats an object for messages, in at most 80 characters.
 std::string shown_object(nb::handle object);
-/// Formats the states of a list, which must outlive the function; it may be called without the GIL.
+/// Functions for StateNames, which may be called without the GIL. Their arguments must outlive
+/// them.
 ShownKey shown_states(const nb::list& states);
+/// The path of a mapper; if it is None, `what`.
+std::function<base::Where()> place_in_messages(nb::handle path, const char* what);
 /// Raises TypeError for an object that is not a state.
 [[noreturn]] void refuse_state(nb::handle state, const std::string& expected,
                                const std::string& batch);
 
-/// The place of a mapper in messages: its path; if it is None, `what`.
-inline base::Where mapper_place(const PathArgument& path, const char* what) {
-  return path.is_none() ? base::Where("", what) : base::Where(path_from(path));
-}
 /// The head of a mapper that Python restores: only the entry "config" of `tree`.
 MapperHead restored_head(const NodeHandle& tree);
 /// The entries of a tree by their names.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <tenfold/state_mapper.hpp>
 
 #include "base/fail.hpp"
+#include "mapper/state_index.hpp"
 
 namespace tenfold {
 
@@ -25,6 +27,12 @@ struct MapperHead {
   Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
 
+/// The names of a mapper and of the states of a call in messages.
+struct StateNames {
+  std::function<base::Where()> mapper;
+  ShownKey state;  ///< by position in the call
+};
+
 namespace detail {
 
 /// The state behind a StateMapper, which is a handle.
@@ -38,6 +46,7 @@ struct SavedMapper {
   virtual void save(const Path& path, const SaveOptions& options) const;
   /// The tree that save() writes.
   TensorDict tree() const;
+  StateNames names_of(std::span<const Value> states) const;
 
   MapperHead head;
   MapperKind kind;
@@ -55,6 +64,12 @@ using detail::SavedMapper;
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
                                                   std::string_view default_key);
+
+/// The head of a saved mapper. Throws Error(unsupported) if `tree` is not a mapper or was written
+/// by a newer version, Error(corrupt) for a damaged head. `where`: for messages.
+MapperHead head_of(const TensorDict& tree, base::Where where);
+/// The node "tensors", which is omitted if it would be empty.
+TensorDict tensors_of(const MapperHead& head, const TensorDict& tree);
 
 /// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.
 std::string shown_state(const Value& state);

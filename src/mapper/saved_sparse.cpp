@@ -63,19 +63,18 @@ SavedSparse::SavedSparse(MapperHead saved_head, TensorDict parts)
 }
 
 Tensor SavedSparse::rows(std::span<const Value> states) const {
-  return rows_at(rows_of_states(keys, key_kind, states), head.where,
-                 [&](std::size_t i) { return "state " + shown_state(states[i]); });
+  return rows_at(rows_of_states(keys, key_kind, states), names_of(states));
 }
 
-Tensor SavedSparse::rows_at(std::span<const std::int64_t> positions, const base::Where& where,
-                            const ShownKey& shown) const {
+Tensor SavedSparse::rows_at(std::span<const std::int64_t> positions,
+                            const StateNames& names) const {
   std::vector<std::int64_t> wanted;
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < positions.size(); ++i) {
     if (positions[i] < 0) {
       if (fallback) continue;
-      throw base::key_not_found(where)
-          .problem("no ", shown(i))
+      throw base::key_not_found(names.mapper())
+          .problem("no state ", names.state(i))
           .expected("one of ", keys.size(), " states, or a default row")
           .found("neither");
     }
@@ -84,7 +83,7 @@ Tensor SavedSparse::rows_at(std::span<const std::int64_t> positions, const base:
   }
   for (const std::int64_t row : wanted) {
     if (row < 0 || row >= matrix.num_rows()) {
-      throw base::corrupt(where)
+      throw base::corrupt(names.mapper())
           .part("rows")
           .expected("row numbers of at least 0 and less than ", matrix.num_rows())
           .found(row);

@@ -10,9 +10,7 @@
 #include <tenfold/mapped_dict.hpp>
 #include <tenfold/sparse_matrix.hpp>
 
-#include "base/fail.hpp"
 #include "mapper/saved_mapper.hpp"
-#include "mapper/state_index.hpp"
 #include "mapper/state_keys.hpp"
 
 namespace tenfold {
@@ -25,9 +23,8 @@ struct SavedSparse final : SavedMapper {
   Tensor rows(std::span<const Value> states) const override;
   /// The rows of states by their positions in `keys`, as rows_of_states() returns them. Throws
   /// Error(key_not_found) for an unknown state without a fallback, Error(corrupt) for a row that
-  /// the matrix does not have. `where` and `shown`: for messages.
-  Tensor rows_at(std::span<const std::int64_t> positions, const base::Where& where,
-                 const ShownKey& shown) const;
+  /// the matrix does not have.
+  Tensor rows_at(std::span<const std::int64_t> positions, const StateNames& names) const;
 
   StateKeyKind key_kind;
   MappedDict keys;

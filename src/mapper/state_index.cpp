@@ -76,7 +76,7 @@ void require_unique(std::span<const Key> keys, const ShownKey& shown) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (seen.insert(keys[i]).second) continue;
     throw base::invalid_argument()
-        .part("keys: ", shown ? shown(i) : shown_key(keys[i]))
+        .part("keys: ", shown ? "state " + shown(i) : shown_key(keys[i]))
         .expected("it once")
         .found("it twice, at positions ", std::ranges::find(keys, keys[i]) - keys.begin(), " and ",
                i);

@@ -259,8 +259,17 @@ TEST(StateMapper, RefusesInconsistentParts) {
     message_without("levels.tdz", part, tensor, ErrorCode::corrupt);
   }
   TensorDict none;
-  EXPECT_THAT(message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
-              HasSubstr("no state mapper"));
+  EXPECT_THAT(
+      message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
+      HasSubstr("no state mapper: expected an entry \"state_mapper\", found an empty tree"));
+  TensorDict others = TensorDict::dict({{"w", Tensor::from({1.0F})}, {"b", 3}});
+  EXPECT_THAT(message_of([&] { StateMapper mapper(others); }, ErrorCode::unsupported),
+              HasSubstr("found \"w\", \"b\""));
+  others.set("state_mapper", Value(Value::Object{{{"class", Value("c")},
+                                                  {"version", Value(1)},
+                                                  {"config", Value(Value::Object{{}, true})}}}));
+  EXPECT_THAT(message_of([&] { StateMapper mapper(others); }, ErrorCode::corrupt),
+              HasSubstr("member \"config\": expected an object with strings as keys"));
 }
 
 TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
@@ -393,7 +402,7 @@ TEST(StateMapper, MapsStatesToAnyRowsOfASparseMatrix) {
 
 TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {
   const SparseMatrix matrix(StateMapper::open(kData / "tuples.tdz").parameters()["matrix"]);
-  const ShownKey shown = [](std::size_t i) { return "state number " + std::to_string(i); };
+  const ShownKey shown = [](std::size_t i) { return "number " + std::to_string(i); };
   const std::vector<Value> twice = {1, 2, 1.0};
   EXPECT_THAT(
       message_of([&] { make_state_keys(twice, shown); }, ErrorCode::invalid_argument),
@@ -402,8 +411,9 @@ TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {
   const std::vector<Value> states = {1, 2};
   const auto mapper = made_sparse(make_state_keys(states), matrix, std::nullopt);
   const std::vector<std::int64_t> positions = {0, -1};
+  const StateNames names = {[] { return base::Where("file"); }, shown};
   EXPECT_THAT(
-      message_of([&] { mapper->rows_at(positions, {"file"}, shown); }, ErrorCode::key_not_found),
+      message_of([&] { mapper->rows_at(positions, names); }, ErrorCode::key_not_found),
       HasSubstr("file: no state number 1: expected one of 2 states, or a default row, found "
                 "neither"));
 }
@@ -563,9 +573,10 @@ TEST(StateMapper, KeepsTheConfigAndTensorsOfAClassItDoesNotKnow) {
 TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
   const StateMapper levels = StateMapper::open(kData / "levels.tdz");
   for (const Value& state : {Value("rest/net"), Value("rest/inner")}) {
-    EXPECT_THAT(message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
-                HasSubstr("it ends at a mapper, without a state for that mapper: expected a longer "
-                          "path"));
+    EXPECT_THAT(
+        message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
+        HasSubstr("it ends at a mapper and has no state for it: expected a longer path, found "
+                  "one of 2 components"));
   }
 }
 

@@ -90,18 +90,6 @@ def without_gradients() -> Any:
     return torch.no_grad()
 
 
-def made(values: list[Any], kind: type) -> Any:
-    """A tensor of Python numbers, with dtype bool, int64 or float64."""
-    torch = arrays.torch_or_none()
-    if torch is not None:
-        return torch.tensor(
-            values, dtype={bool: torch.bool, int: torch.int64, float: torch.float64}[kind]
-        )
-    np = numpy_module()
-
-    return np.array(values, {bool: np.bool_, int: np.int64, float: np.float64}[kind])
-
-
 def promoted(rows: list[Any]) -> Any:
     """The promoted dtype of all rows, as in `torch.cat` or `numpy.concatenate`."""
     torch = arrays.torch_of(rows[0])
