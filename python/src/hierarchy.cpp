@@ -257,7 +257,7 @@ nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgu
       const std::size_t position = group.positions[i];
       if (groups.size() > 1) positions.append(position);
       if (group.table >= 0) continue;
-      const nb::handle state = list_item(states.ptr(), position);
+      const nb::object state = state_at(states, position);
       found.append(found_at(self, {group.table, group.rows[i]}, state, position, names));
     }
     made.append(nb::make_tuple(positions, group.table, group.mapper,

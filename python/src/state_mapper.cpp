@@ -42,13 +42,16 @@ std::string shown_object(nb::handle object) {
   return utf8(nb::module_::import_("tenfold.mappers._mapper").attr("shown")(object));
 }
 
+nb::object state_at(nb::handle states, std::size_t i) {
+  const nb::handle state = PyList_GetItem(states.ptr(), static_cast<Py_ssize_t>(i));
+  if (!state.is_valid()) throw nb::python_error();
+  return nb::borrow(state);
+}
+
 ShownKey shown_states(const nb::list& states) {
   return [list = states.ptr()](std::size_t i) {
     const nb::gil_scoped_acquire acquired;
-    // Conversion of other states may have changed the list.
-    const nb::handle state = PyList_GetItem(list, static_cast<Py_ssize_t>(i));
-    if (!state.is_valid()) throw nb::python_error();
-    return shown_object(state);
+    return shown_object(state_at(list, i));
   };
 }
 
@@ -165,7 +168,7 @@ std::vector<Value> states_from(const nb::list& states) {
   std::vector<Value> made;
   // Conversion may run Python code that changes the list.
   for (std::size_t i = 0; i < states.size(); ++i) {
-    made.push_back(state_from(nb::borrow(list_item(states.ptr(), i))));
+    made.push_back(state_from(state_at(states, i)));
   }
   return made;
 }
@@ -227,7 +230,7 @@ std::vector<std::int64_t> positions_of(const SavedSparse& mapper, const nb::list
   // The engine has no type for bytes, and a str equals none.
   std::vector<Value> values;
   for (std::size_t i = 0; i < states.size(); ++i) {
-    const nb::object one = nb::borrow(list_item(states.ptr(), i));
+    const nb::object one = state_at(states, i);
     const bool is_bytes = PyBytes_Check(one.ptr()) != 0;
     if (!is_bytes) state_from(one);  // checks it
     values.push_back(is_bytes ? Value(bytes_text(one.ptr())) : Value());

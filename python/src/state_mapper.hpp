@@ -55,6 +55,8 @@ inline nb::object int_array(const std::vector<std::int64_t>& values) {
 
 /// Formats an object for messages, in at most 80 characters.
 std::string shown_object(nb::handle object);
+/// An item of a list, which the conversion of other states may have changed.
+nb::object state_at(nb::handle states, std::size_t i);
 /// Functions for StateNames, which may be called without the GIL. Their arguments must outlive
 /// them.
 ShownKey shown_states(const nb::list& states);

@@ -202,6 +202,35 @@ def test_a_mapper_over_a_mapped_dict_is_pickled_as_its_arguments(tmp_path):
     assert made([b"y", b"z"]).equal(torch.stack([dense_of(2)[1], torch.full((5,), 7.0)]))
 
 
+def test_an_error_of_a_state_is_not_replaced():
+    class Broken:
+        def __index__(self):
+            raise RuntimeError("broken")
+
+    mapper = tenfold.SparseStateMapper([1, 2], matrix_of(dense_of(2)))
+    with pytest.raises(RuntimeError, match="broken"):
+        mapper(Broken())
+    deep = ()
+    for _ in range(600):
+        deep = (deep,)
+    with pytest.raises(ValueError, match="at most 512 levels"):
+        mapper(deep)
+
+
+def test_a_list_that_a_state_changes_is_read_as_far_as_it_goes():
+    states = [1]
+
+    class Clearing:
+        def __index__(self):
+            states.clear()
+            return 5
+
+    mapper = tenfold.SparseStateMapper([1, 2], matrix_of(dense_of(2)))
+    states.append(Clearing())
+    with pytest.raises(IndexError):
+        mapper(states)
+
+
 def test_a_large_float_equals_no_int(tmp_path):
     mapper = tenfold.SparseStateMapper([2.0**70, 3], matrix_of(dense_of(2)))
     for each in (mapper, saved(mapper, tmp_path / "mapper")):
