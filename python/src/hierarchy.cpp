@@ -48,11 +48,6 @@ bool is_int(nb::handle object) {
   return PyLong_Check(object.ptr()) != 0 && PyBool_Check(object.ptr()) == 0;
 }
 
-/// Formats an object for messages, in at most 80 characters.
-std::string shown(nb::handle object) {
-  return utf8(nb::module_::import_("tenfold.mappers._mapper").attr("shown")(object));
-}
-
 [[noreturn]] void throw_type_error(const std::string& message) {
   throw nb::type_error(message.c_str());
 }
@@ -63,7 +58,7 @@ std::string class_of(nb::handle object) { return utf8(nb::object(object.type().a
 std::string key_text(nb::handle key, const std::string& where) {
   if (PyUnicode_Check(key.ptr())) return utf8(key);
   if (is_int(key)) return utf8(nb::str(key));
-  throw_type_error("hierarchy: " + where + ": key " + shown(key) +
+  throw_type_error("hierarchy: " + where + ": key " + shown_object(key) +
                    ": expected a str or an int, found " + class_of(key));
 }
 
@@ -135,17 +130,7 @@ class DictLevels {
     }
     const nb::object made = simple_(text(builder_.path_of(key)), value);
     if (PyUnicode_Check(made.ptr())) return builder_.add_json(key, utf8(made));
-    builder_.add(key, dense(made));
-  }
-
-  static Tensor dense(nb::handle array) {
-    if (std::optional<Tensor> tensor = tensor_of_torch(array)) return *std::move(tensor);
-    const TensorDict::Item item = bare_value(TreeBuilder("hierarchy").root(array, true));
-    if (const auto* leaf = std::get_if<Leaf>(&item)) return leaf->tensor();
-    throw base::invalid_argument()
-        .part("hierarchy")
-        .expected("a dense tensor")
-        .found(class_of(array));
+    builder_.add(key, dense_tensor(made, "hierarchy"));
   }
 
   HierarchyBuilder& builder_;
@@ -181,10 +166,7 @@ nb::tuple hierarchy_of_dict(AnyObject levels, AnyObject default_key, nb::handle 
 
 HierarchyHandle open_hierarchy(const NodeHandle& tree) {
   return without_gil([&] {
-    MapperHead head;
-    head.where = base::Where("", "state mapper");
-    const Value config = tree.node.value("config");
-    head.config = config;
+    const MapperHead head = restored_head(tree);
     return HierarchyHandle(head, node_of(head, tree.node, "tensors"));
   });
 }
@@ -202,88 +184,97 @@ nb::object hierarchy_of_json(PathArgument path) {
   return made ? nb::cast(*std::move(made)) : nb::none();
 }
 
-/// The leading components of a state that can be keys. Raises TypeError if `state` is neither a
-/// str, an int nor a tuple. Throws Error(invalid_argument) for an empty tuple, and for a tuple with
-/// a component that is empty or contains "/".
+/// Raises TypeError if `state` is neither a str, an int nor a tuple. Throws Error(invalid_argument)
+/// for an empty tuple, and for a tuple with a component that is empty or contains "/".
 StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
-  if (PyUnicode_Check(raw)) return {utf8(state), false};
-  if (is_int(state)) return {utf8(nb::str(state)), false};
-  if (!PyTuple_Check(raw)) {
-    throw_type_error("state " + shown(state) + ": expected a str, an int or a tuple, found " +
-                     class_of(state) + "; a batch is a list of paths");
-  }
+  if (PyUnicode_Check(raw)) return StatePath(utf8(state));
+  if (is_int(state)) return StatePath(utf8(nb::str(state)));
+  if (!PyTuple_Check(raw)) refuse_state(state, "a str, an int or a tuple", "paths");
   StatePath path;
   bool is_path = tuple_size(raw) > 0;
   for (std::size_t i = 0; i < tuple_size(raw); ++i) {
     const nb::handle part = tuple_item(raw, i);
     const bool is_text = PyUnicode_Check(part.ptr()) != 0;
-    path.goes_on = path.goes_on || (!is_text && !is_int(part));
-    if (!is_text && path.goes_on) continue;
-    const std::size_t begin = path.text.size();
-    if (i > 0) path.text += '/';
-    const std::size_t component = path.text.size();
-    if (const auto ascii = is_text ? ascii_text(part.ptr()) : std::nullopt) {
-      path.text += *ascii;
+    if (!is_text && !is_int(part)) {
+      path.add_other();
+    } else if (const auto ascii = is_text ? ascii_text(part.ptr()) : std::nullopt) {
+      is_path = path.add(*ascii) && is_path;
     } else {
-      path.text += is_text ? utf8(part) : utf8(nb::str(part));
+      is_path = path.add(is_text ? utf8(part) : utf8(nb::str(part))) && is_path;
     }
-    is_path = is_path && path.text.size() > component &&
-              path.text.find('/', component) == std::string::npos;
-    if (path.goes_on) path.text.resize(begin);
   }
   if (is_path) return path;
-  throw base::invalid_argument()
-      .part("state ", shown(state))
-      .expected("a path of components that are not empty, without \"/\"")
-      .found("no component, or one that is empty or contains \"/\"");
+  throw not_a_path("state " + shown_object(state));
 }
 
-std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states) {
+/// The components of a state after the first `num_above` ones: one as it is, several as a tuple.
+nb::object rest_of(nb::handle state, std::size_t num_above) {
+  const nb::tuple parts = PyUnicode_Check(state.ptr()) ? nb::tuple(state.attr("split")("/"))
+                          : PyTuple_Check(state.ptr()) ? nb::borrow<nb::tuple>(state)
+                                                       : nb::make_tuple(state);
+  const nb::object rest = nb::steal(PyTuple_GetSlice(
+      parts.ptr(), static_cast<Py_ssize_t>(num_above), static_cast<Py_ssize_t>(parts.size())));
+  if (!rest.is_valid()) throw nb::python_error();
+  return tuple_size(rest.ptr()) == 1 ? nb::borrow(tuple_item(rest.ptr(), 0)) : rest;
+}
+
+std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states,
+                                  const StateNames& names) {
   bool are_texts = true;
   for (std::size_t i = 0; i < states.size() && are_texts; ++i) {
     are_texts = PyUnicode_CheckExact(list_item(states.ptr(), i)) != 0;
   }
   if (are_texts) {
     const Utf8Texts texts(states);
-    return without_gil([&] { return self.hierarchy.find(texts.views()); });
+    return without_gil([&] { return self.hierarchy.find(texts.views(), names); });
   }
   std::vector<StatePath> paths;
   paths.reserve(states.size());
   for (const nb::handle state : states) paths.push_back(path_of(state));
-  return without_gil([&] { return self.hierarchy.find(paths); });
+  return without_gil([&] { return self.hierarchy.find(paths, names); });
 }
 
-/// Returns (None, list of tables, list of rows) of the values. If all of them are rows of one table
-/// of numbers or tensors, returns (table, None, rows as an int64 array).
-nb::tuple find_states(const HierarchyHandle& self, nb::list states) {
-  const std::vector<StatePlace> places = places_of(self, states);
-  const auto is_first = [&](const StatePlace& place) { return place.table == places[0].table; };
-  if (!places.empty() && places[0].table >= 0 && std::ranges::all_of(places, is_first)) {
-    std::vector<std::int64_t> rows;
-    rows.reserve(places.size());
-    for (const StatePlace& place : places) rows.push_back(place.row);
-    return nb::make_tuple(places[0].table, nb::none(), int_array(rows));
+/// The number of a table's row, the value of a text, or the state for a mapper. `position`: of the
+/// state in the call.
+nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::handle state,
+                    std::size_t position, const StateNames& names) {
+  if (place.table >= 0) return nb::int_(place.row);
+  if (place.table != kMapperTable) return python::to_python(self.hierarchy.value(place));
+  return rest_of(state, self.hierarchy.num_above(path_of(state), place.row, position, names));
+}
+
+/// A list of (positions in the batch, table, mapper, found_at() of each) for the groups of values.
+/// The rows of a table are an array; the positions of a single group are omitted.
+nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgument path) {
+  const StateNames names = {place_in_messages(path, "hierarchy"), shown_states(states)};
+  const std::vector<PlaceGroup> groups = groups_of(places_of(self, states, names));
+  nb::list made;
+  for (const PlaceGroup& group : groups) {
+    nb::list positions;
+    nb::list found;
+    for (std::size_t i = 0; i < group.rows.size(); ++i) {
+      const std::size_t position = group.positions[i];
+      if (groups.size() > 1) positions.append(position);
+      if (group.table >= 0) continue;
+      const nb::object state = state_at(states, position);
+      found.append(found_at(self, {group.table, group.rows[i]}, state, position, names));
+    }
+    made.append(nb::make_tuple(positions, group.table, group.mapper,
+                               group.table < 0 ? found : int_array(group.rows)));
   }
-  nb::list tables;
-  nb::list rows;
-  for (const StatePlace& place : places) {
-    tables.append(place.table);
-    rows.append(place.row);
-  }
-  return nb::make_tuple(nb::none(), tables, rows);
+  return made;
 }
 
-/// Table and row of one value.
-nb::tuple find_state(const HierarchyHandle& self, AnyObject state) {
-  const std::array<StatePath, 1> path = {path_of(state)};
-  const StatePlace place = self.hierarchy.find(path)[0];
-  return nb::make_tuple(place.table, place.row);
-}
-
-nb::object nearest_level(const HierarchyHandle& self, AnyObject state) {
-  const StatePath path = path_of(state);
-  return text(without_gil([&] { return self.hierarchy.nearest_level(path.text); }));
+/// (table, mapper or row, list of found_at()) of one value.
+nb::tuple find_state(const HierarchyHandle& self, AnyObject state, PathArgument path) {
+  const StateNames names = {place_in_messages(path, "hierarchy"),
+                            [&](std::size_t) { return shown_object(state); }};
+  const std::array<StatePath, 1> paths = {path_of(state)};
+  const StatePlace place = self.hierarchy.find(paths, names)[0];
+  nb::list found;
+  found.append(found_at(self, place, state, 0, names));
+  return nb::make_tuple(place.table, place.row, found);
 }
 
 /// A copy of one row.
@@ -317,15 +308,6 @@ nb::dict nested_dicts(const HierarchyHandle& self, nb::list mappers) {
     }
   });
   return root;
-}
-
-/// Everything that is saved besides the mappers: entries of a tree by their names.
-nb::dict parts_of_hierarchy(const HierarchyHandle& self) {
-  nb::dict parts;
-  self.tensors.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (key != "mappers") parts[text(key)] = nb::cast(ItemHandle{item});
-  });
-  return parts;
 }
 
 nb::list tables_of(const HierarchyHandle& self) {
@@ -362,17 +344,14 @@ void bind_hierarchy(nb::module_& module) {
                      }
                      return origins;
                    })
-      .def_prop_ro("num_texts",
-                   [](const HierarchyHandle& self) { return self.hierarchy.num_texts(); })
       .def("__len__", [](const HierarchyHandle& self) { return self.hierarchy.size(); })
       .def("tables", tables_of)
-      .def("parts", parts_of_hierarchy)
-      .def("find", find_states, "states"_a)
-      .def("find_one", find_state, "state"_a.none())
-      .def("nearest_level", nearest_level, "state"_a.none())
-      .def("value",
-           [](const HierarchyHandle& self, std::int64_t table, std::int64_t row) {
-             return python::to_python(self.hierarchy.value({table, row}));
+      .def("parts", [](const HierarchyHandle& self) { return item_handles_of(self.tensors); })
+      .def("groups", groups_of_states, "states"_a, "path"_a.none())
+      .def("find_one", find_state, "state"_a.none(), "path"_a.none())
+      .def("no_rows",
+           [](const HierarchyHandle& self) -> AnyObject {
+             return array_of(self.hierarchy.no_rows(), "tables");
            })
       .def("nested", nested_dicts, "mappers"_a)
       .def(

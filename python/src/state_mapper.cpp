@@ -1,37 +1,100 @@
 #include "state_mapper.hpp"
-#include "arguments.hpp"
 
 #include <tenfold/mapped_dict.hpp>
 #include <tenfold/sparse_matrix.hpp>
 
-#include <nanobind/stl/pair.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "arguments.hpp"
+#include "array_in.hpp"
 #include "array_out.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "core/tree/node.hpp"
 #include "formats/shared/commit.hpp"
+#include "mapper/saved_sparse.hpp"
 #include "mapper/state_index.hpp"
 #include "mapper/state_keys.hpp"
 #include "python_objects.hpp"
+#include "tree_in.hpp"
 
 namespace tenfold::python {
 
 using namespace nb::literals;
 
-namespace {
+std::string shown_object(nb::handle object) {
+  return utf8(nb::module_::import_("tenfold.mappers._mapper").attr("shown")(object));
+}
 
-/// An entry for a node that is moved to another tree.
-ItemHandle item_of(TensorDict node) { return ItemHandle{TensorDict::Item(std::move(node))}; }
+nb::object state_at(nb::handle states, std::size_t i) {
+  const nb::handle state = PyList_GetItem(states.ptr(), static_cast<Py_ssize_t>(i));
+  if (!state.is_valid()) throw nb::python_error();
+  return nb::borrow(state);
+}
+
+ShownKey shown_states(const nb::list& states) {
+  return [list = states.ptr()](std::size_t i) {
+    const nb::gil_scoped_acquire acquired;
+    return shown_object(state_at(list, i));
+  };
+}
+
+std::function<base::Where()> place_in_messages(nb::handle path, const char* what) {
+  return [path, what] {
+    const nb::gil_scoped_acquire acquired;
+    return path.is_none() ? base::Where("", what) : base::Where(path_from(path));
+  };
+}
+
+void refuse_state(nb::handle state, const std::string& expected, const std::string& batch) {
+  const std::string name = utf8(nb::object(state.type().attr("__name__")));
+  const std::string message = "state " + shown_object(state) + ": expected " + expected +
+                              ", found " + name + "; a batch is a list of " + batch;
+  throw nb::type_error(message.c_str());
+}
+
+MapperHead restored_head(const NodeHandle& tree) {
+  MapperHead head;
+  head.where = base::Where("", "state mapper");
+  head.config = tree.node.value("config");
+  return head;
+}
+
+nb::dict item_handles_of(const TensorDict& node) {
+  nb::dict items;
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    items[text(key)] = nb::cast(ItemHandle{item});
+  });
+  return items;
+}
+
+Tensor dense_tensor(nb::handle array, const std::string& what) {
+  if (std::optional<Tensor> tensor = tensor_of_torch(array)) return *std::move(tensor);
+  const TensorDict::Item item = bare_value(TreeBuilder(what).root(array, true));
+  if (const auto* leaf = std::get_if<Leaf>(&item)) return leaf->tensor();
+  throw base::invalid_argument()
+      .part(what)
+      .expected("a dense tensor")
+      .found(utf8(nb::object(array.type().attr("__name__"))));
+}
+
+namespace {
 
 /// Appends a Python int that fits int64; returns false for another object.
 bool append_int(PyObject* object, std::string& into) {
@@ -72,128 +135,191 @@ bool append_plain_tuple(PyObject* object, std::string& into) {
   return true;
 }
 
-/// The keys of a sparse mapper. Maps states to rows.
-struct StateKeys {
-  StateKeys(const NodeHandle& parent, const std::string& key, const std::string& kind_name)
-      : kind(kind_of(kind_name)), dict(open_state_index(parent.node[key], key_type_of(kind), {})) {}
-
-  static StateKeyKind kind_of(const std::string& kind_name) {
-    const auto kind = state_key_kind_from_name(kind_name);
-    if (kind) return *kind;
-    throw base::corrupt()
-        .part("keys")
-        .expected("\"int\", \"str\", \"bytes\" or \"json\"")
-        .found("\"", kind_name, "\"");
-  }
-
-  AnyObject rows_of_ints(const std::vector<std::int64_t>& keys) const {
-    return int_array(without_gil([&] { return dict.rows(std::span<const std::int64_t>(keys)); }));
-  }
-  AnyObject rows_of_texts(AnyObject keys) const {
-    const Utf8Texts texts(keys);
-    const std::span<const std::string_view> views = texts.views();
-    return int_array(without_gil([&] { return dict.rows(views); }));
-  }
-
-  /// Fast path for states that are usable as keys without conversion; returns None if some are not.
-  AnyObject rows_of_plain(nb::list states) const {
-    switch (kind) {
-      case StateKeyKind::int64:
-        return rows_of_plain_ints(states);
-      case StateKeyKind::json:
-        return rows_of_plain_tuples(states);
-      case StateKeyKind::text:
-        return rows_if_all(states, [](PyObject* one) { return PyUnicode_CheckExact(one) != 0; });
-      case StateKeyKind::bytes:
-        return rows_if_all(states, [](PyObject* one) { return PyBytes_CheckExact(one) != 0; });
+/// Converts a state. Raises TypeError for an object that is not one, such as a list.
+Value state_from(nb::handle state, std::size_t depth = 0) {
+  PyObject* const raw = state.ptr();
+  if (raw == Py_None) return Value();
+  if (PyUnicode_Check(raw)) return Value(utf8(state));
+  if (PyTuple_Check(raw)) {
+    if (depth == kMaxDepth) {
+      throw base::invalid_argument().part("state").expected("at most 512 levels").found("more");
     }
-    return nb::none();
+    Value::Tuple tuple;
+    for (std::size_t i = 0; i < tuple_size(raw); ++i) {
+      tuple.items.push_back(state_from(tuple_item(raw, i), depth + 1));
+    }
+    return tuple;
   }
-
-  StateKeyKind kind;
-  MappedDict dict;
-
- private:
-  static PyObject* item(const nb::list& states, std::size_t i) {
-    return list_item(states.ptr(), i);
+  if (!PyFloat_Check(raw)) {
+    const nb::object whole = nb::steal(PyNumber_Index(raw));
+    if (whole.is_valid()) return *typed_key(whole);
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+    PyErr_Clear();  // not an integer, such as a tensor of floats
   }
+  if (PyFloat_Check(raw) || nb::hasattr(state, "is_integer")) {
+    const nb::object number = nb::steal(PyNumber_Float(raw));
+    if (!number.is_valid()) throw nb::python_error();
+    return Value(float_value(number.ptr()));
+  }
+  refuse_state(state, "an int, a str or a tuple of them", "states");
+}
 
-  template <class Fits>
-  nb::object rows_if_all(const nb::list& states, const Fits& fits) const {
+std::vector<Value> states_from(const nb::list& states) {
+  std::vector<Value> made;
+  // Conversion may run Python code that changes the list.
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    made.push_back(state_from(state_at(states, i)));
+  }
+  return made;
+}
+
+/// Fast path for states that are usable as keys without conversion; empty if some are not.
+std::optional<std::vector<std::int64_t>> positions_of_plain(const SavedSparse& mapper,
+                                                            const nb::list& states) {
+  const auto look_up = [&](const auto& keys) {
+    return without_gil([&] { return mapper.keys.rows(keys); });
+  };
+  const auto are_all = [&](const auto& fits) {
     for (std::size_t i = 0; i < states.size(); ++i) {
-      if (!fits(item(states, i))) return nb::none();
+      if (!fits(list_item(states.ptr(), i))) return false;
     }
-    return rows_of_texts(states);
-  }
-
-  nb::object rows_of_plain_ints(const nb::list& states) const {
+    return true;
+  };
+  if (mapper.key_kind == StateKeyKind::int64) {
     std::vector<std::int64_t> keys;
     keys.reserve(states.size());
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      PyObject* one = item(states, i);
-      if (!PyLong_CheckExact(one)) return nb::none();
+    const bool are_ints = are_all([&](PyObject* one) {
       int overflow = 0;
+      if (!PyLong_CheckExact(one)) return false;
       keys.push_back(PyLong_AsLongLongAndOverflow(one, &overflow));
-      if (overflow != 0) return nb::none();
-    }
-    return rows_of_ints(keys);
+      return overflow == 0;
+    });
+    return are_ints ? std::optional(look_up(keys)) : std::nullopt;
   }
-
-  nb::object rows_of_plain_tuples(const nb::list& states) const {
+  if (mapper.key_kind == StateKeyKind::json) {
     std::string all;
     std::vector<std::size_t> ends;
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      if (!append_plain_tuple(item(states, i), all)) return nb::none();
+    const bool are_tuples = are_all([&](PyObject* one) {
+      if (!append_plain_tuple(one, all)) return false;
       ends.push_back(all.size());
-    }
+      return true;
+    });
+    if (!are_tuples) return std::nullopt;
     std::vector<std::string_view> texts;
     std::size_t begin = 0;
     for (const std::size_t end : ends) {
       texts.push_back(std::string_view(all).substr(begin, end - begin));
       begin = end;
     }
-    const std::span<const std::string_view> keys = texts;
-    return int_array(without_gil([&] { return dict.rows(keys); }));
+    return look_up(texts);
   }
-};
-
-std::string name_of(DictKeyType type) { return to_string(type); }
-
-ItemHandle make_int_keys(const std::vector<std::int64_t>& keys) {
-  return item_of(without_gil([&] {
-    return make_state_index(std::span<const std::int64_t>(keys), DictKeyType::int64, {});
-  }));
+  const bool is_bytes = mapper.key_kind == StateKeyKind::bytes;
+  const bool are_texts = are_all([&](PyObject* one) {
+    return (is_bytes ? PyBytes_CheckExact(one) : PyUnicode_CheckExact(one)) != 0;
+  });
+  return are_texts ? std::optional(look_up(Utf8Texts(states).views())) : std::nullopt;
 }
 
-ItemHandle make_text_keys(AnyObject keys) {
-  const Utf8Texts texts(keys);
-  return item_of(without_gil([&] {
-    const std::span<const std::string_view> views = texts.views();
-    return make_state_index(views, DictKeyType::string, {});
-  }));
+/// The positions of states in the mapper's keys, -1 for unknown states.
+std::vector<std::int64_t> positions_of(const SavedSparse& mapper, const nb::list& states) {
+  if (auto plain = positions_of_plain(mapper, states)) return *std::move(plain);
+  if (mapper.key_kind != StateKeyKind::bytes) {
+    const std::vector<Value> values = states_from(states);
+    return without_gil([&] { return rows_of_states(mapper.keys, mapper.key_kind, values); });
+  }
+  // The engine has no type for bytes, and a str equals none.
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const nb::object one = state_at(states, i);
+    const bool is_bytes = PyBytes_Check(one.ptr()) != 0;
+    if (!is_bytes) state_from(one);  // checks it
+    values.push_back(is_bytes ? Value(bytes_text(one.ptr())) : Value());
+  }
+  return without_gil([&] { return rows_of_states(mapper.keys, mapper.key_kind, values); });
+}
+
+/// A sparse mapper of Python.
+struct SparseMapper {
+  std::shared_ptr<const SavedSparse> saved;
+};
+
+std::optional<Tensor> fallback_from(const AnyObject& row) {
+  if (row.is_none()) return std::nullopt;
+  return dense_tensor(row, "default");
+}
+
+/// `rows`: the row of each state; None: 0, 1, 2, ...
+SparseMapper sparse_of_states(nb::list states, const std::optional<std::vector<std::int64_t>>& rows,
+                              const SparseMatrix& matrix, AnyObject fallback) {
+  const std::optional<Tensor> row = fallback_from(fallback);
+  const std::vector<Value> values = states_from(states);
+  const ShownKey shown = shown_states(states);
+  return without_gil([&] {
+    std::optional<Tensor> numbers;
+    if (rows) numbers = Tensor::from(std::span<const std::int64_t>(*rows));
+    return SparseMapper{made_sparse(make_state_keys(values, shown), matrix, row, numbers)};
+  });
+}
+
+/// The keys of the MappedDict at `path` are the states.
+SparseMapper sparse_of_dict(PathArgument path, const SparseMatrix& matrix, AnyObject fallback) {
+  const Path source = path_from(path);
+  const std::optional<Tensor> row = fallback_from(fallback);
+  return without_gil([&] {
+    const MappedDict dict(source);
+    const std::string kind = to_string(dict.key_type());
+    return SparseMapper{made_sparse({kind, state_index_of(dict)}, matrix, row)};
+  });
+}
+
+SparseMapper open_sparse(const NodeHandle& tree) {
+  return without_gil([&] {
+    MapperHead head = restored_head(tree);
+    TensorDict tensors = node_of(head, tree.node, "tensors");
+    return SparseMapper{saved_sparse(std::move(head), std::move(tensors))};
+  });
+}
+
+nb::object sparse_rows(const SparseMapper& self, nb::list states, PathArgument path) {
+  const std::vector<std::int64_t> positions = positions_of(*self.saved, states);
+  const StateNames names = {place_in_messages(path, "state mapper"), shown_states(states)};
+  return array_of(without_gil([&] { return self.saved->rows_at(positions, names); }), "rows");
+}
+
+bool has_state(const SparseMapper& self, AnyObject state) {
+  nb::list one;
+  one.append(state);
+  return positions_of(*self.saved, one)[0] >= 0;
 }
 
 }  // namespace
 
 void bind_state_mapper(nb::module_& module) {
   bind_hierarchy(module);
-  nb::class_<StateKeys>(module, "StateKeys")
-      .def(nb::init<const NodeHandle&, const std::string&, const std::string&>(), "parent"_a,
-           "key"_a, "kind"_a)
-      .def_static("make_ints", make_int_keys, "keys"_a)
-      .def_static("make_texts", make_text_keys, "keys"_a)
-      .def_static("of_dict",
-                  [](PathArgument path) {
-                    const Path source = path_from(path);
-                    return without_gil([&] {
-                      const MappedDict dict(source);
-                      return std::pair(item_of(state_index_of(dict)), name_of(dict.key_type()));
-                    });
-                  })
-      .def("__len__", [](const StateKeys& self) { return self.dict.size(); })
-      .def("rows_of_ints", &StateKeys::rows_of_ints, "keys"_a)
-      .def("rows_of_texts", &StateKeys::rows_of_texts, "keys"_a)
-      .def("rows_of_plain", &StateKeys::rows_of_plain, "states"_a);
+  nb::class_<SparseMapper>(module, "SparseMapper")
+      .def_static("of_states", sparse_of_states, "states"_a, "rows"_a.none(), "matrix"_a,
+                  "fallback"_a.none())
+      .def_static("of_dict", sparse_of_dict, "path"_a, "matrix"_a, "fallback"_a.none())
+      .def_static("open", open_sparse, "tree"_a)
+      .def_prop_ro("kind",
+                   [](const SparseMapper& self) { return text(self.saved->head.text("keys")); })
+      .def_prop_ro("matrix", [](const SparseMapper& self) { return self.saved->matrix; })
+      .def_prop_ro("fallback",
+                   [](const SparseMapper& self) -> AnyObject {
+                     const std::optional<Tensor>& row = self.saved->fallback;
+                     return row ? array_of(*row, "default") : nb::none();
+                   })
+      .def("__len__", [](const SparseMapper& self) { return self.saved->keys.size(); })
+      .def("__contains__", has_state, "state"_a.none())
+      .def("rows", sparse_rows, "states"_a, "path"_a.none())
+      .def("parts", [](const SparseMapper& self) { return item_handles_of(self.saved->tensors); });
+  module.def(
+      "check_mapper",
+      [](const NodeHandle& tree, PathArgument where) {
+        const std::string place = path_from(where).string();
+        without_gil([&] { tensors_of(head_of(tree.node, place), tree.node); });
+      },
+      "tree"_a, "where"_a);
   module.def(
       "replace_file",
       [](PathArgument path, const std::string& text, bool durable) {
@@ -201,11 +327,6 @@ void bind_state_mapper(nb::module_& module) {
         without_gil([&] { detail::formats::replace_file(target, text, durable); });
       },
       "path"_a, "text"_a, "durable"_a);
-  module.def("sparse_item",
-             [](const SparseMatrix& matrix) { return item_of(TensorDict(matrix.tree())); });
-  module.def("sparse_of", [](const NodeHandle& parent, const std::string& key) {
-    return without_gil([&] { return SparseMatrix(parent.node[key]); });
-  });
 }
 
 }  // namespace tenfold::python

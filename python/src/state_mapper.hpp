@@ -2,13 +2,18 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "arguments.hpp"
 #include "array_out.hpp"
+#include "base/fail.hpp"
 #include "common.hpp"
+#include "mapper/saved_mapper.hpp"
+#include "mapper/state_index.hpp"
 #include "python_objects.hpp"
 
 namespace tenfold::python {
@@ -47,6 +52,26 @@ class Utf8Texts {
 inline nb::object int_array(const std::vector<std::int64_t>& values) {
   return array_of(Tensor::from(std::span<const std::int64_t>(values)), "states");
 }
+
+/// Formats an object for messages, in at most 80 characters.
+std::string shown_object(nb::handle object);
+/// An item of a list, which the conversion of other states may have changed.
+nb::object state_at(nb::handle states, std::size_t i);
+/// Functions for StateNames, which may be called without the GIL. Their arguments must outlive
+/// them.
+ShownKey shown_states(const nb::list& states);
+/// The path of a mapper; if it is None, `what`.
+std::function<base::Where()> place_in_messages(nb::handle path, const char* what);
+/// Raises TypeError for an object that is not a state.
+[[noreturn]] void refuse_state(nb::handle state, const std::string& expected,
+                               const std::string& batch);
+
+/// The head of a mapper that Python restores: only the entry "config" of `tree`.
+MapperHead restored_head(const NodeHandle& tree);
+/// The entries of a tree by their names.
+nb::dict item_handles_of(const TensorDict& node);
+/// A dense torch tensor or numpy array; `what` names it in messages.
+Tensor dense_tensor(nb::handle array, const std::string& what);
 
 void bind_state_mapper(nb::module_& module);
 void bind_hierarchy(nb::module_& module);

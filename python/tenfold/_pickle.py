@@ -229,6 +229,6 @@ def opened_mapper(cls: type, path: str) -> Any:
 
 def mapper_of_tree(tree: dict[str, Any]) -> Any:
     """The state mapper that is saved as `tree`."""
-    from tenfold.mappers._mapper import mapper_of
+    from tenfold.mappers._mapper import restored
 
-    return mapper_of(tree, "state mapper")
+    return restored(tree, "state mapper")

@@ -1,6 +1,8 @@
 #include "mapper/hierarchy.hpp"
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -65,6 +67,39 @@ std::string_view to_string(ValueOrigin origin) noexcept {
   return kOrigins[static_cast<std::size_t>(origin)];
 }
 
+StatePath::StatePath(std::string path)
+    : text(std::move(path)),
+      num_parts(static_cast<std::size_t>(std::ranges::count(text, '/')) + 1) {}
+
+bool StatePath::add(std::string_view key) {
+  ++num_parts;
+  if (key.empty() || key.find('/') != std::string_view::npos) return false;
+  if (goes_on) return true;
+  if (num_parts > 1) text += '/';
+  text += key;
+  return true;
+}
+
+void StatePath::add_other() {
+  ++num_parts;
+  goes_on = true;
+}
+
+std::vector<PlaceGroup> groups_of(std::span<const StatePlace> places) {
+  std::vector<PlaceGroup> groups;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> numbers;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const StatePlace& place = places[i];
+    const std::int64_t mapper = place.table == kMapperTable ? place.row : 0;
+    const auto [found, is_new] = numbers.try_emplace({place.table, mapper}, groups.size());
+    if (is_new) groups.push_back({place.table, mapper, {}, {}});
+    PlaceGroup& group = groups[found->second];
+    group.positions.push_back(i);
+    group.rows.push_back(place.row);
+  }
+  return groups;
+}
+
 Hierarchy::Hierarchy(const MapperHead& head, const TensorDict& tensors)
     : head_(head), default_key_(head.text("default_key")), paths_(node_of(head, tensors, "paths")) {
   read_tables(tensors);
@@ -125,32 +160,65 @@ void Hierarchy::read_mappers(const TensorDict& tensors) {
   }
 }
 
-std::vector<StatePlace> Hierarchy::find(std::span<const std::string_view> paths) const {
+Tensor Hierarchy::no_rows() const {
+  const bool is_one = tables_.size() == 1 && text_ends_.numel() == 0 && mapper_paths_.empty();
+  return is_one ? tables_[0].values.narrow(0, 0) : Tensor::zeros(DType::float64, {0});
+}
+
+std::vector<StatePlace> Hierarchy::find(std::span<const std::string_view> paths,
+                                        const StateNames& names) const {
   std::vector<StatePlace> places = paths_.find(paths);
-  for (const StatePlace& place : places) check(place);
+  for (std::size_t i = 0; i < places.size(); ++i) require_value(places[i], paths[i], i, names);
   return places;
 }
 
-std::vector<StatePlace> Hierarchy::find(std::span<const StatePath> states) const {
+std::vector<StatePlace> Hierarchy::find(std::span<const StatePath> states,
+                                        const StateNames& names) const {
   std::vector<std::string_view> whole;
   std::vector<std::size_t> positions;
   std::vector<StatePlace> places(states.size());
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (states[i].goes_on) {
       places[i] = paths_.find_below(states[i].text);
-      check(places[i]);
     } else {
       whole.push_back(states[i].text);
       positions.push_back(i);
     }
   }
-  const std::vector<StatePlace> found = find(whole);
+  const std::vector<StatePlace> found = paths_.find(whole);
   for (std::size_t i = 0; i < positions.size(); ++i) places[positions[i]] = found[i];
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    require_value(places[i], states[i].text, i, names);
+  }
   return places;
 }
 
+void Hierarchy::require_value(const StatePlace& place, std::string_view path, std::size_t position,
+                              const StateNames& names) const {
+  if (place.table != kNoTable) return check(place);
+  const std::string level = paths_.nearest_level(path);
+  throw base::key_not_found(names.mapper())
+      .problem("no state ", names.state(position))
+      .expected("an existing path or a level with a ", base::quote(default_key_), " above it")
+      .found("neither")
+      .remedy("the nearest level that exists is ", level.empty() ? "the root" : base::quote(level));
+}
+
+std::size_t Hierarchy::num_above(const StatePath& state, std::int64_t number, std::size_t position,
+                                 const StateNames& names) const {
+  const std::string& above = mapper_paths_[static_cast<std::size_t>(number)];
+  const bool is_below = (state.text + '/').starts_with(above + '/');
+  const auto num_slashes = static_cast<std::size_t>(std::ranges::count(above, '/'));
+  const std::size_t num_above = num_slashes + (is_below ? 1 : 0);
+  if (num_above < state.num_parts) return num_above;
+  throw base::key_not_found(names.mapper())
+      .part("state ", names.state(position))
+      .problem("it ends at a mapper and has no state for it")
+      .expected("a longer path")
+      .found("one of ", state.num_parts, " components");
+}
+
 void Hierarchy::check(const StatePlace& place) const {
-  if (place.table == kNoTable) return;
   std::int64_t num_rows = 0;
   if (place.table == kTextTable) {
     num_rows = text_ends_.numel();

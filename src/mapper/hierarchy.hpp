@@ -24,9 +24,29 @@ std::string_view to_string(ValueOrigin origin) noexcept;
 /// A state of a hierarchy: its leading components that can be keys, joined by "/". If further
 /// components follow (goes_on), only a mapper among the values can interpret them.
 struct StatePath {
+  StatePath() = default;
+  /// All components, joined.
+  explicit StatePath(std::string path);
+
+  /// Appends a component. Returns false if it is empty or contains "/".
+  bool add(std::string_view key);
+  /// Appends a component that cannot be a key.
+  void add_other();
+
   std::string text;
   bool goes_on = false;
+  std::size_t num_parts = 0;  ///< all components
 };
+
+/// Values of a batch that are rows of one table, or that one mapper returns.
+struct PlaceGroup {
+  std::int64_t table = 0;  ///< as in StatePlace
+  std::int64_t mapper = 0;
+  std::vector<std::size_t> positions;  ///< in the batch
+  std::vector<std::int64_t> rows;
+};
+/// Groups the values of a batch, in the order of their first ones.
+std::vector<PlaceGroup> groups_of(std::span<const StatePlace> places);
 
 /// Values of one dtype and shape.
 struct HierarchyTable {
@@ -53,15 +73,20 @@ class Hierarchy {
   const std::vector<std::string>& mapper_paths() const noexcept { return mapper_paths_; }
   /// The number of nodes without the root.
   std::int64_t size() const { return paths_.size() - 1; }
-  std::int64_t num_texts() const noexcept { return text_ends_.numel(); }
+  /// The values of no states: rows of the only table if all values are in it, else floats.
+  Tensor no_rows() const;
 
-  /// The place of each state's value; its table is kNoTable if there is no value. Throws
+  /// The place of each state's value. Throws Error(key_not_found) if there is no value,
   /// Error(invalid_argument) for the root and for a missing path with an empty component,
   /// Error(corrupt) for a place that does not exist.
-  std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
-  std::vector<StatePlace> find(std::span<const StatePath> states) const;
-  /// The deepest existing level on `path`; "" for the root.
-  std::string nearest_level(std::string_view path) const { return paths_.nearest_level(path); }
+  std::vector<StatePlace> find(std::span<const std::string_view> paths,
+                               const StateNames& names) const;
+  std::vector<StatePlace> find(std::span<const StatePath> states, const StateNames& names) const;
+  /// The number of leading components of a state that are not passed to the mapper `number`: those
+  /// of the mapper's path, or of the level whose default it is. Throws Error(key_not_found) if no
+  /// component is left. `position`: of the state in the call.
+  std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
+                        const StateNames& names) const;
 
   /// The value at a place of find() as JSON: a number, nested lists or other JSON; not a mapper.
   Value value(const StatePlace& place) const;
@@ -74,6 +99,8 @@ class Hierarchy {
   void read_texts(const TensorDict& tensors);
   void read_mappers(const TensorDict& tensors);
   void check(const StatePlace& place) const;
+  void require_value(const StatePlace& place, std::string_view path, std::size_t position,
+                     const StateNames& names) const;
   Value text(std::int64_t row) const;
 
   MapperHead head_;

@@ -1,6 +1,8 @@
 #include "mapper/saved_mapper.hpp"
 
-#include <optional>
+#include <cstddef>
+#include <ranges>
+#include <string>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -10,6 +12,7 @@
 #include "core/value/value_reader.hpp"
 #include "dataset/gather_rows.hpp"
 #include "mapper/hierarchy_json.hpp"
+#include "mapper/saved_sparse.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold {
@@ -28,33 +31,13 @@ base::Where where_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "state mapper") : tree.where();
 }
 
-MapperHead head_of(const TensorDict& tree) {
-  MapperHead head;
-  head.where = where_of(tree);
-  if (!tree.contains(kHead)) {
-    throw base::unsupported(head.where)
-        .problem("no state mapper")
-        .expected("an entry \"state_mapper\"")
-        .found("none");
+std::string first_keys(const TensorDict& tree) {
+  constexpr std::size_t kShownKeys = 5;
+  std::string text;
+  for (const std::string& key : tree.keys() | std::views::take(kShownKeys)) {
+    text += (text.empty() ? "" : ", ") + base::quote(key);
   }
-  const TensorDict::Item item = tree.get(kHead);
-  const auto* json = std::get_if<NonTensor>(&item);
-  if (json == nullptr || !json->value.is<Value::Object>()) {
-    throw head.corrupt(kHead).expected("a JSON object").found("another entry");
-  }
-  const base::Where place = head.where.at(kHead);
-  const ValueReader reader(json->value, place);
-  reader.at("version").require_version(kVersion);
-  head.class_name = reader.at("class").text();
-  const ValueReader config = reader.at("config");
-  if (!config.value().is<Value::Object>()) config.fail("an object");
-  head.config = config.value();
-  return head;
-}
-
-TensorDict tensors_of(const MapperHead& head, const TensorDict& tree) {
-  if (!tree.contains(kTensors)) return TensorDict();
-  return node_of(head, tree, kTensors);
+  return text.empty() ? "an empty tree" : text;
 }
 
 std::shared_ptr<const SavedMapper> saved_module(MapperHead head, TensorDict tensors) {
@@ -72,7 +55,7 @@ std::shared_ptr<const SavedMapper> saved_module(MapperHead head, TensorDict tens
 }
 
 std::shared_ptr<const SavedMapper> saved_of(const TensorDict& tree) {
-  MapperHead head = head_of(tree);
+  MapperHead head = head_of(tree, where_of(tree));
   TensorDict tensors = tensors_of(head, tree);
   if (head.class_name == "tenfold.SparseStateMapper") {
     return saved_sparse(std::move(head), std::move(tensors));
@@ -87,6 +70,38 @@ std::shared_ptr<const SavedMapper> saved_of(const TensorDict& tree) {
 }
 
 }  // namespace
+
+MapperHead head_of(const TensorDict& tree, base::Where where) {
+  MapperHead head;
+  head.where = std::move(where);
+  if (!tree.contains(kHead)) {
+    throw base::unsupported(head.where)
+        .problem("no state mapper")
+        .expected("an entry \"state_mapper\"")
+        .found(first_keys(tree));
+  }
+  const TensorDict::Item item = tree.get(kHead);
+  const auto* json = std::get_if<NonTensor>(&item);
+  if (json == nullptr || !json->value.is<Value::Object>()) {
+    throw head.corrupt(kHead).expected("a JSON object").found("another entry");
+  }
+  const base::Where place = head.where.at(kHead);
+  const ValueReader reader(json->value, place);
+  reader.at("version").require_version(kVersion);
+  head.class_name = reader.at("class").text();
+  const ValueReader config = reader.at("config");
+  const auto* object = config.value().get_if<Value::Object>();
+  if (object == nullptr || object->int_keys || !object->typed_keys.empty()) {
+    config.fail("an object with strings as keys");
+  }
+  head.config = config.value();
+  return head;
+}
+
+TensorDict tensors_of(const MapperHead& head, const TensorDict& tree) {
+  if (!tree.contains(kTensors)) return TensorDict();
+  return node_of(head, tree, kTensors);
+}
 
 const Value* MapperHead::find(std::string_view key) const {
   const auto* object = config.get_if<Value::Object>();
@@ -123,6 +138,11 @@ TensorDict SavedMapper::tree() const {
   tree.set(kHead, Value(std::move(object)));
   if (!tensors.empty()) tree.set(kTensors, tensors);
   return tree;
+}
+
+StateNames SavedMapper::names_of(std::span<const Value> states) const {
+  return {[this] { return head.where; },
+          [states](std::size_t i) { return shown_state(states[i]); }};
 }
 
 void SavedMapper::save(const Path& path, const SaveOptions& options) const {
@@ -190,7 +210,7 @@ StateMapper StateMapper::hierarchical(const TensorDict& levels, std::string_view
 
 StateMapper StateMapper::sparse(std::span<const Value> states, const SparseMatrix& matrix,
                                 const std::optional<Tensor>& fallback) {
-  return StateMapper(made_sparse(states, matrix, fallback));
+  return StateMapper(made_sparse(make_state_keys(states), matrix, fallback));
 }
 
 TensorDict StateMapper::tree() const { return saved_->tree(); }

@@ -1,16 +1,16 @@
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <tenfold/sparse_matrix.hpp>
 #include <tenfold/state_mapper.hpp>
 
 #include "base/fail.hpp"
+#include "mapper/state_index.hpp"
 
 namespace tenfold {
 
@@ -27,6 +27,12 @@ struct MapperHead {
   Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
 
+/// The names of a mapper and of the states of a call in messages.
+struct StateNames {
+  std::function<base::Where()> mapper;
+  ShownKey state;  ///< by position in the call
+};
+
 namespace detail {
 
 /// The state behind a StateMapper, which is a handle.
@@ -40,6 +46,7 @@ struct SavedMapper {
   virtual void save(const Path& path, const SaveOptions& options) const;
   /// The tree that save() writes. A hierarchy may also be saved as one JSON file, without it.
   TensorDict tree() const;
+  StateNames names_of(std::span<const Value> states) const;
 
   MapperHead head;
   MapperKind kind;
@@ -54,13 +61,15 @@ struct SavedMapper {
 
 using detail::SavedMapper;
 
-std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
                                                   std::string_view default_key);
-std::shared_ptr<const SavedMapper> made_sparse(std::span<const Value> states,
-                                               const SparseMatrix& matrix,
-                                               const std::optional<Tensor>& fallback);
+
+/// The head of a saved mapper. Throws Error(unsupported) if `tree` is not a mapper or was written
+/// by a newer version, Error(corrupt) for a damaged head. `where`: for messages.
+MapperHead head_of(const TensorDict& tree, base::Where where);
+/// The node "tensors", which is omitted if it would be empty.
+TensorDict tensors_of(const MapperHead& head, const TensorDict& tree);
 
 /// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.
 std::string shown_state(const Value& state);

@@ -1,5 +1,6 @@
-#include <map>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -16,26 +17,11 @@
 namespace tenfold {
 namespace {
 
-/// A state as a path and as components. If a mapper is among the values on the path, it gets the
-/// remaining components.
-struct PathParts {
-  StatePath path;
-  std::vector<Value> parts;
-  std::size_t num_known = 0;
-};
-
 std::optional<std::string> component_of(const Value& part) {
   if (const auto* text = part.get_if<std::string>()) return *text;
   if (const auto* number = part.get_if<std::int64_t>()) return std::to_string(*number);
   if (const auto* big = part.get_if<Value::BigInt>()) return big->digits;
   return std::nullopt;
-}
-
-[[noreturn]] void refuse_path(const Value& state, const char* found) {
-  throw base::invalid_argument()
-      .part("state ", shown_state(state))
-      .expected("a path of components that are not empty, without \"/\"")
-      .found(found);
 }
 
 std::vector<Value> split(const std::string& text) {
@@ -48,41 +34,34 @@ std::vector<Value> split(const std::string& text) {
   return parts;
 }
 
-PathParts parts_of(const Value& state) {
-  PathParts made;
-  if (const auto* text = state.get_if<std::string>()) {
-    made.parts = split(*text);
-  } else if (const auto* tuple = state.get_if<Value::Tuple>()) {
-    made.parts = tuple->items;
-  } else if (component_of(state)) {
-    made.parts = {state};
-  } else {
-    refuse_path(state, "something else");
-  }
-  if (made.parts.empty()) refuse_path(state, "an empty one");
-  for (const Value& part : made.parts) {
-    if (const auto* text = part.get_if<std::string>();
-        text != nullptr && (text->empty() || text->find('/') != std::string::npos)) {
-      refuse_path(state, "another component");
+StatePath path_of(const Value& state) {
+  if (const auto* text = state.get_if<std::string>()) return StatePath(*text);
+  const auto* tuple = state.get_if<Value::Tuple>();
+  const auto parts = tuple == nullptr ? std::span(&state, 1) : std::span(tuple->items);
+  StatePath path;
+  bool is_path = !parts.empty();
+  for (const Value& part : parts) {
+    if (const auto component = component_of(part)) {
+      is_path = path.add(*component) && is_path;
+    } else {
+      path.add_other();
+      is_path = is_path && tuple != nullptr;
     }
   }
-  for (const Value& part : made.parts) {
-    const auto component = component_of(part);
-    if (!component) break;
-    if (made.num_known > 0) made.path.text += '/';
-    made.path.text += *component;
-    ++made.num_known;
-  }
-  made.path.goes_on = made.num_known < made.parts.size();
-  return made;
+  if (is_path) return path;
+  throw not_a_path("state " + shown_state(state));
 }
 
-/// Rows of one table, or states of one mapper, and their positions in the batch.
-struct Group {
-  std::vector<std::size_t> places;
-  std::vector<std::int64_t> rows;
-  std::vector<Value> states;  ///< the states to pass to a mapper
-};
+/// The components after the first `num_above` ones, as a state for a mapper.
+Value rest_of(const Value& state, std::size_t num_above) {
+  const auto* text = state.get_if<std::string>();
+  const auto* tuple = state.get_if<Value::Tuple>();
+  std::vector<Value> rest = text != nullptr    ? split(*text)
+                            : tuple != nullptr ? tuple->items
+                                               : std::vector<Value>{state};
+  rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(num_above));
+  return rest.size() == 1 ? rest[0] : Value(Value::Tuple{std::move(rest)});
+}
 
 /// A saved HierarchicalStateMapper: values by path.
 struct SavedHierarchy final : SavedMapper {
@@ -104,97 +83,49 @@ struct SavedHierarchy final : SavedMapper {
     save_hierarchy_json(hierarchy, path, options.durable, options.overwrite);
   }
 
-  [[noreturn]] void refuse_unknown(const Value& state, const PathParts& parts) const {
-    const std::string level = hierarchy.nearest_level(parts.path.text);
-    throw base::key_not_found(head.where)
-        .problem("no state ", shown_state(state))
-        .expected("an existing path or a level with a default above it")
-        .found("neither")
-        .remedy("the nearest level that exists is ",
-                (level.empty() ? "the root" : base::quote(level)));
-  }
-
-  /// The part of a state below the mapper `number`, or below the level whose default is the mapper.
-  Value rest_of(const Value& state, const PathParts& path, std::int64_t number) const {
-    const std::vector<Value> above = split(mapper_paths[static_cast<std::size_t>(number)]);
-    const auto is_above = [&] {
-      if (path.num_known < above.size()) return false;
-      for (std::size_t i = 0; i < above.size(); ++i) {
-        if (component_of(path.parts[i]) != component_of(above[i])) return false;
-      }
-      return true;
-    };
-    const std::size_t begin = is_above() ? above.size() : above.size() - 1;
-    if (begin >= path.parts.size()) {
-      throw base::key_not_found(head.where)
-          .part("state ", shown_state(state))
-          .problem("it ends at a mapper, without a state for that mapper")
-          .expected("a longer path");
+  /// The values of one group of a batch.
+  Tensor rows_of(const PlaceGroup& group, std::span<const Value> states,
+                 std::span<const StatePath> paths, const StateNames& names) const {
+    if (group.table == kTextTable) {
+      throw base::unsupported(head.where)
+          .part("state ", names.state(group.positions[0]))
+          .expected("a number or a tensor")
+          .found("other JSON")
+          .remedy("value() returns it");
     }
-    std::vector<Value> rest(path.parts.begin() + static_cast<std::ptrdiff_t>(begin),
-                            path.parts.end());
-    return rest.size() == 1 ? rest[0] : Value(Value::Tuple{std::move(rest)});
-  }
-
-  std::map<std::pair<std::int64_t, std::int64_t>, Group> groups_of(
-      std::span<const Value> states, std::span<const PathParts> parts) const {
-    std::map<std::pair<std::int64_t, std::int64_t>, Group> groups;
-    std::vector<StatePath> paths;
-    for (const PathParts& one : parts) paths.push_back(one.path);
-    const std::vector<StatePlace> places = hierarchy.find(paths);
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      const StatePlace place = places[i];
-      if (place.table == kNoTable) refuse_unknown(states[i], parts[i]);
-      const bool is_mapper = place.table == kMapperTable;
-      Group& group = groups[{place.table, is_mapper ? place.row : 0}];
-      group.places.push_back(i);
-      group.rows.push_back(place.row);
-      if (is_mapper) group.states.push_back(rest_of(states[i], parts[i], place.row));
+    if (group.table != kMapperTable) {
+      return take_rows(head, hierarchy.tables()[static_cast<std::size_t>(group.table)].values,
+                       group.rows);
     }
-    return groups;
+    std::vector<Value> rests;
+    for (const std::size_t i : group.positions) {
+      rests.push_back(rest_of(states[i], hierarchy.num_above(paths[i], group.mapper, i, names)));
+    }
+    return mappers[static_cast<std::size_t>(group.mapper)].rows(rests);
   }
 
   Tensor rows(std::span<const Value> states) const override {
-    std::vector<PathParts> parts;
-    parts.reserve(states.size());
-    for (const Value& state : states) parts.push_back(parts_of(state));
+    std::vector<StatePath> paths;
+    paths.reserve(states.size());
+    for (const Value& state : states) paths.push_back(path_of(state));
+    const StateNames names = names_of(states);
+    const std::vector<PlaceGroup> groups = groups_of(hierarchy.find(paths, names));
+    if (groups.empty()) return hierarchy.no_rows();
     std::vector<Tensor> values;
-    std::vector<const Group*> owners;
-    const auto groups = groups_of(states, parts);
-    for (const auto& [place, group] : groups) {
-      if (place.first == kTextTable) {
-        throw base::unsupported(head.where)
-            .part("state ", shown_state(states[group.places[0]]))
-            .expected("a number or a tensor")
-            .found("other JSON")
-            .remedy("value() returns it");
-      }
-      values.push_back(
-          place.first == kMapperTable
-              ? mappers[static_cast<std::size_t>(place.second)].rows(group.states)
-              : take_rows(head, hierarchy.tables()[static_cast<std::size_t>(place.first)].values,
-                          group.rows));
-      owners.push_back(&group);
-    }
-    if (values.size() == 1) return values[0];
-    if (values.empty()) {
-      const auto& tables = hierarchy.tables();
-      const bool is_one = tables.size() == 1 && hierarchy.num_texts() == 0 && mappers.empty();
-      return is_one ? tables[0].values.narrow(0, 0) : Tensor::zeros(DType::float64, {0});
-    }
-    return joined(states, values, owners);
+    for (const PlaceGroup& group : groups) values.push_back(rows_of(group, states, paths, names));
+    return values.size() == 1 ? values[0] : joined(values, groups, names, states.size());
   }
 
-  Tensor joined(std::span<const Value> states, std::span<const Tensor> values,
-                std::span<const Group* const> owners) const {
+  Tensor joined(std::span<const Tensor> values, std::span<const PlaceGroup> groups,
+                const StateNames& names, std::size_t num_states) const {
     DType dtype = values[0].dtype();
     const Shape row(values[0].shape().begin() + 1, values[0].shape().end());
     for (std::size_t i = 1; i < values.size(); ++i) {
       const Shape found(values[i].shape().begin() + 1, values[i].shape().end());
       if (found != row) {
         throw base::invalid_argument(head.where)
-            .part("states ", shown_state(states[owners[0]->places[0]]), " and ",
-                  shown_state(states[owners[i]->places[0]]))
+            .part("states ", names.state(groups[0].positions[0]), " and ",
+                  names.state(groups[i].positions[0]))
             .problem("their values differ in shape")
             .expected(base::list_text(row))
             .found(base::list_text(found));
@@ -202,26 +133,27 @@ struct SavedHierarchy final : SavedMapper {
       dtype = promoted(dtype, values[i].dtype());
     }
     Shape shape = row;
-    shape.insert(shape.begin(), static_cast<std::int64_t>(states.size()));
+    shape.insert(shape.begin(), static_cast<std::int64_t>(num_states));
     Tensor made = Tensor::zeros(dtype, shape);
     const auto row_count = static_cast<std::size_t>(numel_of(row));
     const std::size_t row_bytes = row_count * itemsize(dtype);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::size_t from_bytes = row_count * values[i].itemsize();
-      for (std::size_t k = 0; k < owners[i]->places.size() && row_count > 0; ++k) {
+      for (std::size_t k = 0; k < groups[i].positions.size() && row_count > 0; ++k) {
         cast_elements(values[i].dtype(), values[i].raw_data() + k * from_bytes, dtype,
-                      made.mutable_raw_data() + owners[i]->places[k] * row_bytes, row_count);
+                      made.mutable_raw_data() + groups[i].positions[k] * row_bytes, row_count);
       }
     }
     return made;
   }
 
   Value value(const Value& state) const override {
-    const PathParts parts = parts_of(state);
-    const StatePlace place = hierarchy.find(std::span(&parts.path, 1))[0];
-    if (place.table == kNoTable) refuse_unknown(state, parts);
+    const StatePath path = path_of(state);
+    const StateNames names = names_of(std::span(&state, 1));
+    const StatePlace place = hierarchy.find(std::span(&path, 1), names)[0];
     if (place.table != kMapperTable) return hierarchy.value(place);
-    return mappers[static_cast<std::size_t>(place.row)].value(rest_of(state, parts, place.row));
+    return mappers[static_cast<std::size_t>(place.row)].value(
+        rest_of(state, hierarchy.num_above(path, place.row, 0, names)));
   }
 
   Hierarchy hierarchy;

@@ -1,5 +1,6 @@
 #include "mapper/state_index.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <tuple>
@@ -69,16 +70,16 @@ std::pair<Tensor, Tensor> joined(std::span<const std::string_view> texts) {
 }
 
 template <class Key>
-void require_unique(std::span<const Key> keys) {
+void require_unique(std::span<const Key> keys, const ShownKey& shown) {
   std::unordered_set<Key> seen;
   seen.reserve(keys.size());
-  for (const Key key : keys) {
-    if (!seen.insert(key).second) {
-      throw base::invalid_argument()
-          .part("keys: ", shown_key(key))
-          .expected("each key once")
-          .found("the key twice");
-    }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (seen.insert(keys[i]).second) continue;
+    throw base::invalid_argument()
+        .part("keys: ", shown ? "state " + shown(i) : shown_key(keys[i]))
+        .expected("it once")
+        .found("it twice, at positions ", std::ranges::find(keys, keys[i]) - keys.begin(), " and ",
+               i);
   }
 }
 
@@ -91,8 +92,8 @@ Leaf unbatched(Tensor tensor) {
 }  // namespace
 
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
-                            const std::vector<StateIndexColumn>& columns) {
-  std::visit([](const auto& all) { require_unique(all); }, keys.views());
+                            const std::vector<StateIndexColumn>& columns, const ShownKey& shown) {
+  std::visit([&](const auto& all) { require_unique(all, shown); }, keys.views());
   const auto num_keys = static_cast<std::int64_t>(num_keys_of(keys));
   NodeInfo info;
   info.batch_size = {num_keys};

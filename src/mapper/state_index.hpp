@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +20,14 @@ struct StateIndexColumn {
   Tensor values;  ///< [number of keys]
 };
 
+/// Formats the key at a position, for messages.
+using ShownKey = std::function<std::string(std::size_t)>;
+
 /// Builds the node of a dictionary in memory. Throws Error(invalid_argument) naming a duplicate
-/// key.
+/// key, in the form of `shown`, if it is given.
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
-                            const std::vector<StateIndexColumn>& columns);
+                            const std::vector<StateIndexColumn>& columns,
+                            const ShownKey& shown = {});
 
 /// The node with the same keys in the same rows, without the values. Throws Error(unsupported) if
 /// there are superseded rows: compact() first.

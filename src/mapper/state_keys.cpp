@@ -7,7 +7,6 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
-#include "mapper/state_index.hpp"
 
 namespace tenfold {
 namespace {
@@ -59,7 +58,8 @@ DictKeyType key_type_of(StateKeyKind kind) noexcept {
 
 std::string state_text(const Value& state) { return to_json(plain(state)); }
 
-std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states) {
+std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states,
+                                                        const ShownKey& shown) {
   std::vector<std::int64_t> numbers;
   std::vector<std::string> texts;
   for (const Value& state : states) {
@@ -68,8 +68,8 @@ std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> s
     if (const auto* text = key.get_if<std::string>()) texts.push_back(*text);
   }
   if (numbers.size() == states.size()) {
-    return {"int",
-            make_state_index(std::span<const std::int64_t>(numbers), DictKeyType::int64, {})};
+    return {"int", make_state_index(std::span<const std::int64_t>(numbers), DictKeyType::int64, {},
+                                    shown)};
   }
   const bool are_texts = texts.size() == states.size();
   if (!are_texts) {
@@ -77,8 +77,8 @@ std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> s
     for (const Value& state : states) texts.push_back(state_text(state));
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  return {are_texts ? "str" : "json",
-          make_state_index(std::span<const std::string_view>(views), DictKeyType::string, {})};
+  return {are_texts ? "str" : "json", make_state_index(std::span<const std::string_view>(views),
+                                                       DictKeyType::string, {}, shown)};
 }
 
 std::vector<std::int64_t> rows_of_states(const MappedDict& dict, StateKeyKind kind,

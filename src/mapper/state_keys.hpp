@@ -11,6 +11,8 @@
 #include <tenfold/mapped_dict.hpp>
 #include <tenfold/value.hpp>
 
+#include "mapper/state_index.hpp"
+
 namespace tenfold {
 
 /// The form of states as keys of a dictionary.
@@ -30,8 +32,10 @@ DictKeyType key_type_of(StateKeyKind kind) noexcept;
 std::string state_text(const Value& state);
 
 /// Returns the name of the StateKeyKind for these states, and the node of a dictionary from each
-/// state to its position. Throws Error(invalid_argument) for an invalid or duplicate state.
-std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states);
+/// state to its position. Throws Error(invalid_argument) for an invalid state, and for a duplicate
+/// one in the form of `shown`, if it is given.
+std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states,
+                                                        const ShownKey& shown = {});
 
 /// The rows of states in `dict`, -1 for missing states.
 std::vector<std::int64_t> rows_of_states(const MappedDict& dict, StateKeyKind kind,

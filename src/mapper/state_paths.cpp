@@ -4,8 +4,6 @@
 #include <array>
 #include <utility>
 
-#include <tenfold/error.hpp>
-
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
@@ -28,10 +26,7 @@ std::string_view parent_of(std::string_view path) {
 void require_path(std::string_view path) {
   const bool is_path = !path.empty() && path.front() != '/' && path.back() != '/' &&
                        path.find("//") == std::string_view::npos;
-  if (is_path) return;
-  throw base::invalid_argument()
-      .part("state ", base::quote(path))
-      .expected("a path of components that are not empty, without \"/\"");
+  if (!is_path) throw not_a_path("state " + base::quote(path));
 }
 
 /// Truncates `path` to the maximum depth of a hierarchy. Without a limit, looking up each prefix of
@@ -47,6 +42,11 @@ std::string_view known_depth(std::string_view path) {
 }
 
 }  // namespace
+
+Error not_a_path(const std::string& state) {
+  return base::invalid_argument().part(state).expected(
+      "a path of components that are not empty, without \"/\"");
+}
 
 StatePaths::StatePaths(TensorDict node)
     : dict_(open_state_index(std::move(node), DictKeyType::string, columns())),

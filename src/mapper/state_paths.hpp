@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/mapped_dict.hpp>
 
 namespace tenfold {
@@ -21,6 +22,9 @@ inline constexpr std::int64_t kNoTable = -1;      ///< a level without a default
 inline constexpr std::int64_t kTextTable = -2;    ///< other JSON than numbers: `row` is its index
                                                   ///< among the JSON strings
 inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: `row` is its number
+
+/// The error for a state that is not a path.
+Error not_a_path(const std::string& state);
 
 /// The nodes of a hierarchy, levels and values, by path ("level/value"; the root is ""): a
 /// dictionary from path to table, row, and whether it is a level. A level has the location of its

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@
 
 #include "core/tensor/cast.hpp"
 #include "mapper/saved_mapper.hpp"
+#include "mapper/saved_sparse.hpp"
+#include "mapper/state_keys.hpp"
 #include "mapper/state_paths.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
@@ -255,8 +259,17 @@ TEST(StateMapper, RefusesInconsistentParts) {
     message_without("levels.tdz", part, tensor, ErrorCode::corrupt);
   }
   TensorDict none;
-  EXPECT_THAT(message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
-              HasSubstr("no state mapper"));
+  EXPECT_THAT(
+      message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
+      HasSubstr("no state mapper: expected an entry \"state_mapper\", found an empty tree"));
+  TensorDict others = TensorDict::dict({{"w", Tensor::from({1.0F})}, {"b", 3}});
+  EXPECT_THAT(message_of([&] { StateMapper mapper(others); }, ErrorCode::unsupported),
+              HasSubstr("found \"w\", \"b\""));
+  others.set("state_mapper", Value(Value::Object{{{"class", Value("c")},
+                                                  {"version", Value(1)},
+                                                  {"config", Value(Value::Object{{}, true})}}}));
+  EXPECT_THAT(message_of([&] { StateMapper mapper(others); }, ErrorCode::corrupt),
+              HasSubstr("member \"config\": expected an object with strings as keys"));
 }
 
 TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
@@ -366,10 +379,43 @@ TEST(StateMapper, SavesASparseMapperOfAProgram) {
   const std::vector<Value> twice = {1, 1.0};
   EXPECT_THAT(message_of([&] { StateMapper::sparse(twice, matrix); }, ErrorCode::invalid_argument),
               HasSubstr("twice"));
-  const std::vector<Value> many(static_cast<std::size_t>(matrix.num_rows()) + 1);
-  message_of([&] { StateMapper::sparse(many, matrix); }, ErrorCode::invalid_argument);
+  std::vector<Value> many;
+  for (std::int64_t i = 0; i <= matrix.num_rows(); ++i) many.emplace_back(i);
+  EXPECT_THAT(message_of([&] { StateMapper::sparse(many, matrix); }, ErrorCode::invalid_argument),
+              HasSubstr("keys: expected at most the"));
   message_of([&] { StateMapper::sparse(kinds[0], matrix, Tensor::zeros(DType::bool_, {1})); },
              ErrorCode::invalid_argument);
+}
+
+TEST(StateMapper, MapsStatesToAnyRowsOfASparseMatrix) {
+  const test::TemporaryFolder folder;
+  const SparseMatrix matrix(StateMapper::open(kData / "tuples.tdz").parameters()["matrix"]);
+  const std::vector<Value> states = {"a", "b", "c"};
+  const std::vector<std::int64_t> numbers = {2, 0, 2};
+  const auto made = made_sparse(make_state_keys(states), matrix, std::nullopt,
+                                Tensor::from(std::span<const std::int64_t>(numbers)));
+  made->save(folder / "x", {});
+  const StateMapper saved = StateMapper::open(folder / "x");
+  EXPECT_EQ(doubles_of(made->rows(states)), doubles_of(matrix.rows(numbers).values));
+  EXPECT_EQ(doubles_of(saved.rows(states)), doubles_of(matrix.rows(numbers).values));
+}
+
+TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {
+  const SparseMatrix matrix(StateMapper::open(kData / "tuples.tdz").parameters()["matrix"]);
+  const ShownKey shown = [](std::size_t i) { return "number " + std::to_string(i); };
+  const std::vector<Value> twice = {1, 2, 1.0};
+  EXPECT_THAT(
+      message_of([&] { make_state_keys(twice, shown); }, ErrorCode::invalid_argument),
+      HasSubstr("keys: state number 2: expected it once, found it twice, at positions 0 and "
+                "2"));
+  const std::vector<Value> states = {1, 2};
+  const auto mapper = made_sparse(make_state_keys(states), matrix, std::nullopt);
+  const std::vector<std::int64_t> positions = {0, -1};
+  const StateNames names = {[] { return base::Where("file"); }, shown};
+  EXPECT_THAT(
+      message_of([&] { mapper->rows_at(positions, names); }, ErrorCode::key_not_found),
+      HasSubstr("file: no state number 1: expected one of 2 states, or a default row, found "
+                "neither"));
 }
 
 /// The node "paths" of a hierarchy.
@@ -527,9 +573,10 @@ TEST(StateMapper, KeepsTheConfigAndTensorsOfAClassItDoesNotKnow) {
 TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
   const StateMapper levels = StateMapper::open(kData / "levels.tdz");
   for (const Value& state : {Value("rest/net"), Value("rest/inner")}) {
-    EXPECT_THAT(message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
-                HasSubstr("it ends at a mapper, without a state for that mapper: expected a longer "
-                          "path"));
+    EXPECT_THAT(
+        message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
+        HasSubstr("it ends at a mapper and has no state for it: expected a longer path, found "
+                  "one of 2 components"));
   }
 }
 

@@ -57,7 +57,7 @@ TEST(StatePaths, RefusesColumnsOfDifferentLengths) {
 TEST(StatePaths, RefusesAPathThatIsThereTwice) {
   const std::vector<std::string_view> twice = {"", "a", "a", "m"};
   EXPECT_THAT(refusal([&] { StatePaths::make(twice, kTables, kRows, kLevels); }),
-              HasSubstr("expected each key once, found the key twice"));
+              HasSubstr("expected it once, found it twice, at positions 1 and 2"));
 }
 
 }  // namespace

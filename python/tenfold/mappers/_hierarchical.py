@@ -15,23 +15,21 @@ from tenfold.mappers._mapper import (
     StateMapper,
     mapper_of,
     register_mapper,
-    register_reader,
     shown,
     tree_of,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator
     from pathlib import Path
     from typing import Any
 
     from tenfold._io.files import PathLike
 
 # Used instead of a table's number, as in the engine (src/mapper/state_paths.hpp).
-NONE = -1  # neither a value nor a default
-TEXT = -2  # JSON that is not in a table: the row is its index among such values
-MAPPER = -3  # another mapper: the row is the index of the mapper
+TEXT = -2  # JSON that is not in a table
+MAPPER = -3  # another mapper
 
 
 @set_module("tenfold")
@@ -76,19 +74,17 @@ class HierarchicalStateMapper(StateMapper):
 
     def __init__(self, hierarchy: dict[Any, Any], default_key: str = "default") -> None:
         native, mappers = _core.Hierarchy.of_dict(hierarchy, default_key, StateMapper, _simple)
-        self._fill(native, native.tables(), mappers)
+        self._fill(native, mappers)
 
-    def _fill(self, native: _core.Hierarchy, tables: list[Any], mappers: list[Any]) -> None:
+    def _fill(self, native: _core.Hierarchy, mappers: list[Any]) -> None:
         self._native = native
-        self._tables = tables
+        self._tables = native.tables()
         self._mappers: list[StateMapper] = mappers
 
     @classmethod
-    def _of(
-        cls, native: _core.Hierarchy, tables: list[Any], mappers: list[Any]
-    ) -> HierarchicalStateMapper:
+    def _of(cls, native: _core.Hierarchy, mappers: list[Any]) -> HierarchicalStateMapper:
         mapper = object.__new__(cls)
-        mapper._fill(native, tables, mappers)
+        mapper._fill(native, mappers)
         return mapper
 
     @property
@@ -117,46 +113,22 @@ class HierarchicalStateMapper(StateMapper):
         """
         if isinstance(states, list):
             return self.generate(states)
-        return self._value(states, *self._native.find_one(states))
+        return self._values(*self._native.find_one(states, self._path))[0]
 
     def generate(self, states: list[Any]) -> Any:
-        if not states:
-            return self._nothing()
-        one, tables, rows = self._native.find(states)
-        if one is not None:
-            return _rows.take(self._tables[one], rows)
-        groups: dict[int, list[int]] = {}
-        for position, table in enumerate(tables):
-            groups.setdefault(table, []).append(position)
-        if NONE in groups:
-            raise self._unknown(states[groups[NONE][0]])
-        if TEXT in groups:
-            return [
-                self._value(state, table, row)
-                for state, table, row in zip(states, tables, rows, strict=True)
-            ]
-        return self._joined(states, rows, groups)
+        groups = self._native.groups(states, self._path)
+        parts = [(places, self._values(*group)) for places, *group in groups]
+        if not parts:
+            return self._native.no_rows()
+        return parts[0][1] if len(parts) == 1 else self._joined(states, parts)
 
-    def _nothing(self) -> Any:
-        """The result for ``[]``: 0 rows of the table if it has all values, else float64 ``[0]``."""
-        if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
-            return self._tables[0][:0]
-        return _rows.made([], float)
-
-    def _value(self, state: Any, table: int, row: int) -> Any:
-        if table == NONE:
-            raise self._unknown(state)
+    def _values(self, table: int, mapper: int, found: Any) -> Any:
+        """The values of states: `found` are rows of a table, JSON, or the states for a mapper."""
         if table == MAPPER:
-            # The mapper would take a list, or a tensor of integers, for a batch of states.
-            return self._query(row, [self._rest(state, row)])[0]
-        if table == TEXT:
-            return self._native.value(table, row)
-        return _rows.take(self._tables[table], [row])[0]
-
-    def _query(self, number: int, rests: list[Any]) -> Any:
-        """The values that a mapper inside the hierarchy returns for `rests`."""
-        with self._below(number):
-            return self._mappers[number](rests)
+            with self._below(mapper):
+                # Of a single state, the mapper would take a list, or a tensor, for a batch.
+                return self._mappers[mapper](found)
+        return found if table == TEXT else _rows.take(self._tables[table], found)
 
     @contextlib.contextmanager
     def _below(self, number: int) -> Iterator[None]:
@@ -164,26 +136,11 @@ class HierarchicalStateMapper(StateMapper):
         try:
             yield
         except KeyNotFoundError as error:
-            raise KeyNotFoundError(
-                f'{self._where()}: below "{self._native.mapper_paths[number]}": {error.args[0]}'
-            ) from None
+            where, path = self._path or "hierarchy", self._native.mapper_paths[number]
+            raise KeyNotFoundError(f'{where}: below "{path}": {error.args[0]}') from None
 
-    def _joined(self, states: list[Any], rows: Sequence[int], groups: dict[int, list[int]]) -> Any:
-        """The rows of several tables and mappers as one tensor."""
-        parts: list[tuple[list[int], Any]] = []
-        for table, positions in groups.items():
-            if table != MAPPER:
-                taken = _rows.take(self._tables[table], [rows[place] for place in positions])
-                parts.append((positions, taken))
-                continue
-            asked: dict[int, list[int]] = {}
-            for position in positions:
-                asked.setdefault(rows[position], []).append(position)
-            for number, places in asked.items():
-                rests = [self._rest(states[place], number) for place in places]
-                parts.append((places, self._query(number, rests)))
-        if len(parts) == 1:
-            return parts[0][1]
+    def _joined(self, states: list[Any], parts: list[tuple[list[int], Any]]) -> Any:
+        """The values of several groups as one tensor, or as a list."""
         if not all(arrays.is_array(part) for _, part in parts):
             values = [None] * len(states)
             for places, part in parts:
@@ -200,43 +157,15 @@ class HierarchicalStateMapper(StateMapper):
                 )
         return _rows.joined(parts, len(states))
 
-    def _rest(self, state: Any, number: int) -> Any:
-        """The part of a path below a mapper, or below the level whose default is the mapper."""
-        parts = _parts(state)
-        above = self._native.mapper_paths[number].split("/")
-        if [str(part) for part in parts[: len(above)]] != above:
-            above = above[:-1]
-        rest = parts[len(above) :]
-        if not rest:
-            raise KeyNotFoundError(
-                f"{self._where()}: state {shown(state)}: it ends at a mapper and has no state for "
-                f"it: expected a longer path, found one of {len(parts)} components"
-            )
-        return rest[0] if len(rest) == 1 else rest
-
-    def _unknown(self, state: Any) -> KeyError:
-        level = self._native.nearest_level(state)
-        return KeyNotFoundError(
-            f"{self._where()}: no state {shown(state)}: expected an existing path or a level "
-            f'with a "{self.default_key}" above it, found neither; the nearest level that exists '
-            + "is "
-            + (f'"{level}"' if level else "the root")
-        )
-
-    def _where(self) -> str:
-        return self._path or "hierarchy"
-
     def key(self, state: Any) -> Hashable:
         if type(state) is str:
             return state
         # Components are compared as the mapper below compares them: 1 and "1" may be two states
         # there, and two tensors one state.
-        table, row = self._native.find_one(state)
-        if table == NONE:
-            raise self._unknown(state)
+        table, row, found = self._native.find_one(state, self._path)
         if table == MAPPER:
             with self._below(row):
-                return table, row, self._mappers[row].key(self._rest(state, row))
+                return table, row, self._mappers[row].key(found[0])
         return table, row
 
     def stamp(self) -> Any:
@@ -303,9 +232,9 @@ class HierarchicalStateMapper(StateMapper):
     def restore(cls, config: dict[str, Any], tensors: Any) -> HierarchicalStateMapper:
         tree = _core.tree({"config": config, "tensors": tensors}, "state mapper")
         native = _core.Hierarchy.open(tree)
-        places = zip(_members(tensors, "mappers"), native.mapper_paths, strict=True)
+        places = zip(_mapper_trees(tensors), native.mapper_paths, strict=True)
         mappers = [mapper_of(mapper, f'"{path}"') for mapper, path in places]
-        return cls._of(native, _members(tensors, "tables"), mappers)
+        return cls._of(native, mappers)
 
     def _by_value(self) -> tuple[Any, ...]:
         return HierarchicalStateMapper, (self.hierarchy, self.default_key)
@@ -320,17 +249,11 @@ class HierarchicalStateMapper(StateMapper):
         return f"HierarchicalStateMapper({where}{len(self._native):,} nodes: {shapes}{more})"
 
 
-def _parts(state: Any) -> tuple[Any, ...]:
-    """The components of a path, unconverted."""
-    if isinstance(state, str):
-        return tuple(state.split("/"))
-    return state if isinstance(state, tuple) else (state,)
-
-
-def _members(tensors: Any, key: str) -> list[Any]:
-    """The entries of a list in a tree; [] if the tree has no such list."""
-    node = tensors[key] if key in tensors.keys() else []  # noqa: SIM118 - may be a TensorDict
-    return node if isinstance(node, list) else [node[name] for name in node.keys()]  # noqa: SIM118
+def _mapper_trees(tensors: Any) -> list[Any]:
+    node = _rows.entry(tensors, "mappers")
+    if node is None or isinstance(node, list):
+        return node or []
+    return [node[name] for name in node.keys()]  # noqa: SIM118 - may be a TensorDict
 
 
 def _simple(path: str, value: Any) -> Any:
@@ -364,13 +287,3 @@ def _dense(path: str, value: Any) -> Any:
         )
     dense = value.detach().cpu().resolve_conj().resolve_neg()
     return dense if type(dense) is torch.Tensor else dense.as_subclass(torch.Tensor)
-
-
-def _mapper_of_json(path: str) -> HierarchicalStateMapper | None:
-    native = _core.Hierarchy.of_json(path)
-    if native is None:
-        return None
-    return HierarchicalStateMapper._of(native, native.tables(), [])
-
-
-register_reader(_mapper_of_json)

@@ -16,7 +16,7 @@ import os
 import sys
 from types import MethodType
 
-from tenfold import _pickle
+from tenfold import _core, _pickle
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._public import set_module
@@ -407,8 +407,7 @@ def shown(state: Any) -> str:
 
 VERSION = 1
 HEAD = "state_mapper"
-
-_readers: list[Callable[[str], StateMapper | None]] = []
+_HIERARCHY = "tenfold.HierarchicalStateMapper"
 
 
 def tree_of(mapper: StateMapper) -> dict[str, Any]:
@@ -431,11 +430,6 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
     return {**tree, "tensors": tensors} if tensors else tree
 
 
-def register_reader(read: Callable[[str], StateMapper | None]) -> None:
-    """Registers a reader for files that are not trees; `read` returns None for other files."""
-    _readers.append(read)
-
-
 def _refuse_tensors(value: Any, path: tuple[str, ...]) -> None:
     if arrays.is_array(value):
         raise UnsupportedError(
@@ -453,8 +447,9 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
     from tenfold._io import files
 
     def read() -> StateMapper:
-        mapper = next((made for read in _readers if (made := read(path)) is not None), None)
-        if mapper is not None:
+        hierarchy = _core.Hierarchy.of_json(path)
+        if hierarchy is not None:
+            mapper: StateMapper = registered(_HIERARCHY, path)._of(hierarchy, [])
             return mapper
         if verify and (problems := files.verify(path, progress=False).problems):
             first = problems[0]
@@ -472,15 +467,22 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
 
 
 def mapper_of(tree: Any, where: str) -> StateMapper:
-    """Creates a mapper from a tree as returned by `tree_of`, which may be an opened one."""
-    name, config = _head_of(tree, where)
+    """Creates a mapper from a saved tree, which may be an opened one."""
+    _core.check_mapper(_core.tree(tree, where), where)
+    return restored(tree, where)
+
+
+def restored(tree: Any, where: str) -> StateMapper:
+    """Creates a mapper from a tree as returned by `tree_of`."""
+    name, config = tree[HEAD]["class"], tree[HEAD]["config"]
     cls = registered(name, where)
     if not (isinstance(cls, type) and issubclass(cls, StateMapper)):
         raise UnsupportedError(
             f'{where}: class: expected the name of a StateMapper, found "{name}", which is '
             "registered as a factory"
         )
-    tensors = _tensors_of(tree, where)
+    tensors = _rows.entry(tree, "tensors")
+    tensors = {} if tensors is None else tensors
     if cls.restore.__func__ is not StateMapper.restore.__func__:  # type: ignore[attr-defined]
         return cls.restore(config, tensors)
     try:
@@ -491,43 +493,3 @@ def mapper_of(tree: Any, where: str) -> StateMapper:
             f"{error}"
         ) from None
     return cls.restore(config, tensors)
-
-
-def _head_of(tree: Any, where: str) -> tuple[str, dict[str, Any]]:
-    head = _rows.entry(tree, HEAD)
-    if head is None:
-        found = ", ".join(f'"{key}"' for key in list(tree.keys())[:5]) or "an empty tree"
-        raise UnsupportedError(
-            f'{where}: no state mapper: expected an entry "{HEAD}", found {found}; tenfold.load '
-            "reads other trees"
-        )
-    if not isinstance(head, dict):
-        raise CorruptFileError(
-            f"{where}: {HEAD}: expected a JSON object, found {type(head).__name__}"
-        )
-    version = head.get("version")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise CorruptFileError(f"{where}: {HEAD}: version: expected an int, found {version!r}")
-    if version != VERSION:
-        raise UnsupportedError(
-            f"{where}: {HEAD}: version: expected {VERSION}, found {version}; a newer tenfold reads "
-            "it"
-        )
-    name, config = head.get("class"), head.get("config")
-    if not isinstance(name, str):
-        raise CorruptFileError(f"{where}: {HEAD}: class: expected a str, found {name!r}")
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
-        raise CorruptFileError(
-            f"{where}: {HEAD}: config: expected an object with str keys, found "
-            f"{type(config).__name__}"
-        )
-    return name, config
-
-
-def _tensors_of(tree: Any, where: str) -> Any:
-    tensors = _rows.entry(tree, "tensors")
-    if tensors is None:
-        return {}
-    if not hasattr(tensors, "keys"):
-        raise CorruptFileError(f"{where}: tensors: expected a tree, found {type(tensors).__name__}")
-    return tensors

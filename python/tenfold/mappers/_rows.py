@@ -90,18 +90,6 @@ def without_gradients() -> Any:
     return torch.no_grad()
 
 
-def made(values: list[Any], kind: type) -> Any:
-    """A tensor of Python numbers, with dtype bool, int64 or float64."""
-    torch = arrays.torch_or_none()
-    if torch is not None:
-        return torch.tensor(
-            values, dtype={bool: torch.bool, int: torch.int64, float: torch.float64}[kind]
-        )
-    np = numpy_module()
-
-    return np.array(values, {bool: np.bool_, int: np.int64, float: np.float64}[kind])
-
-
 def promoted(rows: list[Any]) -> Any:
     """The promoted dtype of all rows, as in `torch.cat` or `numpy.concatenate`."""
     torch = arrays.torch_of(rows[0])
@@ -130,19 +118,6 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
     for places, rows in parts:
         put(into, places, rows.to(into.device, dtype))
     return into
-
-
-def negative(rows: Any) -> list[int]:
-    """The positions of numbers below 0. In a list, the only such number must be -1."""
-    if isinstance(rows, list):
-        return [position for position, row in enumerate(rows) if row < 0] if -1 in rows else []
-    below = rows < 0
-    if not below.any():
-        return []
-    torch = arrays.torch_of(below)
-    found = below.nonzero() if torch is None else below.nonzero(as_tuple=True)
-    positions: list[int] = found[0].tolist()
-    return positions
 
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:

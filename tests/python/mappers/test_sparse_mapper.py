@@ -137,7 +137,7 @@ def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
 @pytest.mark.parametrize(
     ("keys", "error", "what"),
     [
-        ([1, 2, 1], ValueError, "state 1: expected it once, found it in rows 0 and 2"),
+        ([1, 2, 1], ValueError, "state 1: expected it once, found it twice, at positions 0 and 2"),
         ([(1,), (True,)], ValueError, "expected it once"),
         ({"a": 0, "b": 9}, ValueError, r"'b': expected a row of the matrix, in \[0, 3\), found 9"),
         ({"a": -1}, ValueError, "found -1"),
@@ -148,11 +148,11 @@ def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
         (
             {torch.tensor(1): 0, torch.tensor(1): 2},
             ValueError,
-            r"state tensor\(1\): expected it once, found it in rows 0 and 2",
+            r"state tensor\(1\): expected it once, found it twice, at positions 0 and 1",
         ),
         ([float("nan")], ValueError, "NaN"),
         ([[1]], TypeError, "found list"),
-        ([1, 2, 3, 4], ValueError, "found 3"),
+        ([1, 2, 3, 4], ValueError, "at most the 3 rows of the matrix, found 4"),
     ],
 )
 def test_invalid_keys_raise(keys, error, what):
@@ -161,7 +161,7 @@ def test_invalid_keys_raise(keys, error, what):
 
 
 def test_a_default_of_another_shape_is_refused():
-    with pytest.raises(ValueError, match=r"default: expected a number or a row of shape \[5\]"):
+    with pytest.raises(ValueError, match=r"default: expected float32 \[5\], found float32 \[4\]"):
         tenfold.SparseStateMapper([1], matrix_of(dense_of(1)), default=torch.zeros(4))
 
 
@@ -193,6 +193,49 @@ def test_mapped_dict_can_hold_the_keys(tmp_path):
     assert mapper([b"y", b"x\xff"]).equal(dense[[1, 0]])
     assert b"z" not in mapper
     assert "y" not in mapper
+
+
+def test_a_mapper_over_a_mapped_dict_is_pickled_as_its_arguments(tmp_path):
+    ids = tenfold.MappedDict.build([(b"x\xff", 0), (b"y", 0)], tmp_path / "ids")
+    mapper = tenfold.SparseStateMapper(ids, matrix_of(dense_of(2)), default=7)
+    made = pickle.loads(pickle.dumps(mapper))
+    assert made([b"y", b"z"]).equal(torch.stack([dense_of(2)[1], torch.full((5,), 7.0)]))
+
+
+def test_an_error_of_a_state_is_not_replaced():
+    class Broken:
+        def __index__(self):
+            raise RuntimeError("broken")
+
+    mapper = tenfold.SparseStateMapper([1, 2], matrix_of(dense_of(2)))
+    with pytest.raises(RuntimeError, match="broken"):
+        mapper(Broken())
+    deep = ()
+    for _ in range(600):
+        deep = (deep,)
+    with pytest.raises(ValueError, match="at most 512 levels"):
+        mapper(deep)
+
+
+def test_a_list_that_a_state_changes_is_read_as_far_as_it_goes():
+    states = [1]
+
+    class Clearing:
+        def __index__(self):
+            states.clear()
+            return 5
+
+    mapper = tenfold.SparseStateMapper([1, 2], matrix_of(dense_of(2)))
+    states.append(Clearing())
+    with pytest.raises(IndexError):
+        mapper(states)
+
+
+def test_a_large_float_equals_no_int(tmp_path):
+    mapper = tenfold.SparseStateMapper([2.0**70, 3], matrix_of(dense_of(2)))
+    for each in (mapper, saved(mapper, tmp_path / "mapper")):
+        assert 2.0**70 in each
+        assert 2**70 not in each
 
 
 def test_scipy_and_torch_matrices_and_paths_are_accepted(tmp_path):
@@ -330,7 +373,7 @@ def test_states_given_as_tensors_are_numbers(tmp_path, keys):
 def test_tuples_that_hold_tensors_are_found():
     mapper = tenfold.SparseStateMapper([(torch.tensor(1), 2), (3, 4)], matrix_of(dense_of(2)))
     assert (1, 2) in mapper
-    with pytest.raises(ValueError, match="expected it once, found it in rows 0 and 1"):
+    with pytest.raises(ValueError, match="expected it once, found it twice, at positions 0 and 1"):
         tenfold.SparseStateMapper([torch.tensor(1), 1], matrix_of(dense_of(2)))
 
 

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <tenfold/mapped_dict.hpp>
+#include <tenfold/sparse_matrix.hpp>
+
+#include "mapper/saved_mapper.hpp"
+#include "mapper/state_keys.hpp"
+
+namespace tenfold {
+
+/// A saved SparseStateMapper: rows of a sparse matrix by key.
+struct SavedSparse final : SavedMapper {
+  /// Throws Error(corrupt) if `parts` and the config contradict each other.
+  SavedSparse(MapperHead saved_head, TensorDict parts);
+
+  Tensor rows(std::span<const Value> states) const override;
+  /// The rows of states by their positions in `keys`, as rows_of_states() returns them. Throws
+  /// Error(key_not_found) for an unknown state without a fallback, Error(corrupt) for a row that
+  /// the matrix does not have.
+  Tensor rows_at(std::span<const std::int64_t> positions, const StateNames& names) const;
+
+  StateKeyKind key_kind;
+  MappedDict keys;
+  SparseMatrix matrix;
+  std::optional<Tensor> numbers;  ///< row of the matrix for each row of `keys`
+  std::optional<Tensor> fallback;
+
+ private:
+  Tensor with_fallback(const Tensor& values, std::span<const std::size_t> places,
+                       std::size_t num_states) const;
+};
+
+std::shared_ptr<const SavedSparse> saved_sparse(MapperHead head, TensorDict tensors);
+
+/// Creates a mapper from `keys`, the name of their kind and their node as of make_state_keys(), to
+/// the rows `numbers` of the matrix, which the caller has checked; by default 0, 1, 2, ... Throws
+/// Error(invalid_argument) for more keys than rows, and for a fallback of another dtype or shape.
+std::shared_ptr<const SavedSparse> made_sparse(std::pair<std::string_view, TensorDict> keys,
+                                               const SparseMatrix& matrix,
+                                               const std::optional<Tensor>& fallback,
+                                               const std::optional<Tensor>& numbers = std::nullopt);
+
+}  // namespace tenfold
