@@ -139,12 +139,14 @@ std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool d
   const std::string stem =
       index_name_.substr(0, index_name_.size() - kIndexSuffix.size() - kShardSuffix.size());
   const std::string id = save_id();
-  const auto names_from = [&](const std::string& base) {
-    std::vector<std::string> names;
-    for (std::size_t i = 1; i <= count; ++i) {
-      names.push_back(base + "-" + five_digits(i) + "-of-" + five_digits(count) + part +
-                      std::string(kShardSuffix));
+  const auto names_from = [&](std::string base) {
+    const std::string end = "-of-" + five_digits(count) + part + std::string(kShardSuffix);
+    // A base that is too long is replaced by its hash.
+    if (base.size() + 1 + five_digits(count).size() + end.size() > kMaxFileNameBytes) {
+      base = base::hex16(base::xxh3(std::as_bytes(std::span(base))));
     }
+    std::vector<std::string> names;
+    for (std::size_t i = 1; i <= count; ++i) names.push_back(base + "-" + five_digits(i) + end);
     return names;
   };
   std::vector<std::string> names = names_from(stem);

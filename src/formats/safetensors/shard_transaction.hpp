@@ -18,9 +18,10 @@ namespace tenfold::detail::formats::safetensors {
 /// unused names, and the old ones are kept until the new index is in place. The names are
 /// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
 /// excludes other writers from these names. Otherwise, or if they are taken, the names contain
-/// eight hexadecimal digits (<id>), a hash of the time, a counter and the process ID. Shards for
-/// tensors in values have the part `-values` after the numbers; before them, it could belong to the
-/// stem of another index.
+/// eight hexadecimal digits (<id>), a hash of the time, a counter and the process ID. The stem,
+/// with these digits, is replaced by its hash if a name would be too long for the file system.
+/// Shards for tensors in values have the part `-values` after the numbers; before them, it could
+/// belong to the stem of another index.
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name

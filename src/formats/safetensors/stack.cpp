@@ -18,6 +18,8 @@ namespace {
 /// Shorter runs of contiguous bytes are read together in larger reads, and then copied.
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{32} << 10;
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
+/// Runs at a larger distance are read one by one: a window would have fewer than 16 of them.
+constexpr std::uint64_t kMaxWindowStride = kWindowBytes / 16;
 
 std::uint64_t bytes_from(const Leaf& leaf, std::size_t first_dim) {
   std::uint64_t bytes = itemsize(leaf.dtype());
@@ -40,11 +42,13 @@ class SliceSource final : public LeafSource {
       if (next != fixed.rend() && static_cast<std::size_t>(next->first) == dim) {
         base_offset_ += stride * static_cast<std::uint64_t>(next->second);
         ++next;
-      } else {
+      } else if (length != 1) {
         outer_.push_back({length, stride});  // innermost first
       }
       stride *= length;
     }
+    by_run_ = run_bytes_ >= kDirectReadBytes || outer_.empty() ||
+              outer_.front().stride_bytes > kMaxWindowStride;
   }
 
   Buffer map(const Leaf& leaf) override {
@@ -65,6 +69,9 @@ class SliceSource final : public LeafSource {
   }
 
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
+    if (into.empty()) return;
+    const std::uint64_t last_byte = offset_bytes + into.size() - 1;
+    const std::uint64_t end = run_offset(last_byte / run_bytes_) + last_byte % run_bytes_ + 1;
     std::vector<std::byte> window;
     std::uint64_t window_begin = 0;
     while (!into.empty()) {
@@ -72,13 +79,12 @@ class SliceSource final : public LeafSource {
       const std::uint64_t from = run_offset(offset_bytes / run_bytes_) + within;
       const std::size_t count =
           static_cast<std::size_t>(std::min<std::uint64_t>(run_bytes_ - within, into.size()));
-      if (count >= kDirectReadBytes) {
+      if (by_run_) {
         dense_.read(from, into.first(count));
       } else {
         if (from < window_begin || from + count > window_begin + window.size()) {
           window_begin = from;
-          window.resize(static_cast<std::size_t>(
-              std::min<std::uint64_t>(kWindowBytes, dense_.nbytes() - from)));
+          window.resize(static_cast<std::size_t>(std::min(kWindowBytes, end - from)));
           dense_.read(window_begin, window);
         }
         std::memcpy(into.data(), window.data() + (from - window_begin), count);
@@ -110,6 +116,7 @@ class SliceSource final : public LeafSource {
   std::uint64_t run_bytes_ = 0;
   std::uint64_t base_offset_ = 0;
   std::vector<Outer> outer_;
+  bool by_run_ = false;  ///< read each run by itself, without a window
   std::mutex mutex_;
   std::optional<Buffer> gathered_;
 };

@@ -628,12 +628,7 @@ class TreeBuilder {
         ++num_stack_items_;
       }
       const std::string child = note_path_child(path, entry.key);
-      result->entries.push_back({entry.key, slot(level, entry, child, fixed)});
-      const auto position = static_cast<std::uint32_t>(result->entries.size() - 1);
-      const auto key_at = [&](std::uint32_t i) -> std::string_view {
-        return result->entries[i].key;
-      };
-      if (result->index.insert(entry.key, position, key_at) != KeyIndex::kNone) {
+      if (!append(*result, entry.key, slot(level, entry, child, fixed))) {
         throw fail(child).problem("the key is duplicated").expected("it once").found("two");
       }
     }
@@ -731,9 +726,7 @@ class TreeBuilder {
       return leaf;
     }
     const Shape& shape = leaf.shape();
-    const bool fits = shape.size() >= level.batch_size.size() &&
-                      std::equal(level.batch_size.begin(), level.batch_size.end(), shape.begin());
-    if (!fits) {
+    if (!starts_with(shape, level.batch_size)) {
       throw fail(path)
           .problem("the shape of tensor ", base::quote(name), " does not fit")
           .expected("it to start with the batch_size ", base::list_text(level.batch_size))
@@ -752,24 +745,49 @@ class TreeBuilder {
     return slice_leaf(leaf, fixed);
   }
 
-  /// Adds tensors that another tool added to the file, but not to the structure.
+  /// Adds tensors that another tool added to the file, but not to the structure. A lazy stack has
+  /// no place for them.
   void add_unused(Node& node) {
+    const bool is_stack = node.info.kind == NodeKind::lazy_stack;
+    std::string first;
+    std::size_t count = 0;
     for (std::size_t row = 0; row < used_.size(); ++row) {
       if (used_[row]) continue;
       const std::string name(tensors_.name(row));
-      if (node.find(name) != Node::npos) {
+      if (count++ == 0) first = name;
+      if (is_stack) continue;
+      Leaf leaf = tensors_.leaf(row);
+      if (!starts_with(leaf.shape(), node.info.batch_size)) leaf.mark_unbatched();
+      if (!append(node, name, std::move(leaf))) {
         throw base::corrupt(file_)
             .part("tensor ", base::quote(name))
             .problem("not in the structure, and its name is taken")
             .expected("another name")
             .found("a key of the root");
       }
-      warn(file_ + ": tensor " + base::quote(name) +
-           ": not in __metadata__ \"tensordict\": added at the root under its name; another tool "
-           "may have changed the file");
-      node.entries.push_back({name, tensors_.leaf(row)});
-      node.index.clear();
     }
+    if (count == 0) return;
+    const bool several = count > 1;
+    const std::string names =
+        base::quote(first) + (several ? " and " + std::to_string(count - 1) + " more" : "");
+    const std::string outcome =
+        is_stack ? "ignored, because the root is a lazy stack"
+                 : "added at the root under " + std::string(several ? "their names" : "its name");
+    warn(file_ + ": tensor " + names + ": not in __metadata__ \"tensordict\": " + outcome +
+         "; another tool may have changed the file");
+  }
+
+  /// Appends an entry to a node whose index is complete. Returns false if it has the key already.
+  static bool append(Node& node, const std::string& key, Node::Slot item) {
+    node.entries.push_back({key, std::move(item)});
+    const auto position = static_cast<std::uint32_t>(node.entries.size() - 1);
+    const auto key_at = [&](std::uint32_t i) -> std::string_view { return node.entries[i].key; };
+    return node.index.insert(key, position, key_at) == KeyIndex::kNone;
+  }
+
+  static bool starts_with(const Shape& shape, const Shape& batch_size) {
+    return shape.size() >= batch_size.size() &&
+           std::equal(batch_size.begin(), batch_size.end(), shape.begin());
   }
 
   std::shared_ptr<Node> new_node(const std::string& path) const {

@@ -287,6 +287,13 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
   };
   PieceReader reader(*tensor.file, tensor.offset_bytes + band.begin, tensor.offset_bytes + band.end,
                      progress);
+  const auto not_in_one_box = [&](std::uint64_t byte) {
+    return problem_of(base::corrupt(where)
+                          .problem("boxes of its checksums overlap, or leave bytes out")
+                          .expected("each byte in one box")
+                          .found("byte ", byte, " in none or in several")
+                          .remedy("another tool may have changed the file"));
+  };
   std::vector<std::unique_ptr<OpenBox>> open;  // a heap with the box that has the next run on top
   auto next = band.boxes.begin();
   for (std::uint64_t at = band.begin; at < band.end;) {
@@ -295,13 +302,7 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
       open.push_back(std::make_unique<OpenBox>(*next));
       std::ranges::push_heap(open, later);
     }
-    if (open.empty() || open.front()->runs().begin() != at) {
-      return problem_of(base::corrupt(where)
-                            .problem("boxes of its checksums overlap, or leave bytes out")
-                            .expected("each byte in one box")
-                            .found("byte ", at, " in none or in several")
-                            .remedy("another tool may have changed the file"));
-    }
+    if (open.empty() || open.front()->runs().begin() != at) return not_in_one_box(at);
     std::ranges::pop_heap(open, later);
     OpenBox& box = *open.back();
     for (std::uint64_t left = box.runs().size_bytes(); left > 0;) {
@@ -325,20 +326,28 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
     }
     open.pop_back();
   }
+  // Other boxes have runs that overlap the ones that were read.
+  if (!open.empty()) return not_in_one_box(open.front()->runs().begin());
+  if (next != band.boxes.end()) return not_in_one_box(next->box.begin());
   return std::nullopt;
 }
 
 /// Sorts the boxes of a tensor and splits the tensor into bands. Returns false if a box exceeds the
-/// tensor, or if their sizes do not add up to its size.
+/// tensor, if their sizes do not add up to its size, or if the bands do not cover it.
 bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
   std::ranges::sort(tensor.boxes, {}, [](const BoxSum& sum) { return sum.box.begin(); });
   std::uint64_t covered = 0;
+  std::uint64_t reached = 0;
   for (const BoxSum& sum : tensor.boxes) {
     const std::uint64_t volume = sum.box.volume();
-    if (sum.box.end() > tensor.size_bytes || volume > tensor.size_bytes - covered) return false;
+    if (sum.box.begin() > reached || sum.box.end() > tensor.size_bytes ||
+        volume > tensor.size_bytes - covered) {
+      return false;
+    }
     covered += volume;
+    reached = std::max(reached, sum.box.end());
   }
-  if (covered != tensor.size_bytes) return false;
+  if (covered != tensor.size_bytes || reached != tensor.size_bytes) return false;
   const std::span<const BoxSum> boxes(tensor.boxes);
   for (std::size_t first = 0; first < boxes.size();) {
     std::uint64_t end = boxes[first].box.end();
@@ -353,13 +362,19 @@ bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
 }
 
 std::optional<Problem> check_file_size(const BoxedTensor& tensor) {
-  const std::uint64_t file_bytes = tensor.file->size_bytes();
-  if (base::range_fits(tensor.offset_bytes, tensor.size_bytes, file_bytes)) return std::nullopt;
-  return problem_of(base::corrupt({tensor.file->display(), tensor.part})
-                        .problem("the file is too short")
-                        .expected("at least ", tensor.offset_bytes + tensor.size_bytes, " bytes")
-                        .found(file_bytes)
-                        .remedy("it may be truncated"));
+  const base::Where where(tensor.file->display(), tensor.part);
+  try {
+    const std::uint64_t file_bytes = tensor.file->size_bytes();
+    if (base::range_fits(tensor.offset_bytes, tensor.size_bytes, file_bytes)) return std::nullopt;
+    return problem_of(base::corrupt(where)
+                          .problem("the file is too short")
+                          .expected("at least ", tensor.offset_bytes + tensor.size_bytes, " bytes")
+                          .found(file_bytes)
+                          .remedy("it may be truncated"));
+  } catch (const Error& error) {
+    if (!is_problem_of_files(error)) throw;
+    return problem_of(error, where);
+  }
 }
 
 }  // namespace
@@ -376,7 +391,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
           problem_of(base::corrupt({tensors[i].file->display(), tensors[i].part})
                          .problem("boxes of its checksums overlap, or leave bytes out")
                          .expected("boxes of ", tensors[i].size_bytes, " bytes in all")
-                         .found("another total or a box beyond the end")
+                         .found("another total, a gap or a box beyond the end")
                          .remedy("another tool may have changed the file")));
     }
   }

@@ -18,10 +18,9 @@
 namespace tenfold::detail::formats {
 
 std::string hidden_name(const std::string& name, const std::string& suffix) {
-  constexpr std::size_t kMaxNameBytes = 255;
   constexpr std::string_view kLongestSuffix = "shards-63-01234567";
   const std::string marker = ".tenfold-";
-  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= kMaxNameBytes;
+  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= kMaxFileNameBytes;
   const std::string stem = fits ? name : base::hex16(base::xxh3(std::as_bytes(std::span(name))));
   return "." + stem + marker + suffix;
 }
@@ -423,6 +422,18 @@ bool FolderReplacement::rename_if_absent(bool durable) {
   return true;
 }
 
+/// Publishes the folder if nothing is at the path, and returns true. Otherwise makes `old_` the
+/// folder there, which another process may have removed, created or, on a file system without
+/// locks, replaced since the save began.
+bool FolderReplacement::rename_or_lock(bool durable) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (old_.valid() && is_still_named(parent_, name_, old_)) return false;
+    if (rename_if_absent(durable)) return true;
+    if (auto old = lock_folder(parent_, name_)) old_ = std::move(*old);
+  }
+  throw_in_use(parent_.display_of(name_), "folder");
+}
+
 bool FolderReplacement::publish_if_absent(bool durable) {
   finish_folder(durable);
   if (!rename_if_absent(durable)) return false;
@@ -434,13 +445,7 @@ bool FolderReplacement::publish_if_absent(bool durable) {
 void FolderReplacement::publish(bool durable) {
   finish_folder(durable);
   std::string problem;
-  if (old_.valid() || !rename_if_absent(durable)) {
-    // Another writer may have created the folder, or replaced it on a file system without locks.
-    if (!old_.valid() || !is_still_named(parent_, name_, old_)) {
-      auto old = lock_folder(parent_, name_);
-      if (!old) throw_in_use(parent_.display_of(name_), "folder");
-      old_ = std::move(*old);
-    }
+  if (!rename_or_lock(durable)) {
     if (parent_.exchange(sibling_->name(), name_)) {
       // The sibling's name now belongs to the old tree, which is kept until the exchange is
       // durable.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -61,6 +62,9 @@ class Sibling {
 /// the lease of a dead writer cannot be removed.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
+
+/// The longest name of a file on Linux.
+inline constexpr std::size_t kMaxFileNameBytes = 255;
 
 /// `.<name>.tenfold-<suffix>`; a name that would become too long is replaced by its hash.
 std::string hidden_name(const std::string& name, const std::string& suffix);
@@ -183,6 +187,7 @@ class FolderReplacement {
  private:
   void finish_folder(bool durable);
   bool rename_if_absent(bool durable);
+  bool rename_or_lock(bool durable);
   std::string replace_by_renames(bool durable);
   std::string remove_old(const std::string& name);
 

@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,7 @@ class ChecksumVerifier {
       return add(error, root_.display_of(name));
     }
     report_.num_checksums = lines.size();
+    for (const Problem& problem : report_.problems) reported_.insert(problem.path);
     std::uint64_t total_bytes = 0;
     for (const ChecksumLine& line : lines) {
       total_bytes += line.box ? line.box->volume() : line.size_bytes;
@@ -50,12 +53,6 @@ class ChecksumVerifier {
   }
 
  private:
-  /// True if an earlier check already reported a problem of the file.
-  bool is_reported(const std::string& path) const {
-    return std::ranges::any_of(report_.problems,
-                               [&](const Problem& problem) { return problem.path == path; });
-  }
-
   void add(const Error& error, const std::string& path) {
     if (!is_problem_of_files(error)) throw error;
     report_.problems.push_back(problem_of(error, {path, "file"}));
@@ -73,10 +70,9 @@ class ChecksumVerifier {
       while (at < lines.size() && lines[at].path == lines[first].path) ++at;
       const std::string display = root_.display_of(lines[first].path);
       if (request_.skips(display)) continue;
-      auto file = open_file(lines[first].path);
-      if (!file) continue;
       const auto of_file = std::span(lines).subspan(first, at - first);
-      check_size(*file, of_file);
+      auto file = open_file(of_file);
+      if (!file) continue;
       if (std::ranges::any_of(of_file,
                               [](const ChecksumLine& line) { return line.box != nullptr; })) {
         if (auto tensor = boxed_tensor(*file, of_file)) {
@@ -153,14 +149,17 @@ class ChecksumVerifier {
         file.display());
   }
 
-  /// Opens the file of a line. If that fails, returns null and reports the problem, unless one of
-  /// this file is reported.
-  std::unique_ptr<os::File> open_file(std::string_view path) {
+  /// Opens the file of these lines, and checks its size. If that fails, returns null and reports
+  /// the problem, unless an earlier check reported one of this file.
+  std::unique_ptr<os::File> open_file(std::span<const ChecksumLine> lines) {
+    const std::string_view path = lines.front().path;
     const std::string display = root_.display_of(std::string(path));
     try {
-      return std::make_unique<os::File>(open_below(root_, path));
+      auto file = std::make_unique<os::File>(open_below(root_, path));
+      check_size(*file, lines);
+      return file;
     } catch (const Error& error) {
-      if (is_reported(display)) return nullptr;
+      if (!reported_.insert(display).second) return nullptr;
       if (error.code() == ErrorCode::file_not_found) {
         add(base::corrupt(display).problem("is missing").expected("a file with checksums"),
             display);
@@ -175,6 +174,7 @@ class ChecksumVerifier {
   const VerifyRequest& request_;
   VerifyReport& report_;
   bool is_growing_;
+  std::unordered_set<std::string> reported_;  ///< paths of files with a problem
 };
 
 /// Calls `open` with the folder of `path` and the last component of `path`.

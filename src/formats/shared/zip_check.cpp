@@ -158,23 +158,27 @@ std::vector<std::uint32_t> stored_crc32s(const os::File& file, Entries entries, 
 
 void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
                 const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report) {
+  const auto add = [&](const Error& error, const base::Where& where) {
+    if (!is_problem_of_files(error)) throw error;
+    report.problems.push_back(problem_of(error, where));
+  };
   try {
     codecs::check_zip_structure(input, directory, "save it again");
   } catch (const Error& error) {
-    add_problem(report, error, {input.where.path, "archive"});
+    add(error, {input.where.path, "archive"});
   }
   std::vector<const ZipEntry*> wanted;
   for (const ZipEntry& entry : directory.entries) {
     if (entries.is_wanted(entry)) wanted.push_back(&entry);
   }
   const auto errors = check_zip_entries(input, wanted, num_threads, progress);
+  report.num_checksums += wanted.size();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     try {
       if (errors[i]) std::rethrow_exception(errors[i]);
-      ++report.num_checksums;
       entries.use(*wanted[i]);
     } catch (const Error& error) {
-      add_problem(report, error, entries.where(*wanted[i]));
+      add(error, entries.where(*wanted[i]));
     }
   }
 }

@@ -29,10 +29,10 @@ struct ZipUse {
 };
 
 /// Verifies the structure of an archive, the CRC-32s of the wanted entries, and what `use` checks.
-/// Adds the number of CRC-32s that are right, and all problems, to the report. Throws errors other
-/// than Error(corrupt) and Error(unsupported). The blocks of stored entries are distributed as
-/// above, but holes are read too. One thread inflates a whole deflated entry. `read` of the input
-/// is called from several threads. Counts stored bytes as progress.
+/// Adds the number of these CRC-32s, and all problems, to the report. Throws an error for which
+/// is_problem_of_files() is false. The blocks of stored entries are distributed as above, but holes
+/// are read too. One thread inflates a whole deflated entry. `read` of the input is called from
+/// several threads. Counts stored bytes as progress.
 void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
                 const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report);
 

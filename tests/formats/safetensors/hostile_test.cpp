@@ -381,8 +381,29 @@ TEST(SafetensorsHostile, ReadsWhatAStructureDocumentSaysAboutALazyStack) {
   const TensorDict::Item item = tree["1"].get("x");
   EXPECT_TRUE(std::get<NonTensor>(item).is_stack);
   EXPECT_EQ(to_json(std::get<NonTensor>(item).value), "[1, 2]");
+  EXPECT_EQ(tree.keys(), (std::vector<std::string>{"0", "1"}));
   EXPECT_THAT(Warnings::messages(),
-              testing::ElementsAre(testing::HasSubstr("tensor \"s\": not in __metadata__")));
+              testing::ElementsAre(testing::HasSubstr(
+                  "tensor \"s\": not in __metadata__ \"tensordict\": ignored, because the root is "
+                  "a lazy stack; another tool may have changed the file")));
+}
+
+TEST(SafetensorsHostile, TensorsThatTheStructureDoesNotNameAreAddedWithOneWarning) {
+  const TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  for (const std::string batch_size : {"[]", "[2]"}) {
+    write_bytes(path, file_with_structure(R"({"version":1,"root":{"batch_size":)" + batch_size +
+                                          R"(,"keys":{}}})"));
+    const test::Warnings warnings;
+    const TensorDict tree = safetensors::kFormat.open(path, {});
+    EXPECT_EQ(tree.keys(), (std::vector<std::string>{"w", "s"}));
+    EXPECT_FALSE(std::get<Leaf>(tree.get("w")).is_unbatched());
+    EXPECT_EQ(std::get<Leaf>(tree.get("s")).is_unbatched(), batch_size == "[2]");
+    EXPECT_THAT(Warnings::messages(),
+                testing::ElementsAre(testing::HasSubstr(
+                    "tensor \"w\" and 1 more: not in __metadata__ \"tensordict\": added at the "
+                    "root under their names; another tool may have changed the file")));
+  }
 }
 
 /// A file system in memory if there is one, because these tests write thousands of small files.

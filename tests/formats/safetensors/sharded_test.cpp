@@ -118,6 +118,16 @@ TEST(SafetensorsSharded, SavingAgainRemovesOldShardsAndKeepsForeignFiles) {
   EXPECT_TRUE(entries.contains("m-00009-of-00009.safetensors")) << "a foreign file";
 }
 
+TEST(SafetensorsSharded, AnIndexMayHaveTheLongestName) {
+  const TemporaryFolder folder;
+  const std::string suffix = ".safetensors.index.json";
+  const Path index = folder / (std::string(255 - suffix.size(), 'm') + suffix);
+  for (int save = 0; save < 2; ++save) {  // the second one finds the names of the first one taken
+    safetensors::kShardedFormat.write(flat_tree(), index, shards_of(8));
+    EXPECT_EQ(text_of(safetensors::kShardedFormat.open(index, {})), text_of(flat_tree()));
+  }
+}
+
 TEST(SafetensorsSharded, ExistingShardFilesAreNotOverwritten) {
   const TemporaryFolder folder;
   write_bytes(folder / "m-00001-of-00001.safetensors", "precious");

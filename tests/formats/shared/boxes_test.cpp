@@ -265,8 +265,24 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   is_refused({sum_of({{0, 0}, {rows_, 600}}), sum_of({{0, 500}, {rows_, 400}})});
   is_refused({sum_of({{0, 0}, {rows_, 500}}), sum_of({{0, 0}, {rows_, 500}})});
   is_refused({sum_of({{0, 0}, {2, columns_}}), sum_of({{1, 0}, {rows_ - 2, columns_}})});
+  // The second box is inside the first one, and rows 10 to 14 are in none.
+  is_refused({sum_of({{0, 0}, {10, columns_}}), sum_of({{5, 0}, {5, columns_}}),
+              sum_of({{15, 0}, {rows_ - 15, columns_}})});
+  is_refused({sum_of({{0, 0}, {rows_ - 5, columns_}}), sum_of({{5, 0}, {5, columns_}})});
+  is_refused({sum_of({{5, 0}, {5, columns_}}), sum_of({{5, 0}, {rows_ - 5, columns_}})});
   // These boxes belong to an array of another shape.
   is_refused({{{{kHuge / 2}, {0}, {bytes_.size()}}, 0}, {{{kHuge / 2}, {kHuge / 4}, {1}}, 0}});
+}
+
+TEST_F(CheckedBoxes, AnOverlapIsAProblemOfItsOwnRange) {
+  // The first ten rows are covered twice; of the others, columns 500 to 999 of rows 10 to 29 are
+  // not covered.
+  const auto problems =
+      check({sum_of({{0, 0}, {10, columns_}}), sum_of({{0, 0}, {10, columns_}}),
+             sum_of({{10, 0}, {rows_ - 10, 500}}), sum_of({{30, 500}, {rows_ - 30, 500}})});
+  ASSERT_THAT(problems, SizeIs(2));
+  EXPECT_EQ(problems[0].found, "byte 0 in none or in several");
+  EXPECT_EQ(problems[1].found, "byte 10500 in none or in several");
 }
 
 TEST_F(CheckedBoxes, BoxesOfATruncatedFileAreAProblem) {

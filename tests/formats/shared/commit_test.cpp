@@ -285,6 +285,21 @@ TEST(FolderReplacement, AFolderThatAppearedConcurrentlyIsReplaced) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
+TEST(FolderReplacement, AFolderThatWasRemovedConcurrentlyIsReplaced) {
+  const TemporaryFolder folder;
+  for (const bool exchange : {true, false}) {
+    os::set_exchange_supported(exchange);
+    save_folder(folder / "x", "old");
+    FolderReplacement replacement(folder / "x", 0);
+    fs::remove_all(folder / "x");
+    os::File::create_at(replacement.folder(), "y").write_at(0, std::as_bytes(std::span("y", 1)));
+    replacement.publish(false);
+    EXPECT_EQ(entries_of(folder / "x"), Names{"y"});
+    EXPECT_EQ(entries_of(folder.path()), Names{"x"});
+  }
+  os::set_exchange_supported(true);
+}
+
 /// Runs `work` in a child of another user than root, for whom permissions apply; returns its
 /// result.
 template <class Work>

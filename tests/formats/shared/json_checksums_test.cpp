@@ -85,6 +85,11 @@ TEST(JsonChecksums, ReportsATextOfAnotherLengthThanTheBlocksNeed) {
             "does not fit the tensors: expected 49 characters, found 33; another tool may have "
             "changed the file");
   EXPECT_EQ(report.num_checksums, 0U);
+  // A sparse file may have so many blocks that their digits do not fit in memory.
+  EXPECT_EQ(check_document(checksummed(document, text, std::uint64_t{1} << 39), report),
+            std::nullopt);
+  ASSERT_THAT(report.problems, SizeIs(2));
+  EXPECT_EQ(report.problems[1].expected, "8796093022225 characters");
 }
 
 TEST(JsonChecksums, ReportsDigitsThatCannotBeReadAndAnotherHash) {
