@@ -116,12 +116,6 @@ RowType type_of_array(const Tensor& tensor) {
   return type;
 }
 
-/// The type and length of a list.
-struct ListType {
-  RowType type;
-  std::int64_t length = 0;
-};
-
 /// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
   if (depth < kMaxListDepth) return;
@@ -139,62 +133,26 @@ nb::object known_value(nb::handle value) {
   return known;
 }
 
-/// The type of a list of lists: arrays of one shape, or JSON.
-RowType type_of_lists(const std::vector<ListType>& lists) {
-  RowType type = lists[0].type;
-  for (const ListType& one : lists) {
-    const auto joined = join(type, one.type);
-    if (!joined) throw BadRow{"", "expected lists of one type in a list, found several"};
-    if (joined->form != RowForm::list || one.length != lists[0].length) return RowType::json();
-    type = *joined;
-  }
-  if (lists[0].length == 0 || !type.is_number()) return RowType::json();
-  type.inner.insert(type.inner.begin(), lists[0].length);
-  return type;
-}
-
-ListType type_of_list(PyObject* list, std::size_t depth) {
+/// Adds a list inside `depth` lists, and its items.
+void add_list_types(ListTypes& types, PyObject* list, std::size_t depth) {
   check_depth(depth);
-  ListType made;
-  made.type = RowType::list();
-  made.length = static_cast<std::int64_t>(sequence_size(list));
-  std::vector<ListType> lists;
-  bool is_json = false;
-  bool has_scalars = false;
-  for (std::int64_t i = 0; i < made.length; ++i) {
-    const nb::object item = known_value(sequence_item(list, static_cast<std::size_t>(i)));
+  const std::size_t length = sequence_size(list);
+  for (std::size_t i = 0; i < length && i < sequence_size(list); ++i) {
+    const nb::object item = known_value(sequence_item(list, i));
     if (PyDict_Check(item.ptr())) {
-      is_json = true;
+      types.add_object();
     } else if (is_sequence(item.ptr())) {
-      lists.push_back(type_of_list(item.ptr(), depth + 1));
-      is_json |= lists.back().type.form == RowForm::json;
+      add_list_types(types, item.ptr(), depth + 1);
     } else {
-      RowType one = row_type_of(item);
-      if (one.form == RowForm::none) {
-        made.type.has_null = true;
-        continue;
-      }
-      if (one.form == RowForm::list) {  // an array
-        lists.push_back({one, array_from(item).value().shape()[0]});
-        continue;
-      }
-      has_scalars = true;
-      one.form = RowForm::list;
-      const auto joined = join(made.type, one);
-      if (!joined) {
-        throw BadRow{"", "expected values of one type in a list, found " + made.type.text() +
+      const RowType type = row_type_of(item);
+      const bool is_array = type.form == RowForm::list;
+      if (!types.add_item(depth + 1, type, is_array ? array_from(item).value().shape()[0] : 0)) {
+        throw BadRow{"", "expected values of one type in a list, found " + types.type().text() +
                              " and " + found_text(item)};
       }
-      made.type = *joined;
     }
   }
-  const bool mixed = !lists.empty() && (has_scalars || made.type.has_null);
-  if (is_json || mixed) {
-    made.type = RowType::json();
-  } else if (!lists.empty()) {
-    made.type = type_of_lists(lists);
-  }
-  return made;
+  types.add_list(depth, static_cast<std::int64_t>(length));
 }
 
 }  // namespace
@@ -382,7 +340,11 @@ RowType row_type_of(nb::handle value) {
     return RowType::text(ColumnKind::string);
   }
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
-  if (is_sequence(raw)) return type_of_list(raw, 0).type;
+  if (is_sequence(raw)) {
+    ListTypes types;
+    add_list_types(types, raw, 0);
+    return types.type();
+  }
   if (const auto time = time_from(known)) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }

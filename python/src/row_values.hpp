@@ -9,7 +9,7 @@
 #include <tenfold/value.hpp>
 
 #include "common.hpp"
-#include "ingest/rows/type.hpp"
+#include "ingest/row_type.hpp"
 
 namespace tenfold::python {
 

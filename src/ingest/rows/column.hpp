@@ -10,7 +10,7 @@
 
 #include <tenfold/schema.hpp>
 
-#include "ingest/rows/type.hpp"
+#include "ingest/row_type.hpp"
 #include "ingest/table/column_builder.hpp"
 #include "ingest/table/convert_chunk.hpp"
 
@@ -193,7 +193,8 @@ class RowColumn {
   bool put_digits(std::string_view text);
   void note_text(Origins::Kind kind);
   void promote_origins(const RowType& type);
-  Column block_column() const;
+  /// The column, with lists as ragged rows, unless they are numbers of a common `length`.
+  Column block_column(std::int64_t length = 0) const;
   ColumnBuilder& finished(const Column& column);
   ColumnBuilder& padded(const Column& column);
   void compare_lengths();
