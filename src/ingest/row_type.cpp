@@ -98,9 +98,7 @@ std::string RowType::text() const {
 
 bool RowType::takes_nulls() const noexcept {
   if (form == RowForm::json || !has_elements) return true;
-  if (!is_number()) return false;
-  return dtype == DType::float64 || dtype == DType::float32 || dtype == DType::float16 ||
-         dtype == DType::bfloat16;
+  return is_number() && is_floating_point(dtype);
 }
 
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count) {

@@ -48,7 +48,7 @@ Fit put_integer(const NumberText& number, bool is_given, std::byte* into) {
 }
 
 Fit put_small_float(double value, DType dtype, std::byte* into) {
-  if (!is_floating_point(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
+  if (!is_floating_point(dtype)) return Fit::wrong_type;
   const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
   if (first_not_fitting(DType::float64, bytes, dtype, 1) == 0) return Fit::too_large;
   cast_elements(DType::float64, bytes, dtype, into, 1);
