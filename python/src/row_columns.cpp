@@ -26,8 +26,8 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
       return entry;
     }
     if (entry->column != nullptr) {
-      throw BadRow{dotted(entry->path),
-                   "expected " + described_type(*entry->column) + ", found an object"};
+      throw BadValue{dotted(entry->path),
+                     "expected " + described_type(*entry->column) + ", found an object"};
     }
     if (!entry->record) {
       entry->record = std::make_unique<Record>();
@@ -42,11 +42,11 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
     Entry* entry = column_at(nb::cast<nb::tuple>(name));
     if (entry == nullptr) continue;
     if (entry->column == nullptr) {
-      throw BadRow{dotted(entry->path), "expected an object, found a column"};
+      throw BadValue{dotted(entry->path), "expected an object, found a column"};
     }
     try {
       add_column(table_.begin_value(*entry->column), values, begin, end);
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       if (bad.column.empty()) bad.column = dotted(entry->path);
       throw;
     }
@@ -76,8 +76,8 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
   };
   if (const auto tensor = array_from(values)) {
     if (tensor->ndim() == 0 || tensor->shape()[0] != end - begin) {
-      throw BadRow{"", "expected " + std::to_string(end - begin) + " rows, found shape " +
-                           base::list_text(tensor->shape())};
+      throw BadValue{"", "expected " + std::to_string(end - begin) + " rows, found shape " +
+                             base::list_text(tensor->shape())};
     }
     const std::int64_t rows = column.num_rows();
     const bool is_known = column.type().form != RowForm::none;
@@ -89,8 +89,8 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
       type.form = RowForm::list;
       type.inner.assign(tensor->shape().begin() + 2, tensor->shape().end());
       if (tensor->numel() == 0 && end > begin && numel_of(type.inner) == 0) {
-        throw BadRow{"", "expected rows whose elements are not empty, found shape " +
-                             base::list_text(tensor->shape())};
+        throw BadValue{"", "expected rows whose elements are not empty, found shape " +
+                               base::list_text(tensor->shape())};
       }
     }
     widened(type, values);
@@ -115,7 +115,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
       if (!joined) refuse(&column, type, value);
       table_.promote(column, *joined);
       if (!add_scalar(column, value.ptr())) mismatch(column, value);
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       bad.row = i;
       throw;
     }

@@ -82,7 +82,7 @@ void RowReader::add(nb::handle row) {
   if (!PyDict_Check(dict.ptr())) {
     dict = nb::module_::import_("tenfold.dataset._ingest.values").attr("row_of")(row);
     if (!PyDict_Check(dict.ptr())) {
-      throw BadRow{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
+      throw BadValue{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
     }
   }
   if (has_flags_) dict = with_nulls(dict);
@@ -145,12 +145,12 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
   }
   if (entry.column == nullptr) return false;
   if (entry.column->num_rows() > table_.block_rows()) {
-    throw BadRow{dotted(entry.column->path()), "expected one value, found two"};
+    throw BadValue{dotted(entry.column->path()), "expected one value, found two"};
   }
   RowColumn& column = table_.begin_value(*entry.column);
   try {
     return add_scalar(column, value);
-  } catch (BadRow& bad) {
+  } catch (BadValue& bad) {
     if (bad.column.empty()) bad.column = dotted(entry.path);
     throw;
   }
@@ -194,7 +194,7 @@ nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
   if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
   const std::string expected =
       column.is_fixed_by_schema() ? described(column.wanted()) : "a number or str";
-  throw BadRow{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
+  throw BadValue{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
 }
 
 bool RowReader::add_list(RowColumn& column, PyObject* list) {
@@ -273,8 +273,8 @@ void RowReader::check_nulls() {
     const RowColumn& column = table_.column(i);
     const std::int64_t row = column.first_null_not_fitting();
     if (row < 0) continue;
-    throw BadRow{dotted(column.path()),
-                 "expected " + column.type().text() + ", found null in a list", row};
+    throw BadValue{dotted(column.path()),
+                   "expected " + column.type().text() + ", found null in a list", row};
   }
 }
 

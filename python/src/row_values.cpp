@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "array_in.hpp"
-#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "python_objects.hpp"
 #include "tree_in.hpp"
@@ -110,8 +109,8 @@ RowType type_of_array(const Tensor& tensor) {
   type.form = RowForm::list;
   type.inner.assign(tensor.shape().begin() + 1, tensor.shape().end());
   if (tensor.ndim() > 1 && numel_of(type.inner) == 0) {
-    throw BadRow{"", "expected an array whose elements are not empty, found one of shape " +
-                         base::list_text(tensor.shape())};
+    throw BadValue{"", "expected an array whose elements are not empty, found one of shape " +
+                           base::list_text(tensor.shape())};
   }
   return type;
 }
@@ -119,7 +118,7 @@ RowType type_of_array(const Tensor& tensor) {
 /// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
   if (depth < kMaxListDepth) return;
-  throw BadRow{"", "expected at most 64 lists in each other, found more"};
+  throw BadValue{"", "expected at most 64 lists in each other, found more"};
 }
 
 /// The value itself or, if the reader cannot add it, the result of simple_value(), which is called
@@ -147,8 +146,8 @@ void add_list_types(ListTypes& types, PyObject* list, std::size_t depth) {
       const RowType type = row_type_of(item);
       const bool is_array = type.form == RowForm::list;
       if (!types.add_item(depth + 1, type, is_array ? array_from(item).value().shape()[0] : 0)) {
-        throw BadRow{"", "expected values of one type in a list, found " + types.type().text() +
-                             " and " + found_text(item)};
+        throw BadValue{"", "expected values of one type in a list, found " + types.type().text() +
+                               " and " + found_text(item)};
       }
     }
   }
@@ -156,12 +155,6 @@ void add_list_types(ListTypes& types, PyObject* list, std::size_t depth) {
 }
 
 }  // namespace
-
-Error error_of(const BadRow& bad, const std::string& where, std::string row) {
-  if (!row.empty() && !bad.column.empty()) row += ", ";
-  if (!bad.column.empty()) row += "column \"" + bad.column + "\"";
-  return base::invalid_argument(where).part(row).problem(bad.what);
-}
 
 Utf8::Utf8(PyObject* text) {
   if (const auto ascii = ascii_text(text)) [[likely]] {
@@ -171,7 +164,8 @@ Utf8::Utf8(PyObject* text) {
   encoded_ = nb::steal(PyUnicode_AsUTF8String(text));
   if (!encoded_.is_valid()) {
     PyErr_Clear();
-    throw BadRow{"", "expected text, found a str with a lone surrogate, which UTF-8 cannot encode"};
+    throw BadValue{"",
+                   "expected text, found a str with a lone surrogate, which UTF-8 cannot encode"};
   }
   view_ = bytes_text(encoded_.ptr());
 }
@@ -195,7 +189,7 @@ std::string digits_of(nb::handle integer) {
     return utf8(nb::str(integer));
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", long_integer(std::nullopt)};
+    throw BadValue{"", long_integer(std::nullopt)};
   }
 }
 
@@ -208,7 +202,7 @@ std::optional<Time> time_from(nb::handle object) {
     if (!count_and_unit[0].is_none()) {
       const Integer count = integer_of(nb::object(count_and_unit[0]).ptr());
       if (count.size != Integer::Size::int64) {
-        throw BadRow{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
+        throw BadValue{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
       }
       time.count = count.value;
     }
@@ -216,7 +210,7 @@ std::optional<Time> time_from(nb::handle object) {
     time.clock = nb::cast<bool>(count_and_unit[2]) ? Clock::utc : Clock::local;
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", utf8(nb::str(error.value()))};
+    throw BadValue{"", utf8(nb::str(error.value()))};
   }
   return time;
 }
@@ -252,11 +246,11 @@ nb::object simple_value(nb::handle object) {
     made = ingest_values().attr("simple")(object);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", utf8(nb::str(error.value()))};
+    throw BadValue{"", utf8(nb::str(error.value()))};
   }
   if (made.is(object)) {
-    throw BadRow{"", "expected a number, text, bytes, None, a list, dict or array, found " +
-                         class_of(object)};
+    throw BadValue{"", "expected a number, text, bytes, None, a list, dict or array, found " +
+                           class_of(object)};
   }
   return made;
 }
@@ -304,7 +298,7 @@ std::string found_text(nb::handle object) {
     const RowType type = row_type_of(object);
     if (type.form != RowForm::list) return type.text();
     return type.text() + " of length " + std::to_string(nb::len(object));
-  } catch (const BadRow&) {
+  } catch (const BadValue&) {
     return class_of(object);
   }
 }
@@ -317,8 +311,8 @@ std::string json_of(nb::handle object) {
         !error.matches(PyExc_RecursionError)) {
       throw;
     }
-    throw BadRow{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
-                         utf8(nb::str(error.value()))};
+    throw BadValue{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
+                           utf8(nb::str(error.value()))};
   }
 }
 
@@ -349,7 +343,7 @@ RowType row_type_of(nb::handle value) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }
   const auto array = array_from(known);
-  if (!array) throw BadRow{"", "expected a value of a column, found " + class_of(value)};
+  if (!array) throw BadValue{"", "expected a value of a column, found " + class_of(value)};
   return type_of_array(*array);
 }
 

@@ -30,7 +30,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
   }
   for (const auto& [name, member] : members) {
     if (!PyUnicode_Check(name.ptr())) {
-      throw BadRow{dotted(record.path), "expected keys of str, found " + found_text(name)};
+      throw BadValue{dotted(record.path), "expected keys of str, found " + found_text(name)};
     }
     Utf8 checked(name.ptr());
     Entry* entry = find(record, name.ptr());
@@ -42,14 +42,14 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
     path.push_back(utf8(name));
     if (entry == nullptr && refuses_others_) {
       const nb::object known = nb::module_::import_("builtins").attr("sorted")(names_);
-      throw BadRow{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
+      throw BadValue{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
     }
     const bool ignored =
         entry != nullptr ? entry->is_ignored : has_schema_ || !is_wanted(dotted(path));
     if (ignored) continue;
     try {
       widen_value(path, entry, member.ptr(), apply);
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       if (bad.column.empty()) bad.column = dotted(path);
       throw;
     }
@@ -76,7 +76,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   }
   if (entry != nullptr && entry->record) {
     if (value == Py_None) return;
-    throw BadRow{"", "expected an object, found " + found_text(value)};
+    throw BadValue{"", "expected an object, found " + found_text(value)};
   }
   if (column != nullptr && column->is_fixed_by_schema()) return;
   const RowType type = row_type_of(value);
@@ -99,14 +99,14 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
 void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle value) {
   const std::string found = ", found " + found_in(column, value);
   if (column != nullptr && column->type().form != RowForm::none) {
-    throw BadRow{"", "expected " + column->type().text() + found};
+    throw BadValue{"", "expected " + column->type().text() + found};
   }
-  if (type.has_null) throw BadRow{"", "expected a list without null" + found};
+  if (type.has_null) throw BadValue{"", "expected a list without null" + found};
   const bool is_json = type.form == RowForm::json;
-  throw BadRow{"",
-               "expected a number of 64 bits, a string, a list of either, or nested lists of "
-               "numbers of equal lengths" +
-                   found + (is_json ? "; json.dumps() makes a string" : "")};
+  throw BadValue{"",
+                 "expected a number of 64 bits, a string, a list of either, or nested lists of "
+                 "numbers of equal lengths" +
+                     found + (is_json ? "; json.dumps() makes a string" : "")};
 }
 
 /// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.
@@ -117,17 +117,17 @@ void RowReader::check_array(const RowType& before, const RowType& type, nb::hand
   if (!array) return;
   const std::string found = base::list_text(array->shape());
   if (before.form == RowForm::json) {
-    throw BadRow{"",
-                 "expected a list, as in the rows before, which are stored as JSON text, found "
-                 "an array of shape " +
-                     found + "; convert it with tolist()"};
+    throw BadValue{"",
+                   "expected a list, as in the rows before, which are stored as JSON text, found "
+                   "an array of shape " +
+                       found + "; convert it with tolist()"};
   }
   std::string expected = "[*";
   for (const std::int64_t length : before.inner) expected += ", " + std::to_string(length);
-  throw BadRow{"", "expected an array of shape " + expected +
-                       "], as in the rows before, found one of shape " + found +
-                       "; rows may differ in their first dimension only: pad them, or store the "
-                       "flattened values and the shape as two columns"};
+  throw BadValue{"", "expected an array of shape " + expected +
+                         "], as in the rows before, found one of shape " + found +
+                         "; rows may differ in their first dimension only: pad them, or store the "
+                         "flattened values and the shape as two columns"};
 }
 
 /// The index of the first None that a list of the column (null: a new one) cannot have; empty if
@@ -162,7 +162,7 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   if (is_float && !refused_none(&column, value).empty()) {
     what += "; a missing element of a list is NaN";
   }
-  throw BadRow{dotted(column.path()), what, row};
+  throw BadValue{dotted(column.path()), what, row};
 }
 
 std::string RowReader::described_type(const RowColumn& column) {
@@ -181,18 +181,18 @@ void RowReader::mismatch_in(Record& record, PyObject* dict) {
                !add_scalar(table_.begin_value(*entry->column), value.ptr())) {
       mismatch(*entry->column, value);
     } else if (entry->record && !value.is_none()) {
-      throw BadRow{dotted(entry->path), "expected an object, found " + found_text(value)};
+      throw BadValue{dotted(entry->path), "expected an object, found " + found_text(value)};
     }
   }
-  if (&record == root_.get()) throw BadRow{"", "expected a row, found one that changes"};
+  if (&record == root_.get()) throw BadValue{"", "expected a row, found one that changes"};
 }
 
 void RowReader::refuse_missing() {
   const RowColumn* column = table_.missing_column();
   if (column == nullptr) return;
-  throw BadRow{dotted(column->path()),
-               "expected " + described_type(*column) +
-                   ", found no such key; a column that may miss values is nullable"};
+  throw BadValue{dotted(column->path()),
+                 "expected " + described_type(*column) +
+                     ", found no such key; a column that may miss values is nullable"};
 }
 
 }  // namespace tenfold::python

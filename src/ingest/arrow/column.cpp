@@ -81,7 +81,7 @@ class RowsReader {
     auto& valid = made_.owned.valid;
     if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
     valid[static_cast<std::size_t>(row)] = 0;
-    made_.bad.push_back({row, std::move(what)});
+    made_.bad.push_back({column_.name(), std::move(what), row});
   }
 
   ArrowRows finish() {
