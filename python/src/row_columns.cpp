@@ -15,7 +15,7 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
     Entry* entry = find(*record, key.ptr());
     if (entry == nullptr) {
       entry = &record->add(key);
-      entry->is_ignored = has_schema_ || !is_wanted(dotted(entry->path));
+      entry->is_ignored = is_ignored(entry->path);
     }
     entry->was_seen = true;
     if (entry->is_ignored) return nullptr;

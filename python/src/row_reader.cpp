@@ -10,6 +10,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "common.hpp"
+#include "ingest/source_report.hpp"
 #include "ingest/table/column_builder.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
@@ -68,10 +69,11 @@ RowReader::Entry* RowReader::find(Record& record, PyObject* key) {
   return nullptr;
 }
 
-bool RowReader::is_wanted(const std::string& name) const {
-  if (columns_.empty()) return true;
-  return std::any_of(columns_.begin(), columns_.end(), [&](const std::string& wanted) {
-    return wanted == name || name.starts_with(wanted + ".") || wanted.starts_with(name + ".");
+bool RowReader::is_ignored(const KeyPath& path) const {
+  if (has_schema_ || columns_.empty()) return has_schema_;
+  const std::string record = dotted(path) + ".";
+  return std::ranges::none_of(columns_, [&](const std::string& wanted) {
+    return is_below(path, wanted) || wanted.starts_with(record);
   });
 }
 

@@ -55,7 +55,8 @@ class RowReader {
   struct Entry;
 
   Entry* find(Record& record, PyObject* key);
-  bool is_wanted(const std::string& name) const;
+  /// True for a key that is not in the schema, or not requested.
+  bool is_ignored(const KeyPath& path) const;
   void make_schema_entries();
 
   nb::object with_nulls(const nb::object& dict) const;

@@ -36,7 +36,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
     Entry* entry = find(record, name.ptr());
     if (entry == nullptr && apply) {
       entry = &record.add(name);
-      entry->is_ignored = has_schema_ || !is_wanted(dotted(entry->path));
+      entry->is_ignored = is_ignored(entry->path);
     }
     KeyPath path = record.path;
     path.push_back(utf8(name));
@@ -44,9 +44,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
       const nb::object known = nb::module_::import_("builtins").attr("sorted")(names_);
       throw BadValue{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
     }
-    const bool ignored =
-        entry != nullptr ? entry->is_ignored : has_schema_ || !is_wanted(dotted(path));
-    if (ignored) continue;
+    if (entry != nullptr ? entry->is_ignored : is_ignored(path)) continue;
     try {
       widen_value(path, entry, member.ptr(), apply);
     } catch (BadValue& bad) {
