@@ -469,7 +469,7 @@ class ArrowIngest {
       if (!targets_[i].nullable && !chunks[k].valid.empty()) {
         targets_[i].nullable = true;
         name_leaves(targets_[i]);
-        if (writer_) writer_->change_column(i, targets_[i], {});
+        if (writer_) writer_->make_nullable(i);
       }
       if (writer_) writer_->append(i, chunks[k]);
       progress_->add(chunks[k].values.size());

@@ -173,8 +173,8 @@ void RowTable::store(Stored& stored) {
     writer_->change_column(*stored.index, now, [&](const ColumnChunk& chunk) {
       return convert_chunk(before, chunk, now, &stored.column->origins(before), &position);
     });
-  } else if (stored.as.nullable != now.nullable) {
-    writer_->change_column(*stored.index, now, {});
+  } else if (now.nullable) {
+    writer_->make_nullable(*stored.index);
   }
   stored.as = now;
 }
