@@ -175,15 +175,13 @@ class RowIngest {
     }
     table_->report().ignored = reader_->ignored();
     if (!has_schema_) table_->arrange(reader_->columns_in_input_order());
-    table_->settle();
     try {
-      reader_->check_nulls();
+      const SourceReport report = guarded([&] { return table_->finish(); });
+      monitor_.rethrow();
+      return dict_of(report);
     } catch (const BadValue& bad) {
       throw rows_.error_of(bad);
     }
-    const SourceReport report = guarded([&] { return table_->finish(); });
-    monitor_.rethrow();
-    return dict_of(report);
   }
 
  private:

@@ -27,7 +27,7 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
     }
     if (entry->column != nullptr) {
       throw BadValue{dotted(entry->path),
-                     "expected " + described_type(*entry->column) + ", found an object"};
+                     "expected " + entry->column->text() + ", found an object"};
     }
     if (!entry->record) {
       entry->record = std::make_unique<Record>();
@@ -69,11 +69,6 @@ void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t b
 /// Adds the rows [begin, end) of a list, or all rows of an array that was sliced before.
 void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
                            std::int64_t end) {
-  const auto widened = [&](const RowType& type, nb::handle value) {
-    const auto joined = column.with(type);
-    if (!joined) mismatch(column, value);
-    table_.promote(column, *joined);
-  };
   if (const auto tensor = array_from(values)) {
     if (tensor->ndim() == 0 || tensor->shape()[0] != end - begin) {
       throw BadValue{"", "expected " + std::to_string(end - begin) + " rows, found shape " +
@@ -84,16 +79,9 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     if (is_known && column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) return;
     column.truncate(rows);
     if (column.is_fixed_by_schema()) refuse_rows(column, values, begin, end);
-    RowType type = type_of_numbers(tensor->dtype(), tensor->raw_data(), tensor->numel());
-    if (tensor->ndim() > 1) {
-      type.form = RowForm::list;
-      type.inner.assign(tensor->shape().begin() + 2, tensor->shape().end());
-      if (tensor->numel() == 0 && end > begin && numel_of(type.inner) == 0) {
-        throw BadValue{"", "expected rows whose elements are not empty, found shape " +
-                               base::list_text(tensor->shape())};
-      }
-    }
-    widened(type, values);
+    const auto joined = column.with(type_of_array(*tensor, true));
+    if (!joined) mismatch(column, values);
+    table_.promote(column, *joined);
     if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
     if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
       mismatch(column, values);
@@ -109,11 +97,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
       if (column.is_fixed_by_schema()) mismatch(column, value);
       column.truncate(rows);
       if (PyDict_Check(value.ptr())) throw RowsNeeded();
-      const RowType type = row_type_of(value);
-      check_array(column.type(), type, value);
-      const auto joined = column.with(type);
-      if (!joined) refuse(&column, type, value);
-      table_.promote(column, *joined);
+      table_.promote(column, widened(&column, value));
       if (!add_scalar(column, value.ptr())) mismatch(column, value);
     } catch (BadValue& bad) {
       bad.row = i;

@@ -11,7 +11,6 @@
 #include "base/text.hpp"
 #include "common.hpp"
 #include "ingest/source_report.hpp"
-#include "ingest/table/column_builder.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
 
@@ -194,8 +193,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
 /// simple_value(), but throws for a Decimal if the reader does not store it as a string.
 nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
   if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
-  const std::string expected =
-      column.is_fixed_by_schema() ? described(column.wanted()) : "a number or str";
+  const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
   throw BadValue{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
 }
 
@@ -270,32 +268,18 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
 
 // --- new keys ---
 
-void RowReader::check_nulls() {
-  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
-    const RowColumn& column = table_.column(i);
-    const std::int64_t row = column.first_null_not_fitting();
-    if (row < 0) continue;
-    throw BadValue{dotted(column.path()),
-                   "expected " + column.type().text() + ", found null in a list", row};
-  }
-}
-
 void RowReader::check_all_seen(const std::string& where) const {
   std::vector<std::string> seen;
-  const auto visit = [&](const auto& self, const Record& record) -> void {
-    for (const auto& entry : record.entries) {
-      const std::string name = dotted(entry->path);
-      if (entry->was_seen) seen.push_back(name);
-      if (entry->record) self(self, *entry->record);
-      if (!has_schema_ || entry->column == nullptr || entry->was_seen) continue;
-      throw base::invalid_argument(where)
-          .part("column ", base::quote(name))
-          .problem("the schema names it")
-          .expected("this key in some row of the source")
-          .found("none");
-    }
-  };
-  visit(visit, *root_);
+  root_->for_each([&](const Entry& entry) {
+    const std::string name = dotted(entry.path);
+    if (entry.was_seen) seen.push_back(name);
+    if (!has_schema_ || entry.column == nullptr || entry.was_seen) return;
+    throw base::invalid_argument(where)
+        .part("column ", base::quote(name))
+        .problem("the schema names it")
+        .expected("this key in some row of the source")
+        .found("none");
+  });
   for (const std::string& wanted : columns_) {
     if (std::find(seen.begin(), seen.end(), wanted) != seen.end()) continue;
     throw base::key_not_found(where).problem("no column ", base::quote(wanted));
@@ -304,25 +288,17 @@ void RowReader::check_all_seen(const std::string& where) const {
 
 std::vector<const RowColumn*> RowReader::columns_in_input_order() const {
   std::vector<const RowColumn*> columns;
-  const auto visit = [&](const auto& self, const Record& record) -> void {
-    for (const auto& entry : record.entries) {
-      if (entry->column != nullptr) columns.push_back(entry->column);
-      if (entry->record) self(self, *entry->record);
-    }
-  };
-  visit(visit, *root_);
+  root_->for_each([&](const Entry& entry) {
+    if (entry.column != nullptr) columns.push_back(entry.column);
+  });
   return columns;
 }
 
 std::vector<std::string> RowReader::ignored() const {
   std::vector<std::string> names;
-  const auto visit = [&](const auto& self, const Record& record) -> void {
-    for (const auto& entry : record.entries) {
-      if (entry->is_ignored) names.push_back(dotted(entry->path));
-      if (entry->record) self(self, *entry->record);
-    }
-  };
-  if (has_schema_) visit(visit, *root_);
+  root_->for_each([&](const Entry& entry) {
+    if (has_schema_ && entry.is_ignored) names.push_back(dotted(entry.path));
+  });
   return names;
 }
 

@@ -38,9 +38,6 @@ class RowReader {
   /// column, RowsNeeded if a list has records. If it throws, some rows may have been added.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
-  /// Throws BadValue, with its row, for a null in a list if the final type of the column has no
-  /// nulls.
-  void check_nulls();
   /// All columns in the order of their first appearance, with the columns of a record together. A
   /// record may have started as a column of nulls.
   std::vector<const RowColumn*> columns_in_input_order() const;
@@ -79,9 +76,10 @@ class RowReader {
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
+  /// The type of a column (null: a new one) with a further value. Throws BadValue if there is none.
+  RowType widened(const RowColumn* column, nb::handle value) const;
   static void check_array(const RowType& before, const RowType& type, nb::handle value);
   [[noreturn]] static void refuse(const RowColumn* column, const RowType& type, nb::handle value);
-  static std::string described_type(const RowColumn& column);
   static std::vector<std::int64_t> refused_none(const RowColumn* column, nb::handle value);
   static std::string found_in(const RowColumn* column, nb::handle value);
   [[noreturn]] void mismatch(const RowColumn& column, nb::handle value,

@@ -103,18 +103,6 @@ bool is_masked_array(PyObject* object) {
          PyObject_HasAttrString(object, "filled") != 0;
 }
 
-RowType type_of_array(const Tensor& tensor) {
-  RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
-  if (tensor.ndim() == 0) return type;
-  type.form = RowForm::list;
-  type.inner.assign(tensor.shape().begin() + 1, tensor.shape().end());
-  if (tensor.ndim() > 1 && numel_of(type.inner) == 0) {
-    throw BadValue{"", "expected an array whose elements are not empty, found one of shape " +
-                           base::list_text(tensor.shape())};
-  }
-  return type;
-}
-
 /// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
   if (depth < kMaxListDepth) return;
@@ -314,6 +302,19 @@ std::string json_of(nb::handle object) {
     throw BadValue{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
                            utf8(nb::str(error.value()))};
   }
+}
+
+RowType type_of_array(const Tensor& tensor, bool is_rows) {
+  const Shape& shape = tensor.shape();
+  RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
+  if (shape.size() == (is_rows ? 1U : 0U)) return type;
+  type.form = RowForm::list;
+  type.inner.assign(shape.begin() + (is_rows ? 2 : 1), shape.end());
+  if (numel_of(type.inner) == 0 && !(is_rows && shape[0] == 0)) {
+    throw BadValue{"", "expected an array whose elements are not empty, found one of shape " +
+                           base::list_text(shape)};
+  }
+  return type;
 }
 
 RowType row_type_of(nb::handle value) {

@@ -83,6 +83,10 @@ std::string found_text(nb::handle object);
 /// Formats a value like json.dumps. Throws BadValue for values that JSON does not have.
 std::string json_of(nb::handle object);
 
+/// The type of an array or, if `is_rows`, of the values along its first dimension. Throws BadValue
+/// (without a column) if the elements of a list are empty.
+RowType type_of_array(const Tensor& tensor, bool is_rows = false);
+
 /// The type of a value. Throws BadValue (without a column) if no column can hold it.
 RowType row_type_of(nb::handle value);
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "ingest/table/column_builder.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
@@ -77,20 +76,24 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
     throw BadValue{"", "expected an object, found " + found_text(value)};
   }
   if (column != nullptr && column->is_fixed_by_schema()) return;
-  const RowType type = row_type_of(value);
-  const RowType before = column == nullptr ? RowType() : column->type();
-  check_array(before, type, value);
-  const auto joined = table_.joined(column, type);
-  if (!joined) refuse(column, type, value);
+  const RowType type = widened(column, value);
   if (!apply) {
     // Throws for values that JSON lacks before any column changes.
-    if (joined->form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
+    if (type.form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
       json_of(value);
     }
     return;
   }
   if (column == nullptr) entry->column = column = &table_.add_column(path);
-  table_.promote(*column, *joined);
+  table_.promote(*column, type);
+}
+
+RowType RowReader::widened(const RowColumn* column, nb::handle value) const {
+  const RowType type = row_type_of(value);
+  check_array(column == nullptr ? RowType() : column->type(), type, value);
+  const auto joined = table_.joined(column, type);
+  if (!joined) refuse(column, type, value);
+  return *joined;
 }
 
 /// Throws for a value of `type` that cannot be added to the column (null: a new one).
@@ -151,7 +154,7 @@ std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
 
 void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t row) const {
   const std::string& number = column.out_of_range();
-  std::string what = "expected " + described_type(column) + ", found ";
+  std::string what = "expected " + column.text() + ", found ";
   if (number.empty() || column.is_list()) what += found_in(&column, value);
   if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
   if (value.is_none()) what += "; a column that may miss values is nullable";
@@ -161,10 +164,6 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
     what += "; a missing element of a list is NaN";
   }
   throw BadValue{dotted(column.path()), what, row};
-}
-
-std::string RowReader::described_type(const RowColumn& column) {
-  return column.is_fixed_by_schema() ? described(column.wanted()) : column.type().text();
 }
 
 /// Throws for the value that does not fit, in a column of the schema.
@@ -189,7 +188,7 @@ void RowReader::refuse_missing() {
   const RowColumn* column = table_.missing_column();
   if (column == nullptr) return;
   throw BadValue{dotted(column->path()),
-                 "expected " + described_type(*column) +
+                 "expected " + column->text() +
                      ", found no such key; a column that may miss values is nullable"};
 }
 

@@ -40,8 +40,8 @@ class RowColumn {
   /// The name of the first type with elements; empty if there was none.
   const std::string& first_type() const noexcept { return first_type_; }
   bool is_fixed_by_schema() const noexcept { return is_locked_; }
-  /// If fixed by a schema: the column in the schema.
-  const Column& wanted() const noexcept { return wanted_; }
+  /// The type for messages, "int64 (us)"; of a schema if it is fixed by one.
+  std::string text() const { return is_locked_ ? described(wanted_) : type_.text(); }
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
   std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }

@@ -1,6 +1,5 @@
 #include "ingest/text/row_work.hpp"
 
-
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
