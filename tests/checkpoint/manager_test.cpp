@@ -332,7 +332,7 @@ TEST(CheckpointManager, ASaveWhileAStepCannotBeReadRemainsTheMostRecentOne) {
   EXPECT_EQ(CheckpointManager(folder.path()).latest_step(), 3);
 }
 
-TEST(CheckpointManager, VerifyDetectsAnyChangeOfAStep) {
+TEST(CheckpointManager, VerifyDetectsChangesOfAStep) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(),
                             {.formats = {{"*", "safetensors"}, {"optimizer", "memmap"}}});
