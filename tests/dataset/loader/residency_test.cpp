@@ -149,7 +149,7 @@ void touch_all(const DatasetState& state) {
   static_cast<void>(sum);
 }
 
-TEST_F(ResidencyTest, StopsPrefetchingOnceNearlyEverythingIsCached) {
+TEST_F(ResidencyTest, StopsPrefetchingOnceEverythingIsCached) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   const auto state = state_of(*dataset);
