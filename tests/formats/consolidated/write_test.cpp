@@ -113,6 +113,26 @@ TEST(ConsolidatedWrite, StacksOfValuesWithoutElementsKeepTheirShape) {
   }
 }
 
+TEST(ConsolidatedWrite, ListsThatDifferInLengthAreValuesOfAStack) {
+  for (const char* json :
+       {"[[[1], [2]], [[3, 4], [5]]]", R"([[["a"], ["b"]], ["c", "d"]])", "[[[1], [2]], [3, [4]]]",
+        "[[[1], [2]], [[3], [4], [5]]]", "[[[[1, 2]]], [[[3], [4]]]]", "[[1], 2]"}) {
+    for (const std::int64_t dim : {0, 1, 2}) {
+      for (const Shape& shape : {Shape{2}, Shape{2, 2}, Shape{}}) {
+        SCOPED_TRACE(std::string(json) + ", stack_dim " + std::to_string(dim));
+        const TemporaryFolder folder;
+        TensorDict tree(batch(shape));
+        tree.set("v", TensorDict::Item(NonTensor{from_json(json, "json"), true, dim}));
+        consolidated::kFormat.write(tree, folder / "file", request());
+        const TensorDict found = consolidated::kFormat.open(folder / "file", {});
+        EXPECT_EQ(to_json(found.value("v")), json);
+        consolidated::kFormat.write(found, folder / "again", request());
+        EXPECT_EQ(to_json(consolidated::kFormat.open(folder / "again", {}).value("v")), json);
+      }
+    }
+  }
+}
+
 TEST(ConsolidatedWrite, DtypesOfSixteenBytesAreAligned) {
   TensorDict tree;
   tree.set("a", tensor_of<std::uint8_t>({1}, {1}));
