@@ -299,6 +299,20 @@ TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
   EXPECT_EQ(text_of(folder / "again.json"), text_of(folder / "x.json"));
 }
 
+TEST(StateMapper, TensorsWithoutElementsMayHaveManyRows) {
+  const test::TemporaryFolder folder;
+  const std::string text = R"({
+    "%state_mapper": {"version": 1, "default_key": "default"},
+    "x": {"%tensor": "float32", "shape": [1099511627776, 0], "values": []}
+}
+)";
+  std::ofstream(folder.path() / "x.json") << text;
+  const StateMapper mapper = StateMapper::open(folder.path() / "x.json");
+  EXPECT_EQ(to_json(mapper.value("x")), "[]");
+  mapper.save(folder / "again.json");
+  EXPECT_EQ(text_of(folder / "again.json"), text);
+}
+
 TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {
   const test::TemporaryFolder folder;
   TensorDict levels = TensorDict::dict({{"u", Tensor::from({std::uint64_t{0}, ~std::uint64_t{0}})},
