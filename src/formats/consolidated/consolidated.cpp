@@ -144,11 +144,11 @@ class Placer {
       const std::string child = note_path_child(path, key);
       require_utf8(key, [&] { return refuse(child); });
       const auto* node = std::get_if<TensorDict>(&item);
-      if (is_stack && node == nullptr) {
+      if (is_stack && (node == nullptr || is_jagged(*node))) {
         throw refuse(child)
             .problem("an entry of a stack that is not a node cannot be stored")
             .expected("a node")
-            .found("a tensor or value");
+            .found(node == nullptr ? "a tensor or value" : "a jagged tensor");
       }
       groups.push_back(add(level, key, item, child, depth));
     });
