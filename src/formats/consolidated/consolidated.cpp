@@ -139,6 +139,14 @@ class Placer {
           .expected("a dense tensor")
           .found("one of layout ", base::quote(level.info->layout));
     }
+    require_valid_info(path, tree);
+    if (tree.kind() == NodeKind::tensorclass && !is_tensorclass(level.info->class_name)) {
+      throw base::invalid_argument()
+          .part(path.empty() ? "the root" : "key " + base::quote(path))
+          .part("class_name")
+          .expected("the str() of a class, as in \"<class 'module.Class'>\"")
+          .found(base::quote(level.info->class_name));
+    }
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);

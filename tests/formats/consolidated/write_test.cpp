@@ -292,6 +292,11 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   jagged.dense_shape = {1, -1};
   TensorDict rows(jagged);
   expect(unsupported, rows, "the root: it cannot be a separate file");
+  NodeInfo instance = kind(NodeKind::tensorclass);
+  instance.class_name = "m.C";
+  expect(invalid_argument, with("a", TensorDict(instance)),
+         "key \"a\": class_name: expected the str() of a class, as in \"<class 'module.Class'>\", "
+         "found \"m.C\"");
   expect(corrupt, with("x", rows), "key \"x\": jagged tensor: values: expected a tensor");
   rows.set("values", bytes);
   rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));
