@@ -86,6 +86,13 @@ class JsonLevels {
     if (is_integer(*dtype) && numbers->dtype == DType::float64) {
       throw builder_.fail_at(key).part("values").expected(to_string(*dtype)).found("floats");
     }
+    const bool has_bools = numbers->dtype == DType::bool_;
+    if (!numbers->floats.empty() && has_bools != (*dtype == DType::bool_)) {
+      throw builder_.fail_at(key)
+          .part("values")
+          .expected(to_string(*dtype))
+          .found(has_bools ? "bools" : "numbers");
+    }
     builder_.add(key, *numbers, *dtype, shape);
   }
 

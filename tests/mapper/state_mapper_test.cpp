@@ -197,6 +197,8 @@ TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
            head + R"("x": {"%tensor": "int8", "shape": [1], "values": [1.5]}})",
            head + R"("x": {"%tensor": "int8", "shape": [-1], "values": []}})",
            head + R"("x": {"%tensor": "int8", "shape": [1], "values": null}})",
+           head + R"("x": {"%tensor": "int8", "shape": [1], "values": [true]}})",
+           head + R"("x": {"%tensor": "bool", "shape": [2], "values": [2, 0]}})",
            head +
                R"("x": {"%tensor": "int8", "shape": [4611686018427387904, 2, 0], "values": []}})",
        }) {
