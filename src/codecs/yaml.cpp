@@ -37,6 +37,11 @@ class Parser {
 
   void document() {
     if (!base::is_utf8(text_)) fail("UTF-8", "other bytes");
+    for (const std::string_view line_break : {"\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"}) {
+      at_ = text_.find(line_break);
+      if (!at_end()) fail("U+0085, U+2028 and U+2029 only as escapes", found());
+    }
+    at_ = 0;
     if (text_.starts_with("---\n")) at_ = line_start_ = 4;
     if (!next_line()) fail("a document", "nothing");
     block(0);
@@ -149,8 +154,13 @@ class Parser {
     handler_.begin_object();
     std::unordered_set<std::string> keys;
     do {
+      const bool is_explicit = starts_explicit_key();
       take_key(mapping_key(), keys);
       skip_spaces();
+      if (!line_ends() && is_explicit) {
+        block(indent + 1);  // only here may a collection start on the line of the colon
+        continue;
+      }
       if (!line_ends()) {
         const Deeper deeper(*this);
         value(indent + 1);
@@ -186,9 +196,11 @@ class Parser {
     handler_.null();
   }
 
+  bool starts_explicit_key() const noexcept { return peek() == '?' && peek(1) == ' '; }
+
   /// True if a key with its colon, or "? " and a key, starts here.
   bool starts_mapping() const {
-    if (peek() == '?' && peek(1) == ' ') return true;
+    if (starts_explicit_key()) return true;
     if (peek() == '[' || peek() == '{') return false;
     if (peek() != '"' && peek() != '\'') return find_colon() != std::string_view::npos;
     const std::size_t end = end_of_quoted();
@@ -229,7 +241,7 @@ class Parser {
 
   std::string mapping_key() {
     std::string key;
-    if (peek() == '?' && peek(1) == ' ') {
+    if (starts_explicit_key()) {
       const std::size_t indent = column();
       at_ += 2;
       skip_spaces();
@@ -343,7 +355,7 @@ class Parser {
       out += text_.substr(begin, end - begin);
       const std::size_t before = at_;
       const std::size_t before_line = line_start_;
-      if (indent == 0 || !next_line() || column() < indent) {
+      if (!next_line() || column() < indent) {
         at_ = before;
         line_start_ = before_line;
         return out;

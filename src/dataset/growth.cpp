@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -186,6 +187,13 @@ std::int64_t FolderGrowth::known_size() {
 
 void FolderGrowth::forget() noexcept {
   state_ = nullptr;
+  size_ = -1;
+}
+
+void FolderGrowth::renew() noexcept {
+  folder_.abandon();
+  std::construct_at(&state_);
+  std::construct_at(&in_place_);
   size_ = -1;
 }
 

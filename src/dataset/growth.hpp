@@ -14,6 +14,7 @@
 #include "dataset/in_place_writes.hpp"
 #include "dataset/row_bytes.hpp"
 #include "formats/folder/append/appendable.hpp"
+#include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
 
@@ -22,7 +23,8 @@ namespace detail {
 /// The rows of a data set that was opened from a path. Their number grows when this object appends
 /// and, after refresh(), by the rows that others have appended.
 ///
-/// Thread safety: all members may be called from any thread; each append is atomic.
+/// Thread safety: all members may be called from any thread; each append is atomic. A child that is
+/// forked while another thread calls one opens the path again, to read.
 class Growth {
  public:
   static std::shared_ptr<Growth> open(const Path& path, Mode mode);
@@ -56,18 +58,19 @@ class FolderGrowth final : public Growth {
   std::int64_t cursor() override;
 
  private:
-  using Lock = std::lock_guard<std::mutex>;
+  using Lock = std::lock_guard<os::RenewingMutex>;
 
   std::shared_ptr<const DatasetState> open_state() const;
   const std::shared_ptr<const DatasetState>& current();
   std::int64_t known_size();
   void forget() noexcept;
+  void renew() noexcept;
   void start();
   /// The leaves to append to. `is_exact`: the files must end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
-  std::mutex mutex_;  ///< guards the members below
+  os::RenewingMutex mutex_{[this] { renew(); }};  ///< guards the members below
   detail::formats::folder::AppendableFolder folder_;
   std::shared_ptr<const DatasetState> state_;  ///< null if it must be opened again
   std::int64_t size_ = -1;                     ///< number of rows; negative: not known yet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -340,6 +341,16 @@ void DictHandle::open_first() {
   value_schema_ = state_->values->schema;
   key_type_ = state_->keys.type;
   value_form_ = state_->form;
+}
+
+void DictHandle::renew() {
+  std::construct_at(&writer_);
+  std::construct_at(&paging_);
+  is_closed_ = mode_ == Mode::write_through;
+  if (!path_) return;
+  std::construct_at(&state_);
+  state_ = open_state();
+  is_behind_ = false;
 }
 
 /// Does not flush: without close(), written rows are visible to readers but may not be durable.

@@ -17,6 +17,7 @@
 #include "dict/paging.hpp"
 #include "dict/state.hpp"
 #include "os/fs/directory.hpp"
+#include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
 
@@ -100,7 +101,8 @@ namespace detail {
 
 /// The state behind a MappedDict, which is a handle: the opened dictionary and its current rows.
 ///
-/// Thread safety: all members may be called from any thread.
+/// Thread safety: all members may be called from any thread. A child that is forked while another
+/// thread calls one opens the path again, to read.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);
@@ -144,7 +146,7 @@ class DictHandle {
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
-  using Lock = std::lock_guard<std::mutex>;
+  using Lock = std::lock_guard<os::RenewingMutex>;
 
   /// Looks up the rows of keys with `find`. Uses a newer state if slots point to rows that were
   /// committed after the current state, or if the index was replaced. Returns the state to which
@@ -158,6 +160,7 @@ class DictHandle {
   /// newer rows.
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
+  void renew();
   std::shared_ptr<const DictState> open_state();
   std::shared_ptr<const DictState> open_state_once();
   const Path& require_writable(const char* what) const;
@@ -179,7 +182,8 @@ class DictHandle {
   Schema value_schema_;
   DictKeyType key_type_{};
   DictValueForm value_form_{};
-  mutable std::mutex mutex_;  ///< guards the members below, except the atomic ones
+  /// Guards the members below, except the atomic ones.
+  mutable os::RenewingMutex mutex_{[this] { renew(); }};
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;
   std::shared_ptr<const DictState> state_;

@@ -1,6 +1,7 @@
 #include "sparse/growth.hpp"
 
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -133,6 +134,11 @@ const std::shared_ptr<const SparseState>& SparseGrowth::current() {
                folder::open_tree(folder_.directory().duplicate(), path, options.mode));
   }
   return state_ = os::read_unreplaced(path, [&] { return sparse_state_of(open(path, options)); });
+}
+
+void SparseGrowth::renew() noexcept {
+  folder_.abandon();
+  std::construct_at(&state_);
 }
 
 std::shared_ptr<const SparseState> SparseGrowth::state() {

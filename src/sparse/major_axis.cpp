@@ -375,9 +375,11 @@ void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ra
   };
   if (ranges.empty() || state.values.nbytes() < kMinPrefetchBytes) return;
   bool is_resident = true;
-  for (const std::size_t sample : {std::size_t{0}, ranges.size() / 2}) {
-    const EntryRange& range = ranges[sample];
-    if (range.begin < range.end) is_resident &= os::is_resident(bytes_of(state.values, range));
+  for (const std::size_t first : {std::size_t{0}, ranges.size() / 2}) {
+    const auto sample =
+        std::find_if(ranges.begin() + static_cast<std::ptrdiff_t>(first), ranges.end(),
+                     [](const EntryRange& range) { return range.begin < range.end; });
+    if (sample != ranges.end()) is_resident &= os::is_resident(bytes_of(state.values, *sample));
   }
   if (is_resident) return;
   std::vector<std::span<const std::byte>> bytes;

@@ -70,8 +70,8 @@ std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
 /// Prefetches the pages of these entries, unless the values of the matrix take less than 1 MiB or
-/// each of two sampled ranges is cached or empty. Without prefetching, a reader has one outstanding
-/// request to the device at a time.
+/// the two sampled ranges, the first ones with entries in the list and in its second half, are
+/// cached. Without prefetching, a reader has one outstanding request to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.

@@ -61,6 +61,16 @@ TEST(Yaml, ReadsQuotedStringsOverSeveralLines) {
 TEST(Yaml, ReadsLongKeysAndLongPlainScalars) {
   EXPECT_EQ(json_of("? key\n: value\n? other\n:\n- 1\n"), R"({"key": "value", "other": [1]})");
   EXPECT_EQ(json_of("a: one\n  two\n  three\nb: 1\n"), R"({"a": "one two three", "b": 1})");
+  EXPECT_EQ(json_of("one\n  two\nthree\n...\n"), R"("one two three")");
+}
+
+TEST(Yaml, ReadsCollectionsOnTheLineOfAColonBelowALongKey) {
+  EXPECT_EQ(json_of("? key\n: a: 1\n  b:\n    c: 2\nd: 3\n"),
+            R"({"key": {"a": 1, "b": {"c": 2}}, "d": 3})");
+  EXPECT_EQ(json_of("? key\n: - 1\n  - 2\n? other\n: one\n  two\n"),
+            R"({"key": [1, 2], "other": "one two"})");
+  EXPECT_EQ(json_of("a:\n  ? key\n  : ? inner\n    : - - b: 'x: y'\n  c: d\n"),
+            R"({"a": {"key": {"inner": [[{"b": "x: y"}]]}, "c": "d"}})");
 }
 
 TEST(Yaml, ReadsLinesThatEndWithCarriageReturns) {
@@ -91,9 +101,26 @@ TEST(Yaml, RefusesAnchorsAliasesTagsAndBlockScalars) {
 }
 
 TEST(Yaml, RefusesMalformedDocuments) {
-  for (const char* text : {"", "\n \n", "a: 'x\n", "a: \"\\q\"\n", "a: \"\\ud800\"\n", "a: b: c\n",
-                           "a: 1\n  b: 2\n", "- a\nb: 1\n", "a: [1\n", "a: [1, 2]x\n", "a: 1 # c\n",
-                           "? a\nb\n", "a: {b}\n", "\xFF: 1\n", "a: 1\n- b\n"}) {
+  for (const char* text : {"",
+                           "\n \n",
+                           "a: 'x\n",
+                           "a: \"\\q\"\n",
+                           "a: \"\\ud800\"\n",
+                           "a: b: c\n",
+                           "a: 1\n  b: 2\n",
+                           "- a\nb: 1\n",
+                           "a: [1\n",
+                           "a: [1, 2]x\n",
+                           "a: 1 # c\n",
+                           "? a\nb\n",
+                           "a: {b}\n",
+                           "\xFF: 1\n",
+                           "a: 1\n- b\n",
+                           "a\nb: 1\n",
+                           "? a\n: b: 1\n   c: 2\n",
+                           "a: 'b\xE2\x80\xA8  c'\n",
+                           "a: b\xC2\x85\n",
+                           "- 1\n- \xE2\x80\xA9\n"}) {
     EXPECT_THAT(refusal(text), HasSubstr("y: invalid or unsupported YAML")) << text;
   }
   EXPECT_THAT(refusal("a: 1\nb:\n  c: 2\n  \"c\": 3\n"),

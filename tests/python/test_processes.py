@@ -1,5 +1,7 @@
 import multiprocessing
 import pickle
+import signal
+import threading
 
 import pytest
 import torch
@@ -80,3 +82,44 @@ def test_tree_is_pickled_by_path_and_read_in_data_loader_workers(saved):
         rows, batch_size=2, num_workers=1, multiprocessing_context="spawn"
     )
     assert [batch.tolist() for batch in loader] == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def matrix_at(path):
+    tenfold.save(torch.eye(3).to_sparse_csr(), path)
+    return tenfold.SparseMatrix(path), lambda matrix: matrix.rows([1]).to_dense().tolist()
+
+
+def dataset_at(path):
+    tenfold.save({"x": torch.arange(3.0)}, path)
+    return tenfold.Dataset(path), lambda dataset: dataset[2]["x"].item()
+
+
+def dict_at(path):
+    tenfold.MappedDict.build({"a": 1.0, "b": 2.0}, path)
+    return tenfold.MappedDict(path), lambda dictionary: dictionary["b"]
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.parametrize("make", [matrix_at, dataset_at, dict_at])
+def test_a_child_that_is_forked_during_a_refresh_reads_the_rows(make, tmp_path):
+    rows, read = make(tmp_path / "rows")
+    expected = read(rows)
+    is_done = threading.Event()
+
+    def refresh():
+        while not is_done.is_set():
+            rows.refresh()
+
+    def work():
+        signal.alarm(60)
+        assert read(rows) == expected
+        rows.refresh()
+        assert read(rows) == expected
+
+    thread = threading.Thread(target=refresh)
+    thread.start()
+    try:
+        assert [exit_status(forked(work)) for _ in range(20)] == [0] * 20
+    finally:
+        is_done.set()
+        thread.join()

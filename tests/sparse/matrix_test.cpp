@@ -285,14 +285,14 @@ TEST(SparseMatrix, ReturnsElementsOfTwoAndSixteenBytes) {
               ElementsAre(Complex(5, 6), 0.0, 0.0, 0.0, 0.0, Complex(1, 2), 0.0, Complex(3, 4)));
 }
 
-/// 4,096 rows of 128 entries, with the value of entry i being i: 2 MiB of values.
+/// 4,096 rows of 128 entries, with the value of entry i being i, and an empty row: 2 MiB of values.
 TensorDict large_node() {
   constexpr std::int32_t kRows = 4096;
   constexpr std::int32_t kEntries = 128;
-  std::vector<std::int32_t> ends(kRows + 1);
+  std::vector<std::int32_t> ends(kRows + 2, kRows * kEntries);
   std::vector<std::int32_t> columns(static_cast<std::size_t>(kRows) * kEntries);
   std::vector<float> values(columns.size());
-  for (std::int32_t row = 0; row <= kRows; ++row) {
+  for (std::int32_t row = 0; row < kRows; ++row) {
     ends[static_cast<std::size_t>(row)] = row * kEntries;
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -302,7 +302,7 @@ TensorDict large_node() {
   NodeInfo info;
   info.kind = NodeKind::sparse;
   info.layout = "sparse_csr";
-  info.dense_shape = {kRows, 2 * kEntries};
+  info.dense_shape = {kRows + 1, 2 * kEntries};
   TensorDict node(info);
   node.set("crow_indices", ints(ends));
   node.set("col_indices", ints(columns));
@@ -359,7 +359,7 @@ TEST(SparseMatrix, WillNeedReadsTheEntriesInAdvance) {
     }
   }
   const SparseMatrix m(folder / "m");
-  const std::array<std::int64_t, 4> rows = {7, 8, 9, 4000};
+  const std::array<std::int64_t, 6> rows = {4096, 7, 8, 4096, 9, 4000};
   m.will_need(rows);
   const std::span<const std::byte> values = m.tree().at("values").buffer().bytes();
   constexpr std::size_t kRowBytes = 128 * sizeof(float);
@@ -372,9 +372,9 @@ TEST(SparseMatrix, WillNeedReadsTheEntriesInAdvance) {
   }
   EXPECT_TRUE(is_there());
   EXPECT_EQ(values_of<float>(m.rows({4000}, RowsLayout::csr).values)[0], 4000 * 128);
-  EXPECT_THAT(message_of([&] { m.will_need(std::array<std::int64_t, 1>{4096}); },
+  EXPECT_THAT(message_of([&] { m.will_need(std::array<std::int64_t, 1>{4097}); },
                          ErrorCode::invalid_argument),
-              HasSubstr("row: expected an index in [0, 4096), found 4096"));
+              HasSubstr("row: expected an index in [0, 4097), found 4097"));
   example(SparseLayout::csc).will_need(std::array<std::int64_t, 1>{2});  // no effect
 }
 

@@ -172,6 +172,7 @@ std::vector<std::int64_t> PickleGraph::lengths(std::uint32_t id, const Fault& fa
   }
   if (node.items.size() > kMaxDimensions) {
     throw fault()
+        .code(ErrorCode::unsupported)
         .problem("too many dimensions")
         .expected("at most ", kMaxDimensions)
         .found(node.items.size());

@@ -367,7 +367,7 @@ void PickleMachine::append(std::uint32_t target, std::span<const std::uint32_t> 
   }
   if (!is_object(target)) wrong("no items can be added", "a list or an object", target);
   for (const std::uint32_t value : values) {
-    graph_.changes.push_back({PickleChange::Kind::append, target, 0, value});
+    push_change({PickleChange::Kind::append, target, 0, value});
   }
 }
 
@@ -379,7 +379,7 @@ void PickleMachine::add(std::uint32_t target, std::span<const std::uint32_t> val
   }
   if (!is_object(target)) wrong("no items can be added", "a set or an object", target);
   for (const std::uint32_t value : values) {
-    graph_.changes.push_back({PickleChange::Kind::add, target, 0, value});
+    push_change({PickleChange::Kind::add, target, 0, value});
   }
 }
 
@@ -397,7 +397,7 @@ void PickleMachine::set_items(std::uint32_t target, std::span<const std::uint32_
   }
   if (!is_object(target)) wrong("no items can be set", "a dict or an object", target);
   for (std::size_t i = 0; i < pairs.size(); i += 2) {
-    graph_.changes.push_back({PickleChange::Kind::set_item, target, pairs[i], pairs[i + 1]});
+    push_change({PickleChange::Kind::set_item, target, pairs[i], pairs[i + 1]});
   }
 }
 
@@ -498,7 +498,7 @@ void PickleMachine::build() {
   if (!is_object(target)) {
     unsupported("a state set on a non-object", "an object", describe(graph_.nodes.kind(target)));
   }
-  graph_.changes.push_back({PickleChange::Kind::state, target, 0, state});
+  push_change({PickleChange::Kind::state, target, 0, state});
 }
 
 // --- the functions of pickle.hpp ---

@@ -50,7 +50,8 @@ struct PickleGraph {
   std::string describe(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
 
-  /// The error of a node, which natural() and lengths() complete and throw.
+  /// The error of a node, which natural() and lengths() complete and throw; for more than 64
+  /// lengths, with the code unsupported.
   using Fault = std::function<Error()>;
   /// Returns the value of a non-negative integer of at most 63 bits.
   std::uint64_t natural(std::uint32_t id, const Fault& fault) const;
@@ -59,7 +60,7 @@ struct PickleGraph {
 };
 
 struct PickleLimits {
-  std::size_t max_nodes = 20'000'000;  ///< limits both the nodes and the entries of the memo
+  std::size_t max_nodes = 20'000'000;  ///< also limits the memo's entries and the changes
   /// Limits the nesting of nodes, and that of containers under construction. Cycles are not
   /// followed: inside itself, a node counts as one without items. In a graph with cycles, some
   /// paths may be longer than the limit, so recursive readers need their own.

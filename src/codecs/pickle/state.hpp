@@ -232,6 +232,13 @@ class PickleState {
     const PickleKind kind = graph_.nodes.kind(id);
     return kind == PickleKind::reduce || kind == PickleKind::newobj || kind == PickleKind::instance;
   }
+  void push_change(const PickleChange& change) {
+    if (graph_.changes.size() >= limits_.max_nodes) {
+      unsupported("too many changes of objects", fmt::format("at most {}", limits_.max_nodes),
+                  "more");
+    }
+    graph_.changes.push_back(change);
+  }
   [[noreturn]] void wrong(std::string_view what, std::string_view expected,
                           std::uint32_t found) const {
     corrupt(what, expected, describe(graph_.nodes.kind(found)));

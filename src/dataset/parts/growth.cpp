@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -244,6 +245,14 @@ void PartsGrowth::close() {
 void PartsGrowth::release() noexcept {
   lease_.reset();
   folder_.unlock();
+}
+
+void PartsGrowth::renew() noexcept {
+  std::construct_at(&state_);
+  std::construct_at(&lease_);
+  std::construct_at(&manifest_);
+  std::construct_at(&writer_);
+  closed_ = true;
 }
 
 void PartsGrowth::refresh() {

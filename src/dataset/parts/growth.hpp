@@ -10,6 +10,7 @@
 #include "dataset/growth.hpp"
 #include "formats/shared/parts_manifest.hpp"
 #include "os/fs/lease.hpp"
+#include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
 
@@ -31,7 +32,7 @@ class PartsGrowth final : public Growth {
   std::int64_t cursor() override { return size(); }
 
  private:
-  using Lock = std::lock_guard<std::mutex>;
+  using Lock = std::lock_guard<os::RenewingMutex>;
 
   const std::shared_ptr<const DatasetState>& current();
   std::int64_t num_rows();
@@ -42,10 +43,11 @@ class PartsGrowth final : public Growth {
   void seal_writer();
   void publish(detail::formats::PartsManifest manifest);
   void release() noexcept;
+  void renew() noexcept;
 
   const Path path_;
   os::Directory folder_;
-  std::mutex mutex_;  ///< guards the members below
+  os::RenewingMutex mutex_{[this] { renew(); }};  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
   Schema schema_;
   std::optional<os::Lease> lease_;           ///< held since the first append of rows

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,13 @@ Reading refused(std::string problem) {
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");
+}
+
+/// Describes an entry; follows a link of the Hugging Face cache. Returns nothing if there is none.
+std::optional<os::FileInfo> info_of(const Folder& folder, const std::string& name) {
+  auto info = folder.directory().entry_info(name);
+  if (!info || !info->is_symlink || !is_cache_link(folder.directory(), name)) return info;
+  return os::file_info(folder.path_of(name));
 }
 
 os::File open_file(const Folder& folder, const std::string& name) {
@@ -91,7 +99,7 @@ TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::
   info.problem = std::move(problem);
   TensorDict node(std::move(info));
   node_of(node)->where = folder->directory().display_of(name);
-  const auto found = folder->directory().entry_info(name);
+  const auto found = info_of(*folder, name);
   if (found && found->is_regular) {
     node.set("bytes", stored_leaf(DType::uint8, {static_cast<std::int64_t>(found->size_bytes)},
                                   std::make_shared<RawFile>(folder, name), 0));
@@ -138,20 +146,16 @@ class LazyEntry final : public LazyItem {
 }  // namespace
 
 Reading reading_of(const Folder& folder, const std::string& name) {
-  auto info = folder.directory().entry_info(name);
+  const auto info = info_of(folder, name);
   const Path path = folder.path_of(name);
   if (!info) {
     throw base::file_not_found(path.string())
         .problem("no such file or folder: it was there when the folder was listed");
   }
   if (info->is_symlink) {
-    if (!is_cache_link(folder.directory(), name)) {
-      return refused(
-          "a symbolic link, which is not followed: expected a file or folder, found a "
-          "link to " +
-          base::quote(folder.directory().read_link(name).value_or("")));
-    }
-    info = os::file_info(path);
+    return refused(
+        "a symbolic link, which is not followed: expected a file or folder, found a link to " +
+        base::quote(folder.directory().read_link(name).value_or("")));
   }
   if (!info->is_regular && !info->is_directory) {
     return refused("expected a file or folder, found a device, socket or pipe");

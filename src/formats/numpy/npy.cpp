@@ -62,10 +62,10 @@ class NpySource final : public LeafSource {
       const NpyArray& array = opened_.array;
       if (array.nbytes == 0) return;
       const bool shared = mode_ == Mode::write_through;
-      has_copy_ = mode_ == Mode::copy_on_write;
       if (array.data_offset_bytes % itemsize(array.dtype) == 0) {
         bytes_ = os::map_file(opened_.file, array.data_offset_bytes, array.nbytes,
                               shared ? os::MapKind::shared_write : os::MapKind::private_copy);
+        is_mapped_ = true;
         return;
       }
       if (shared) {
@@ -78,12 +78,13 @@ class NpySource final : public LeafSource {
       }
       bytes_ = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
       opened_.file.read_at(array.data_offset_bytes, bytes_.mutable_bytes());
+      is_mapped_ = true;
     });
     return bytes_;
   }
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     // The content is the private copy, including the program's writes.
-    if (has_copy_) {
+    if (mode_ == Mode::copy_on_write && is_mapped_) {
       std::memcpy(into.data(), bytes().data() + offset_bytes, into.size());
       return;
     }
@@ -92,7 +93,7 @@ class NpySource final : public LeafSource {
   bool is_one_mapping() const noexcept override { return true; }
   base::Where where(const Leaf&) const override { return opened_.file.display(); }
   void flush(Monitor*) override {
-    if (mode_ == Mode::write_through && bytes_.size_bytes() > 0) {
+    if (mode_ == Mode::write_through && is_mapped_) {
       os::sync_mapping(bytes_, opened_.file.display());
     }
   }
@@ -102,8 +103,8 @@ class NpySource final : public LeafSource {
   OpenedNpy opened_;
   Mode mode_;
   std::once_flag mapped_;
-  std::atomic<bool> has_copy_ = false;  ///< in mode copy_on_write: bytes() was called
   Buffer bytes_;
+  std::atomic<bool> is_mapped_ = false;  ///< bytes_ is set, and does not change any more
 };
 
 /// Creates the leaf. Stored leaves are in C order, so an array in Fortran order becomes a strided

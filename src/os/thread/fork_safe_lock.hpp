@@ -1,8 +1,9 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
+#include <cstdint>
+#include <functional>
+#include <utility>
 
 namespace tenfold::os {
 
@@ -18,9 +19,32 @@ class ForkSafeLock {
   /// of the parent held the lock at the fork, because the guarded data may be inconsistent.
   [[nodiscard]] bool lock() noexcept;
   void unlock() noexcept;
+  /// Like lock(), but always locks. If it returns false, the caller must replace the guarded data
+  /// before unlock(), or call give_up().
+  [[nodiscard]] bool seize() noexcept;
+  /// Unlocks so that the next lock() or seize() returns false again.
+  void give_up() noexcept;
 
  private:
-  std::atomic<pid_t> holder_{0};  ///< PID of the process whose thread holds the lock; 0: unlocked
+  /// 0: unlocked; the number of this process: locked by one of its threads; another number: locked
+  /// by a thread of the parent at the fork, or given up
+  std::atomic<std::uint32_t> holder_{0};
+};
+
+/// A ForkSafeLock for std::lock_guard. If a thread of the parent held it at the fork, the first
+/// lock() of the child calls `renew`, which replaces the guarded data. `renew` must not destroy the
+/// old data, which the thread may have been changing: std::construct_at() replaces it without. If
+/// `renew` throws, lock() throws the same, and the next one calls it again.
+class RenewingMutex {
+ public:
+  explicit RenewingMutex(std::function<void()> renew) : renew_(std::move(renew)) {}
+
+  void lock();
+  void unlock() noexcept { lock_.unlock(); }
+
+ private:
+  ForkSafeLock lock_;
+  std::function<void()> renew_;
 };
 
 }  // namespace tenfold::os

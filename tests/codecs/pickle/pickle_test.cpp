@@ -15,6 +15,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "support/message_of.hpp"
+
 namespace tenfold::codecs {
 namespace {
 
@@ -298,7 +300,10 @@ TEST(Pickle, LengthsAreOfATupleAListOrASize) {
   EXPECT_EQ(found("cos\nsystem\n."s), "expected a torch.Size, tuple or list, found \"os.system\"");
   std::string many = "(";
   for (int i = 0; i < 65; ++i) many += "K\x01";
-  EXPECT_EQ(found(many + "t."), "too many dimensions: expected at most 64, found 65");
+  many += "t.";
+  const PickleGraph graph = read_pickle(many, "x.pkl");
+  test::expect_error(ErrorCode::unsupported, "too many dimensions: expected at most 64, found 65",
+                     [&] { graph.lengths(graph.root, [] { return Error(ErrorCode::corrupt); }); });
 }
 
 TEST(Pickle, ValuesAreDescribedForMessages) {
@@ -339,6 +344,10 @@ TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 4}), "");
   EXPECT_EQ(complaint(")\x85\x85."s, {.max_depth = 2}),
             "unsupported: nesting is too deep: expected at most 2 levels, found more at byte 2");
+  const std::string changed = "ca\nB\n)RNbNbNbNbNb.";  // 4 nodes, 5 changes
+  EXPECT_EQ(complaint(changed, {.max_nodes = 4}),
+            "unsupported: too many changes of objects: expected at most 4, found more at byte 16");
+  EXPECT_EQ(complaint(changed, {.max_nodes = 5}), "");
   EXPECT_EQ(complaint(")\x85\x85."s, {.max_depth = 3}), "");
   EXPECT_EQ(complaint("\x8a\x09"s + std::string(9, '\1') + ".", {.max_integer_bytes = 8}),
             "unsupported: an integer is too long: expected at most 8 bytes, found 9 at byte 0");

@@ -77,10 +77,20 @@ TEST_F(HostileBundle, FollowsSymlinksOfTheHubCache) {
   fs::create_symlink("../../../blobs/" + hash, snapshot / "model.safetensors");
   fs::create_symlink("../../../blobs/" + std::string(40, 'b'), snapshot / "config.json");
   fs::create_symlink("../../../blobs/" + std::string(40, 'b'), snapshot / "trainer_state.json");
+  fs::create_symlink("../../../blobs/" + std::string(40, 'b'), snapshot / "merges.txt");
   const TensorDict tree = open(snapshot);
   EXPECT_EQ(tree["model"].size(), 3u);
   EXPECT_EQ(tree["config"].value("epoch"), Value(1));
   EXPECT_TRUE(verify(snapshot).ok());
+  std::string bytes;
+  load(snapshot, {.allow_opaque = true})
+      .for_each([&](const std::string& key, const TensorDict::Item& item) {
+        if (key != "merges.txt") return;
+        std::get<TensorDict>(item).for_each([&](const std::string&, const TensorDict::Item& of) {
+          bytes = test::bytes_of(std::get<Leaf>(of).tensor());
+        });
+      });
+  EXPECT_EQ(bytes, "{\"epoch\": 1}");
   // A blob that is itself a link is refused, because it could lead out of the cache.
   fs::rename(blobs / hash, folder_ / "secret");
   fs::create_symlink(folder_ / "secret", blobs / hash);

@@ -1,6 +1,7 @@
 #include "formats/folder/append/appendable.hpp"
 
 #include <cerrno>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -86,6 +87,12 @@ void AppendableFolder::close(const std::function<void()>& reopen) {
   }
   lock_.release();
   if (moved) throw Error(*moved);
+}
+
+void AppendableFolder::abandon() noexcept {
+  std::construct_at(&lock_);
+  std::construct_at(&writer_);
+  is_closed_ = mode_ == Mode::write_through;
 }
 
 }  // namespace tenfold::detail::formats::folder

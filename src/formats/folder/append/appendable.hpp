@@ -60,6 +60,9 @@ class AppendableFolder {
   /// rows are committed, but its metadata may not be written. If the writer throws any other error,
   /// everything stays open. If `reopen` throws, the lock is released nevertheless.
   void close(const std::function<void()>& reopen);
+  /// For a forked child, if a thread of the parent was using this object at the fork: drops the
+  /// lock and the writer, without destroying them. A folder that was open for writing is closed.
+  void abandon() noexcept;
 
  private:
   Path path_;
