@@ -39,7 +39,7 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// The content of each file according to torch, from golden.txt.
+/// The content of each checkpoint according to torch, from golden.txt.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;

@@ -206,8 +206,8 @@ TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
   EXPECT_EQ(report.num_checksums, 0U);
 }
 
-/// The archives that upstream packed from the folder: see data/tdz/generate.py.
-TEST_P(MemmapGolden, ReadsUpstreamsArchives) {
+/// The archives that tensordict packed from the folder: see data/tdz/generate.py.
+TEST_P(MemmapGolden, ReadsArchivesOfTensordict) {
   const std::string name = GetParam().path.filename().string();
   const fs::path stored = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + ".tdz");
   const fs::path deflated = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + "-deflate.tdz");

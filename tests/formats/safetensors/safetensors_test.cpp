@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Safetensors, EveryShape,
                                          Shape{2, 3, 4}, Shape{1, 1, 1, 1, 1}),
                          [](const auto& shape) { return "Shape" + std::to_string(shape.index); });
 
-/// A tree with all properties that a node can have.
+/// A tree with nodes of most kinds, several types of values and unusual keys.
 TensorDict rich_tree() {
   TensorDict root(kind(NodeKind::dict));
   root.set("a.b", tensor_of<float>({1, 2}, {2}));
@@ -419,7 +419,7 @@ TEST(Safetensors, TreesNestAsDeepAsTheStructureDocumentCanBeRead) {
   EXPECT_EQ(refused(values), "key \"v\": " + problem + "; save as a folder, which nests deeper");
 }
 
-TEST(Safetensors, ZerosAndWritingThroughAreSupportedByFoldersOnly) {
+TEST(Safetensors, RefusesZerosAndModeWriteThrough) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
   tree.set("a", tensor_of<float>({1}, {1}));

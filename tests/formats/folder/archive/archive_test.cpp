@@ -63,7 +63,7 @@ struct Entry {
   std::string bytes;
   std::uint32_t alignment = 64;
   bool is_deflated = false;
-  std::uint64_t claimed_bytes = 0;  ///< if given, `bytes` are deflated already, from that many
+  std::uint64_t claimed_bytes = 0;  ///< if not 0, `bytes` are stored as they are, with this size
 };
 
 std::string archive_of(const std::vector<Entry>& entries) {
@@ -168,7 +168,8 @@ TEST(MemmapArchive, RefusesToWriteThroughLeavesWithADataDescriptor) {
   const std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(data)));
   std::memcpy(fields.data(), &crc, 4);
   fields[4] = fields[8] = 8;
-  // Stores the descriptor as the last bytes of the entry, and then takes it out of both headers.
+  // Stores the descriptor as the last bytes of the entry, and then subtracts it from the sizes in
+  // both headers.
   std::string bytes =
       archive_of({{"meta.json", std::string(kMeta)}, {"a.memmap", data + "PK\x07\x08" + fields}});
   const std::size_t local = bytes.rfind("PK\x03\x04");
