@@ -388,7 +388,7 @@ TEST(MappedDict, FindsStridedKeysOfATreeInMemory) {
   EXPECT_TRUE(dict.check().empty());
 }
 
-TEST(MappedDict, CopiesAnIndexThatIsNotAligned) {
+TEST(MappedDict, ReadsAnIndexThatIsNotAligned) {
   const TemporaryFolder folder;
   test::build_pairs(folder / "d", 20);
   TensorDict tree = load(folder / "d");

@@ -83,7 +83,7 @@ TEST(Dcp, IsRecognisedByItsMetadata) {
   }
 }
 
-TEST(Dcp, VerifiesTheChecksumsOfEveryRecord) {
+TEST(Dcp, VerifiesMoreThanTwoChecksumsForEachLeaf) {
   for (const char* name : {"plain", "flat", "zstd", "sharded", "fsdp", "ranks"}) {
     const VerifyReport report = verify(checkpoint(name));
     EXPECT_TRUE(report.ok()) << name << ": " << (report.ok() ? "" : report.problems[0].what);
@@ -335,7 +335,7 @@ TEST(Dcp, RefusesACompressedItemThatIsTooLongOrIncomplete) {
                 "truncated");
 }
 
-TEST(Dcp, MapsLargeTensorsAndReadsSmallOnes) {
+TEST(Dcp, ReadsSmallAndLargeTensorsWithTheirAliases) {
   const TemporaryFolder folder;
   std::string data;
   dcp::Metadata metadata;

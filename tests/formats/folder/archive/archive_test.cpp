@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -145,6 +146,7 @@ TEST(MemmapArchive, CopiesUnalignedLeaves) {
   ASSERT_NE(directory_of(read_bytes(folder / "m.tdz")).find("a.memmap")->data_offset % 16, 0U);
   const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tree.at("a").raw_data()) % 16, 0U);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
               HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot change it in place: expected a stored "
                         "entry, found one that is not aligned"));
