@@ -214,7 +214,8 @@ TEST(Safetensors, LongRunsOfAStackAreRead) {
   EXPECT_EQ(text_of(opened), text_of(tree));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const TensorDict entry = opened["stack"][std::to_string(i)];
-    EXPECT_TRUE(read_bytes(std::get<Leaf>(entry.get("x"))) == mapped_bytes(Leaf(entries[i].at("x"))));
+    EXPECT_TRUE(read_bytes(std::get<Leaf>(entry.get("x"))) ==
+                mapped_bytes(Leaf(entries[i].at("x"))));
   }
 }
 

@@ -340,7 +340,7 @@ TEST_F(PickleFile, HasNoStorages) {
            pickled::tuple({pickled::text("storage"), pickled::global("torch", "FloatStorage"),
                            pickled::text("0"), pickled::text("cpu"), kOne})),
        pickled::integer(0), pickled::tuple({kOne}), pickled::tuple({kOne})});
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read(tensor); }),
+  EXPECT_THAT(message_of([&] { read(tensor); }, ErrorCode::corrupt),
               HasSubstr("storage: the file lacks it: expected the storage \"0\", found none"));
 }
 
