@@ -39,7 +39,8 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// The content of each checkpoint according to torch, from golden.txt.
+/// The content of each checkpoint, from golden.txt: as torch loads it, except that `ranks` has that
+/// of `sharded`, whose state it was saved from.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
