@@ -73,7 +73,7 @@ TEST(DictIndex, HasABucketForEachEightKeysAtFullLoad) {
   }
 }
 
-TEST(DictIndex, FindsAFreeSlotAndThatOfARowWithinTheTailOnly) {
+TEST(DictIndex, FindsTheSlotOfARowAndAFreeOneInTheProbedBucketsOnly) {
   constexpr std::uint64_t kHash = 0x123456;  // of the first home bucket
   DictIndex index = empty_index(2);
   for (std::uint64_t row = 0; row < kDictTailBuckets * kDictSlots; ++row) {

@@ -388,7 +388,7 @@ TEST(MappedDict, FindsStridedKeysOfATreeInMemory) {
   EXPECT_TRUE(dict.check().empty());
 }
 
-TEST(MappedDict, CopiesAnIndexThatIsNotAligned) {
+TEST(MappedDict, ReadsAnIndexThatIsNotAligned) {
   const TemporaryFolder folder;
   test::build_pairs(folder / "d", 20);
   TensorDict tree = load(folder / "d");
@@ -531,7 +531,7 @@ TEST(MappedDict, ReportsInvalidEndOffsetsOfItsKeys) {
   }
 }
 
-TEST(MappedDict, AnInvalidNoteIsAnError) {
+TEST(MappedDict, RefusesAnInvalidMappedDictMember) {
   const TemporaryFolder folder;
   const auto opened = [&](const char* member) {
     TensorDict tree = test::numbers(3);
@@ -547,8 +547,6 @@ TEST(MappedDict, AnInvalidNoteIsAnError) {
                [&] { opened(R"({"version": 2, "index": "x", "values": "tensor"})"); });
   expect_error(ErrorCode::corrupt, "found none",
                [&] { opened(R"({"version": 1, "index": "there", "values": "tensor"})"); });
-  expect_error(ErrorCode::corrupt, "expected an unbatched int64 tensor",
-               [&] { opened(R"({"version": 1, "index": "x", "values": "tensor"})"); });
   expect_error(ErrorCode::corrupt, "size: expected",
                [&] { opened(R"({"version": 1, "index": "id", "values": "tensor"})"); });
   expect_error(ErrorCode::corrupt, "expected an unbatched int64 tensor, found float32",

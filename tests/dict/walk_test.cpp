@@ -37,8 +37,8 @@ DictWalk walk_of(const MappedDict& dict) {
   return {handle->newest(), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
 }
 
-/// Calls between(walked keys) before each block, and expects key0, key1, ... each with its current
-/// value.
+/// Calls between(number of walked keys) before each block, and expects key0, key1, ..., each with
+/// the row of its current value.
 template <class Between>
 void expect_all_in_order(const MappedDict& dict, const Between& between) {
   DictWalk walk = walk_of(dict);

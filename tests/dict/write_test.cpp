@@ -67,7 +67,7 @@ TEST(MappedDictWrite, ChangesTheValueOfAKey) {
   EXPECT_EQ(MappedDict(folder / "d").size(), 100);
 }
 
-TEST(MappedDictWrite, AddsKeysAtomically) {
+TEST(MappedDictWrite, AddsKeysThatAnOpenReaderFinds) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict reader(folder / "d");
@@ -157,6 +157,7 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
   expect_error(ErrorCode::invalid_argument, "shape of a row: expected [2], found [3]",
                [&] { dict.extend(Words(1, 99).keys(), Batch(1, columns)); });
   EXPECT_EQ(dict.size(), 10);
+  EXPECT_EQ(pair_at(dict, "key1"), 1);
   EXPECT_FALSE(dict.contains("key99"));
   EXPECT_FALSE(dict.contains("new"));
   dict.close();

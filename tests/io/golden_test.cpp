@@ -1,6 +1,7 @@
 // Every later version must open, verify and load the golden files in tests/data/golden/<version>
 // unchanged. expected.json describes their content in the notation of tests/data/golden/golden.py.
-// This test includes only public headers, so that internal changes of the engine do not affect it.
+// This test includes only public headers of the engine, so that its internal changes do not affect
+// the test.
 
 #include <gtest/gtest.h>
 

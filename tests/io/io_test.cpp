@@ -27,7 +27,7 @@ using test::thrown_by;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A file format for saving a tree.
+/// A name of a file or folder, and the format that it selects.
 struct Form {
   std::string label;
   std::string file_name;
@@ -36,25 +36,25 @@ struct Form {
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.file_name; }
 
-class EveryFormat : public testing::TestWithParam<Form> {
+class FoldersAndSafetensors : public testing::TestWithParam<Form> {
  protected:
   Path saved(const TensorDict& tree) { return save(tree, folder_ / GetParam().file_name); }
 
   test::TemporaryFolder folder_;
 };
 
-TEST_P(EveryFormat, RoundTripsACheckpoint) {
+TEST_P(FoldersAndSafetensors, RoundTripsACheckpoint) {
   const Path path = saved(sample_checkpoint());
   EXPECT_EQ(probe(path), GetParam().format);
   EXPECT_EQ(difference(sample_checkpoint(), open(path)), "");
   EXPECT_EQ(difference(sample_checkpoint(), load(path)), "");
 }
 
-TEST_P(EveryFormat, RoundTripsAStateDict) {
+TEST_P(FoldersAndSafetensors, RoundTripsAStateDict) {
   EXPECT_EQ(difference(sample_state_dict(), load(saved(sample_state_dict()))), "");
 }
 
-TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
+TEST_P(FoldersAndSafetensors, RoundTripsEveryDtypeAndShape) {
   TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
     // safetensors has no names for complex32 and complex128. It counts the two numbers of a
@@ -78,7 +78,7 @@ TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   EXPECT_EQ(difference(tree, load(saved(tree))), "");
 }
 
-TEST_P(EveryFormat, KeepsSharedStorage) {
+TEST_P(FoldersAndSafetensors, KeepsSharedStorage) {
   const Path path = saved(sample_checkpoint());
   const TensorDict tied = load(path);
   EXPECT_EQ(tied.at("model", "embed.weight").raw_data(),
@@ -89,7 +89,7 @@ TEST_P(EveryFormat, KeepsSharedStorage) {
   EXPECT_EQ(difference(tied, untied), "");
 }
 
-TEST_P(EveryFormat, LoadsOnlyTheRequestedKeys) {
+TEST_P(FoldersAndSafetensors, LoadsOnlyTheRequestedKeys) {
   const Path path = saved(sample_checkpoint());
   const TensorDict some = load(path, {.keys = {{"model.*.weight"}, {"optimizer", "lr"}}});
   EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));
@@ -99,7 +99,7 @@ TEST_P(EveryFormat, LoadsOnlyTheRequestedKeys) {
   EXPECT_EQ(some["model"].kind(), NodeKind::ordered_dict);
 }
 
-TEST_P(EveryFormat, SuggestsSimilarKeysForAMissingKey) {
+TEST_P(FoldersAndSafetensors, SuggestsSimilarKeysForAMissingKey) {
   const Path path = saved(sample_checkpoint());
   const auto thrown = thrown_by([&] { load(path, {.keys = {"model.head.wieght"}}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
@@ -107,14 +107,14 @@ TEST_P(EveryFormat, SuggestsSimilarKeysForAMissingKey) {
   EXPECT_THAT(thrown.message, HasSubstr("did you mean \"model.head.weight\""));
 }
 
-TEST_P(EveryFormat, WritesToALoadedTreeDoNotChangeTheFile) {
+TEST_P(FoldersAndSafetensors, WritesToALoadedTreeDoNotChangeTheFile) {
   const Path path = saved(sample_checkpoint());
   Tensor bias = load(path).at("model", "head.bias");
   bias.mutable_data<float>()[0] = -1;
   EXPECT_EQ(load(path).at("model", "head.bias").data<float>()[0], 100);
 }
 
-TEST_P(EveryFormat, WritesThroughInModeRPlusOrRefuses) {
+TEST_P(FoldersAndSafetensors, WritesThroughInModeRPlusOrRefuses) {
   const Path path = saved(sample_state_dict());
   if (GetParam().format == "safetensors") {
     const auto thrown = thrown_by([&] { load(path, {.mode = Mode::write_through}); });
@@ -130,7 +130,7 @@ TEST_P(EveryFormat, WritesThroughInModeRPlusOrRefuses) {
   EXPECT_EQ(load(path).at("encoder.bias").data<float>()[1], -1);
 }
 
-TEST_P(EveryFormat, RefusesToOverwriteOnRequest) {
+TEST_P(FoldersAndSafetensors, RefusesToOverwriteOnRequest) {
   const Path path = saved(sample_state_dict());
   const auto thrown = thrown_by([&] { save(sample_checkpoint(), path, {.overwrite = false}); });
   EXPECT_EQ(thrown.code, ErrorCode::io);
@@ -138,7 +138,7 @@ TEST_P(EveryFormat, RefusesToOverwriteOnRequest) {
   EXPECT_EQ(difference(sample_state_dict(), load(path)), "");
 }
 
-TEST_P(EveryFormat, ReplacesAFileWhileReadersKeepTheOldOne) {
+TEST_P(FoldersAndSafetensors, ReplacesAFileWhileReadersKeepTheOldOne) {
   const Path path = saved(sample_state_dict());
   const Tensor old = open(path).at("encoder.weight");
   TensorDict changed = node_of(NodeKind::dict);
@@ -148,7 +148,7 @@ TEST_P(EveryFormat, ReplacesAFileWhileReadersKeepTheOldOne) {
   EXPECT_EQ(difference(changed, load(path)), "");
 }
 
-TEST_P(EveryFormat, VerifiesSavedFiles) {
+TEST_P(FoldersAndSafetensors, VerifiesSavedFiles) {
   const VerifyReport report = verify(saved(sample_checkpoint()));
   EXPECT_TRUE(report.ok()) << report.problems.front().what;
   EXPECT_GE(report.num_leaves, 3U);
@@ -156,13 +156,13 @@ TEST_P(EveryFormat, VerifiesSavedFiles) {
   EXPECT_GT(report.num_bytes, 0U);
 }
 
-TEST_P(EveryFormat, LoadsAnUndamagedFileWithVerify) {
+TEST_P(FoldersAndSafetensors, LoadsAnUndamagedFileWithVerify) {
   EXPECT_EQ(difference(sample_checkpoint(), load(saved(sample_checkpoint()), {.verify = true})),
             "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Formats, EveryFormat,
+    Formats, FoldersAndSafetensors,
     testing::Values(Form{"Memmap", "tree", "memmap"}, Form{"UnknownSuffix", "run.1", "memmap"},
                     Form{"Safetensors", "tree.safetensors", "safetensors"},
                     Form{"Sharded", "tree.safetensors.index.json", "safetensors"}),

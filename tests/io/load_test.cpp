@@ -12,7 +12,8 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
-// load() with the option verify compares only the checksums of the loaded entries.
+// load() with the option verify compares only the checksums of the loaded entries. Sparse tensors
+// with invalid indices are refused with and without it.
 
 namespace tenfold {
 namespace {
@@ -28,7 +29,8 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Changes the last byte of `tensor` in the only file at or below `path` that contains it.
+/// Changes the last byte of `tensor` in the first file that contains it: `path`, or a file in its
+/// folder.
 void damage(const fs::path& path, const Tensor& tensor) {
   std::vector<fs::path> files = {path};
   // The shards are in the folder of their index.
@@ -99,25 +101,29 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadVerified,
                                          Form{"Consolidated", "m.td", "consolidated"}),
                          [](const auto& form) { return form.param.label; });
 
-// A snapshot packs small tensors into one file, which is checked if one of them is loaded.
+// A snapshot packs tensors below slab_bytes into one file, which is checked if one of them is
+// loaded.
 TEST(LoadVerifiedSnapshot, ChecksTheFilesOfTheLoadedParts) {
-  const test::TemporaryFolder folder;
-  const Tensor large = counting({3'000'000});
+  const Tensor large = counting({300'000});
   TensorDict state = node_of(NodeKind::dict);
   state.set("good", counting({300}, 5000));
   state.set("large", large);
   TensorDict tree = node_of(NodeKind::dict);
   tree.set("state", state);
-  save(tree, folder / "s", {.format = "snapshot"});
-  const auto loading = [&](const char* key) {
-    LoadOptions options;
-    options.verify = true;
-    options.keys = {{"state", key}};
-    return thrown_by([&] { load(folder / "s", options); });
-  };
-  EXPECT_EQ(loading("good").message, "nothing was thrown");
-  damage(folder / "s", large);
-  EXPECT_EQ(loading("large").code, ErrorCode::corrupt);
+  for (const bool is_packed : {true, false}) {
+    const test::TemporaryFolder folder;
+    save_snapshot(tree, folder / "s", {.slab_bytes = is_packed ? 10'000'000U : 10'000U});
+    const auto loading = [&](const char* key) {
+      LoadOptions options;
+      options.verify = true;
+      options.keys = {{"state", key}};
+      return thrown_by([&] { load(folder / "s", options); });
+    };
+    EXPECT_EQ(loading("good").message, "nothing was thrown");
+    damage(folder / "s", large);
+    EXPECT_EQ(loading("large").code, ErrorCode::corrupt);
+    EXPECT_EQ(loading("good").message == "nothing was thrown", !is_packed);
+  }
 }
 
 TensorDict sparse_node(std::vector<std::int64_t> indices) {

@@ -90,7 +90,7 @@ TEST_P(ReadAheadTest, AFileMayBeTruncatedDuringPrefetch) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, ReadAheadTest, testing::Values("folder", "one.safetensors"));
 
-TEST(ReadAhead, IsUsedForLargeReadOnlyDataThatFitsIntoMemory) {
+TEST(ReadAhead, IsUsedForLargeDataThatFitsIntoMemoryExceptInModeWriteThrough) {
   const std::uint64_t much = std::uint64_t{64} << 20;
   EXPECT_TRUE(ReadAhead::is_worthwhile(much, Mode::read));
   EXPECT_TRUE(ReadAhead::is_worthwhile(much, Mode::copy_on_write));

@@ -11,7 +11,7 @@
 
 namespace tenfold::test {
 
-/// 0, 1, 2, ... as float32 of that shape.
+/// The numbers `first`, first + 1, ... as float32 of that shape.
 inline Tensor counting(Shape shape, float first = 0) {
   std::vector<float> values(static_cast<std::size_t>(numel_of(shape)));
   std::iota(values.begin(), values.end(), first);
@@ -62,7 +62,7 @@ inline std::string bytes_of(const Tensor& tensor) {
 }
 
 /// Returns the first difference of two trees, or "" if they are equal. Compares the order of keys,
-/// kinds, batch sizes, values and bytes.
+/// kinds, batch sizes, int_keys, dtypes, shapes, bytes and values.
 inline std::string difference(const TensorDict& a, const TensorDict& b,
                               const std::string& at = "") {
   if (a.kind() != b.kind())

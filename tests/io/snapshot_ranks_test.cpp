@@ -410,7 +410,7 @@ TEST(SnapshotRanks, ShardsThatDoNotCoverTheirTensorAreRefused) {
               HasSubstr("overlaps itself"));
 }
 
-TEST(SnapshotRanks, PartsThatContradictTheManifestAreRefused) {
+TEST(SnapshotRanks, ShardsThatDoNotFitTheStateAreRefused) {
   OfRank rank;
   rank.state.set("w", counting({4}));
   SnapshotShards shards{.key = {"state", "w"}, .shape = {4}, .offsets = {{0}}};

@@ -1,4 +1,4 @@
-// Folders written by trainers: every file is an entry.
+// Folders written by trainers, opened as a tree of their files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,6 @@ using test::thrown_by;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// `checkpoint-500/` of transformers' Trainer.
 class Bundle : public testing::Test {
@@ -64,7 +63,7 @@ TEST_F(Bundle, OpensAsATreeOfItsFiles) {
   EXPECT_EQ(tree["trainer_state"].value("global_step"), Value(500));
 }
 
-TEST_F(Bundle, RefusesAnUnknownFormatByItsKeyOnly) {
+TEST_F(Bundle, RefusesAnUnknownFormatOnAccessAndNamesItsKey) {
   const TensorDict tree = open(path_);
   for (const KeyPath& path : {KeyPath{"README.md"}, KeyPath{"README.md", "bytes"}}) {
     const auto thrown = thrown_by([&] { tree.get(path); });
@@ -257,7 +256,7 @@ TEST_F(Bundle, OpensAnyFolderIfTheFormatIsGiven) {
               ElementsAre("README.md", "model", "optimizer"));
 }
 
-TEST_F(Bundle, IsProbedLast) {
+TEST_F(Bundle, IsProbedAfterMemmapFolders) {
   save(test::sample_state_dict(), folder_ / "memmap");
   test::write_bytes(folder_ / "memmap/trainer_state.json", "{}");
   EXPECT_EQ(probe(folder_ / "memmap"), "memmap");

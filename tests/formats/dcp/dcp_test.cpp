@@ -39,7 +39,8 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// The content of each file according to torch, from golden.txt.
+/// The content of each checkpoint, from golden.txt: as torch loads it, except that `ranks` has that
+/// of `sharded`, whose state it was saved from.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
@@ -83,7 +84,7 @@ TEST(Dcp, IsRecognisedByItsMetadata) {
   }
 }
 
-TEST(Dcp, VerifiesTheChecksumsOfEveryRecord) {
+TEST(Dcp, VerifiesMoreThanTwoChecksumsForEachLeaf) {
   for (const char* name : {"plain", "flat", "zstd", "sharded", "fsdp", "ranks"}) {
     const VerifyReport report = verify(checkpoint(name));
     EXPECT_TRUE(report.ok()) << name << ": " << (report.ok() ? "" : report.problems[0].what);
@@ -335,7 +336,7 @@ TEST(Dcp, RefusesACompressedItemThatIsTooLongOrIncomplete) {
                 "truncated");
 }
 
-TEST(Dcp, MapsLargeTensorsAndReadsSmallOnes) {
+TEST(Dcp, ReadsSmallAndLargeTensorsWithTheirAliases) {
   const TemporaryFolder folder;
   std::string data;
   dcp::Metadata metadata;

@@ -14,7 +14,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-// Keys and their names in the files of tensordict. The golden folders ok-keys-* contain the names.
+// Keys and their names in the files of tensordict. The golden folders ok-keys-* contain all of
+// these names but the last.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"a/b", "a%2Fb"},
     {"a b", "a%20b"},

@@ -163,7 +163,8 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
     const TensorDict tree = open_folder(folder / "tree", mode);
     for (const std::string key : {"small", "large"}) tree.at(key).mutable_data<float>()[1] = 77;
     EXPECT_EQ(tree.at("large").data<float>()[1], 77);
-    // Leaf::read returns the numbers that the program wrote to its private copy.
+    // In mode copy_on_write, Leaf::read returns the numbers that the program wrote to its private
+    // copy; in mode read, those of the file.
     float found = 0;
     std::get<Leaf>(tree.get("large")).read(4, std::as_writable_bytes(std::span(&found, 1)));
     EXPECT_EQ(found, mode == Mode::copy_on_write ? 77.0F : 1.0F);

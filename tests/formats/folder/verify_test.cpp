@@ -95,7 +95,7 @@ TEST_F(MemmapVerify, NamesFilesThatAreMissingOrShort) {
                           problem(path() / "n/x.memmap", "block 0", "too short")));
 }
 
-TEST_F(MemmapVerify, NamesAFileThatCannotBeOpenedOnce) {
+TEST_F(MemmapVerify, ReportsAFileThatCannotBeOpenedInOneProblem) {
   fs::remove(path() / "small.memmap");
   fs::create_directory(path() / "small.memmap");
   EXPECT_THAT(verify_folder(path()).problems,
@@ -130,7 +130,7 @@ TEST_F(MemmapVerify, AcceptsAFolderWithoutChecksums) {
   EXPECT_EQ(report.num_checksums, 0U);
 }
 
-TEST_F(MemmapVerify, ThrowsOnlyIfThereIsNoFolder) {
+TEST_F(MemmapVerify, ThrowsIfThereIsNoFolder) {
   EXPECT_EQ(test::thrown_by([&] { verify_folder(path() / "none"); }).code,
             ErrorCode::file_not_found);
 }

@@ -32,7 +32,7 @@ struct Member {
   std::uint32_t alignment = 64;
 };
 
-/// An archive of arbitrary bytes.
+/// Writes the archive x.npz, whose members have arbitrary bytes.
 void write_archive(const TemporaryFolder& folder, const std::vector<Member>& members) {
   std::vector<ZipArchiveEntry> entries;
   for (const Member& member : members) {

@@ -13,7 +13,7 @@ namespace tenfold::test {
 using namespace detail::formats;
 namespace {
 
-/// The result of parsing a header as text, or the error message.
+/// The result of parsing a header as text, or the error message without the position at its end.
 std::string parsed(const std::string& text, std::uint64_t data_bytes) {
   try {
     const safetensors::Header header = safetensors::parse_header(text, data_bytes, "f");

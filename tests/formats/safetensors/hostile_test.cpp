@@ -361,7 +361,7 @@ TEST_P(EveryBadStructure, IsRefusedWithItsMessage) {
 INSTANTIATE_TEST_SUITE_P(Safetensors, EveryBadStructure, testing::ValuesIn(kBadStructures),
                          [](const auto& bad) { return std::string(bad.param.name); });
 
-TEST(SafetensorsHostile, ReadsWhatAStructureDocumentSaysAboutALazyStack) {
+TEST(SafetensorsHostile, ReadsALazyStackFromAStructureDocument) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors";
   write_bytes(
@@ -457,7 +457,7 @@ TEST(SafetensorsHostile, AFlippedBitIsRefusedOrHarmless) {
   }
 }
 
-TEST(SafetensorsHostile, VerifyDetectsAnyFlippedBitOfOurFile) {
+TEST(SafetensorsHostile, VerifyDetectsAFlippedBitInEveryByteOfASavedFile) {
   const TemporaryFolder folder(memory());
   TensorDict tree;
   tree.set("w", tensor_of<float>({1, 2, 3}, {3}));

@@ -22,7 +22,7 @@ namespace {
 const std::string kIndex = "m.safetensors.index.json";
 const std::string kFirst = "m-00001-of-00001.safetensors";
 
-/// A list of shards, as a writer leaves it that crashed in this slot.
+/// The name of the list of shards that a crashed writer of this slot leaves.
 std::string list_name(int slot) {
   return "." + kIndex + ".tenfold-shards-" + std::to_string(slot) + "-0123abcd";
 }
@@ -64,13 +64,14 @@ TEST(ShardTransaction, RemovesOnlyShardsThatAreListedAndThatTheIndexDoesNotName)
   write_bytes(folder / "sub" / "s.safetensors", "foreign");
   write_bytes(folder / "notes.txt", "foreign");
   write_bytes(folder / "cut.safetensors", "foreign");
+  write_bytes(folder / "left.safetensors", "left");
   std::filesystem::create_directory(folder / "folder.safetensors");
   std::filesystem::copy_file(data("ok-blanks.safetensors"), folder / "named.safetensors");
   write_bytes(folder / kIndex, index_of("named.safetensors"));
   // The last line is not complete: the writer crashed.
   write_bytes(folder / list_name(1),
               "sub/s.safetensors\nnotes.txt\nfolder.safetensors\nnamed.safetensors\n"
-              "missing.safetensors\ncut.safetensors");
+              "left.safetensors\nmissing.safetensors\ncut.safetensors");
   {
     os::Directory directory = os::Directory::open(folder.path());
     const FileReplacement index(folder / kIndex, 0);

@@ -173,7 +173,7 @@ TEST(SafetensorsSharded, ANameThatIsNotAnIndexIsRefused) {
   EXPECT_TRUE(entries_of(folder).empty());
 }
 
-TEST(SafetensorsSharded, VerifyDetectsAnyFlippedBitOfTheIndexAndOfAShard) {
+TEST(SafetensorsSharded, VerifyDetectsAFlippedBitInEveryByteOfTheIndexAndOfAShard) {
   const bool has_memory = std::filesystem::is_directory("/dev/shm");
   const TemporaryFolder folder(has_memory ? "/dev/shm" : "");
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
@@ -240,7 +240,8 @@ TEST(SafetensorsSharded, VerifyReportsAChecksumThatCannotBeRead) {
   EXPECT_EQ(safetensors::kShardedFormat.verify(folder / kIndex, {}).problems.size(), 1U);
 }
 
-/// A folder with one good shard "s.safetensors" that holds the tensor "w", and `index`.
+/// Returns the message, without its path, with which `index` is refused next to one good shard
+/// "s.safetensors" that holds the tensor "w".
 std::string open_error(const TemporaryFolder& folder, const std::string& index,
                        ErrorCode code = ErrorCode::corrupt) {
   std::filesystem::copy_file(data("ok-blanks.safetensors"), folder / "s.safetensors",
@@ -312,7 +313,8 @@ TEST(SafetensorsSharded, UnknownMembersAreIgnored) {
             std::vector<std::string>{"w"});
 }
 
-/// The cache of the Hugging Face hub with one shard and its index, both behind links.
+/// The cache of the Hugging Face hub with one shard and its index. The index is behind a link;
+/// link_shard() adds the link to the shard.
 struct Cache {
   Cache() {
     std::filesystem::create_directories(snapshot);
@@ -409,7 +411,7 @@ TEST(SafetensorsSharded, NoPrefixOfAnIndexOpens) {
   }
 }
 
-TEST(SafetensorsSharded, WritingThroughIsSupportedByFoldersOnly) {
+TEST(SafetensorsSharded, RefusesModeWriteThrough) {
   const TemporaryFolder folder;
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
   message_of([&] { safetensors::kShardedFormat.open(folder / kIndex, {Mode::write_through}); },

@@ -51,7 +51,8 @@ inline std::string text_of(const NodeInfo& info) {
   return text;
 }
 
-/// Everything about a tree as text: equal for equal trees.
+/// The nodes, keys, dtypes, shapes, bytes and values of a tree as text. Metadata, schemas, the
+/// sizes of nested tensors, and the layout and shape of sparse ones are not part of it.
 inline std::string text_of(const TensorDict& tree, const std::string& indent = "") {
   std::string text = indent + text_of(tree.info()) + "\n";
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {

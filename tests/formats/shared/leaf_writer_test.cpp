@@ -66,9 +66,11 @@ class LeafWriterTest : public ::testing::Test {
 };
 
 TEST_F(LeafWriterTest, WritesEveryByteAndTheChecksumOfEveryBlock) {
-  // The sizes are just below, at and above those of a piece and of a block. Others are small or 0.
+  // The sizes are just below, at and above those of a direct write (512 KiB), of a piece (2 MiB)
+  // and of a block (16 MiB). Others are small or 0.
   std::vector<Leaf> leaves;
-  for (const std::int64_t n : {0, 1, 65535, 65536, 65537, 4194303, 4194304, 4194305, 9000000}) {
+  for (const std::int64_t n :
+       {0, 1, 131071, 131072, 131073, 524287, 524288, 524289, 4194303, 4194304, 4194305, 9000000}) {
     leaves.emplace_back(counting(n));
   }
   for (int i = 0; i < 300; ++i) leaves.emplace_back(counting(i));

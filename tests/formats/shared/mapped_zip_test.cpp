@@ -40,7 +40,7 @@ class Fixture {
   codecs::ZipDirectory directory_;
 };
 
-/// Returns a copy of `text`, and counts the calls.
+/// Returns a function that copies `text` and counts its calls.
 MappedZip::MakeCopy maker_of(const std::string& text, int& num_calls) {
   return [text, &num_calls] {
     ++num_calls;

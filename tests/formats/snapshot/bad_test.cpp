@@ -43,7 +43,7 @@ std::string chunked(const std::string& shape, const std::string& chunks) {
          R"(, "chunks": [)" + chunks + R"(], "replicated": false})";
 }
 
-/// A folder with one entry "x" and a file "data" of 8 bytes.
+/// A snapshot with arbitrary entries, most often one entry "x", and a file "data" of 8 bytes.
 class Hostile : public testing::Test {
  protected:
   void write(const std::string& entries, int world_size = 1) {

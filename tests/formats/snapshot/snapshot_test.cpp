@@ -63,7 +63,7 @@ TEST(Snapshot, RoundTripsTheState) {
             "");
 }
 
-TEST(Snapshot, KeepsEveryKindOfRootAndKey) {
+TEST(Snapshot, KeepsKindsOfRootsAndUnusualKeys) {
   const TemporaryFolder folder;
   TensorDict ordered = node_of(NodeKind::ordered_dict);
   TensorDict list = node_of(NodeKind::list);

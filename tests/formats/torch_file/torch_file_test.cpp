@@ -82,7 +82,8 @@ TEST(TorchFile, ReadsFilesOfTorch) {
   }
 }
 
-/// Returns the content of an archive that begins `before` bytes after the start of a larger file.
+/// Returns the content of an archive that begins `before` bytes after the start of a larger file,
+/// or "" if it is not a container.
 std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));

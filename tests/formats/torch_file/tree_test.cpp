@@ -207,7 +207,7 @@ TEST_F(TorchTree, KeysOfATupleMayBeOfAnyTypeThatIsAKey) {
             Value(Value::Tuple{{Value(), true, Value(Value::BigInt{huge}), 0.5, "a"}}));
 }
 
-TEST_F(TorchTree, KeysThatATreeLacksAreNamedByTheirType) {
+TEST_F(TorchTree, KeysOfUnsupportedTypesAreNamedByTheirType) {
   struct Case {
     std::string key;
     const char* name;

@@ -54,7 +54,7 @@ std::vector<std::string> records_of(const Path& path) {
   return names;
 }
 
-TEST(TorchFileWrite, RoundTripsAnyKindOfTree) {
+TEST(TorchFileWrite, RoundTripsContainersValuesAndEveryDtype) {
   TensorDict tree(kind(NodeKind::ordered_dict));
   TensorDict ints(kind(NodeKind::dict, true));
   ints.set("-7", counting(3));
@@ -179,6 +179,15 @@ TEST(TorchFileWrite, ARepeatedNodeIsPickledOnce) {
   const TemporaryFolder folder;
   EXPECT_EQ(text_of(opened(tree, folder / "m.pt")), text_of(tree));
   EXPECT_EQ(records_of(folder / "m.pt").size(), 4U);
+  // A second node with the same tensor takes more bytes of the pickle.
+  TensorDict copy(kind(NodeKind::dict));
+  copy.set("x", shared.at("x"));
+  tree.set("1", copy);
+  torch_file::kFormat.write(tree, folder / "copy/m.pt", {});
+  const auto pickle_bytes = [](const Path& path) {
+    return directory_of(path, bytes_of(path)).find("m/data.pkl")->size_bytes;
+  };
+  EXPECT_LT(pickle_bytes(folder / "m.pt"), pickle_bytes(folder / "copy/m.pt"));
 }
 
 std::string complaint(const TensorDict& tree) {

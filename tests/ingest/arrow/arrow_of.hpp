@@ -79,7 +79,8 @@ class ArrowNode {
   ArrowArray array_{};
 };
 
-/// A view of text: `inlined` has up to 12 bytes, longer text is in a buffer.
+/// A view of text. Up to 12 bytes are stored in the view itself, from `inlined` on. Longer text is
+/// in a buffer, and `inlined` has its first 4 bytes.
 struct ArrowView {
   std::int32_t size = 0;
   char inlined[4] = {};

@@ -122,8 +122,8 @@ TEST(ArrowPlan, OnlyRecordBatchesHaveColumns) {
   }
 }
 
-/// A column x of lists of lists of int32: `ends` of the rows in lists, `inner` of the lists in
-/// numbers, which count from 1.
+/// A column x of lists of lists of int32, which count from 1. `ends` has the offsets of the rows in
+/// the lists, `inner` those of the lists in the numbers.
 struct ListsOfLists {
   ArrowNode numbers{"i", "item"};
   ArrowNode lists{"+l", "item"};

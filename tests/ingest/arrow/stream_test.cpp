@@ -34,7 +34,7 @@ using test::type_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A batch with the columns x int32 [3] and s, a string.
+/// A batch of three rows with the columns x, int32, and s, a string.
 struct Batch {
   ArrowNode root{"+s"};
   ArrowNode x{"i", "x"};

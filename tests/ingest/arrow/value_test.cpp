@@ -102,7 +102,7 @@ TEST(ArrowValue, ListsAndStructsNest) {
   EXPECT_EQ(json_of(fixed), "[3, 4]");
 }
 
-/// A map with the keys "a" and "b", "c" and "c", and none.
+/// Three maps: with the keys "a" and "b", with "c" twice, and without keys.
 TEST(ArrowValue, AMapOfDistinctTextKeysIsAnObject) {
   ArrowNode key("u", "key");
   key.pointer().buffer(std::vector<std::int32_t>{0, 1, 2, 3, 4}).text("abcc").rows(4);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -63,7 +64,7 @@ struct Entry {
   std::string bytes;
   std::uint32_t alignment = 64;
   bool is_deflated = false;
-  std::uint64_t claimed_bytes = 0;  ///< if given, `bytes` are deflated already, from that many
+  std::uint64_t claimed_bytes = 0;  ///< if not 0, `bytes` are stored as they are, with this size
 };
 
 std::string archive_of(const std::vector<Entry>& entries) {
@@ -145,6 +146,7 @@ TEST(MemmapArchive, CopiesUnalignedLeaves) {
   ASSERT_NE(directory_of(read_bytes(folder / "m.tdz")).find("a.memmap")->data_offset % 16, 0U);
   const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tree.at("a").raw_data()) % 16, 0U);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
               HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot change it in place: expected a stored "
                         "entry, found one that is not aligned"));
@@ -168,7 +170,8 @@ TEST(MemmapArchive, RefusesToWriteThroughLeavesWithADataDescriptor) {
   const std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(data)));
   std::memcpy(fields.data(), &crc, 4);
   fields[4] = fields[8] = 8;
-  // Stores the descriptor as the last bytes of the entry, and then takes it out of both headers.
+  // Stores the descriptor as the last bytes of the entry, and then subtracts it from the sizes in
+  // both headers.
   std::string bytes =
       archive_of({{"meta.json", std::string(kMeta)}, {"a.memmap", data + "PK\x07\x08" + fields}});
   const std::size_t local = bytes.rfind("PK\x03\x04");
