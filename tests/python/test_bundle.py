@@ -30,7 +30,7 @@ def program(*arguments):
 
 @pytest.fixture
 def trainer(tmp_path):
-    """Writes `checkpoint-2/` as the Trainer of transformers does, with the files of a tokenizer."""
+    """Writes `checkpoint-2/` as the Trainer of transformers does, with a file of a tokenizer."""
     folder = tmp_path / "checkpoint-2"
     shutil.copytree(DATA / "trainer", folder)
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")

@@ -88,7 +88,7 @@ def test_golden_file_verifies(files, version, entry):
 
 
 def named(path, loaded):
-    """Returns `loaded`, or for a bare tensor a dict with the file name as its key."""
+    """Returns `loaded`, or for a bare tensor a dict with the stem of the file name as its key."""
     return {path.stem: loaded} if isinstance(loaded, torch.Tensor) else loaded
 
 

@@ -8,6 +8,8 @@ Both results are described by values that do not depend on the library:
     Raised                   an exception
     list, tuple, str, None   themselves, lists and tuples of the above
     dict                     a list of its class and its items
+    torch.Size, dtype, ...   a str; so are devices and classes
+    nested tensor            a list of a str and the Leaf of each component
 
 The descriptions use only public members, none that starts with an underscore.
 """
@@ -23,7 +25,8 @@ import torch
 
 import tenfold
 
-# Exceptions that a call must not raise in tensordict, because they would be errors of the test.
+# Exceptions that would be errors of the test: a call must not raise them in tensordict, unless
+# `raises` names the exception.
 NOT_A_CONTRACT = (AttributeError, NameError, SyntaxError, NotImplementedError)
 
 
