@@ -206,7 +206,7 @@ def test_allow_pickle_true_is_refused(saved):
 
 
 def test_trees_of_very_many_tensors_are_mapped_on_access(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "MAX_MAPPED_LEAVES", 5)
+    monkeypatch.setattr(folder.map_now, "__defaults__", (5,))
     tree = {f"n{i}": {f"w{j}": torch.full((2,), float(i)) for j in range(4)} for i in range(6)}
     made = TensorDict(tree, []).memmap(tmp_path / "p")
     for td in (made, TensorDict.load_memmap(tmp_path / "p")):
