@@ -57,8 +57,9 @@ def test_only_requested_entries_are_loaded(saved):
             TensorDict.load_memmap(saved, subpath=subpath)
 
 
-def test_the_meta_device_opens_no_file(saved):
-    (saved / "a.memmap").unlink()
+def test_the_meta_device_opens_no_file_of_a_tensor(saved):
+    for file in [*saved.rglob("*.memmap")]:
+        file.unlink()
     td = TensorDict.load_memmap(saved, device="meta")
     assert td["a"].device == torch.device("meta")
     assert td["b", "c"].shape == (3, 2)

@@ -126,7 +126,7 @@ def test_conversion_to_tensordict_shares_memory():
     assert len(stack.to_tensordict().tensordicts) == 2
 
 
-def test_conversion_from_tensordict_keeps_the_tensors_on_every_device():
+def test_conversion_from_tensordict_keeps_tensors_also_on_the_meta_device():
     tensordict = pytest.importorskip("tensordict")
     theirs = tensordict.TensorDict(
         {"a": torch.empty(2, device="meta"), "s": "x", "v": tensordict.NonTensorStack("y", "z")},
