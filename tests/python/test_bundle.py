@@ -217,7 +217,7 @@ def test_a_checkpoint_of_torch_checkpointing_is_a_bundle():
 
 
 def deepspeed_folder(folder, stage):
-    """Writes the layout of DeepSpeed's ZeRO: the files and objects that its engine saves."""
+    """Writes a small folder with the names of files and objects that DeepSpeed's ZeRO saves."""
     part = folder / "global_step10"
     part.mkdir(parents=True)
     (folder / "latest").write_text("global_step10")

@@ -896,8 +896,8 @@ def test_meaningless_option_values_are_refused(
         MEANINGLESS[name](rows(tmp_path))
 
 
-# Calls without options, or only with options of another case. Other tests compare each call of
-# TensorDict and its relatives with the tensordict package.
+# Names that need no case: errors, reports, and calls without options or with those of another case.
+# Other tests compare the calls of TensorDict and its relatives with the tensordict package.
 WITHOUT_CASE = {
     "__version__",
     "CorruptFileError",

@@ -3,7 +3,7 @@
 Both results are described by values that do not depend on the library:
 
     Leaf                     a tensor: dtype, shape, requires_grad, device, values
-    Value                    what is not a tensor: NonTensorData, NonTensorStack, int, bool, ...
+    Value                    any other value: NonTensorData, NonTensorStack, int, bool, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
     Raised                   an exception
     list, tuple, str, None   themselves, lists and tuples of the above
@@ -66,7 +66,7 @@ def real(flat):
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """What is neither tensor nor tree. Unlike with ==, True, 1 and 1.0 differ, also within it."""
+    """A value that is neither tensor nor tree. True, 1 and 1.0 differ, also within it."""
 
     value: object
     shape: list | None = None  # the batch size of NonTensorData and NonTensorStack
