@@ -2,7 +2,8 @@
 // call must succeed or throw an Error. The input is a list of changes. Each change is a byte of
 // flags, an offset and a length of two bytes each (little-endian), and as many bytes as the length:
 //
-//   flags & 15   the file, by its index in the sorted list of the valid data set's files
+//   flags & 15   the file, by its index, modulo their number, in the sorted list of the valid data
+//                set's files
 //   flags & 64   the bytes replace everything after the offset; otherwise the same number of bytes
 //   flags & 128  the change is made after rows were appended, as if by another program
 

@@ -40,7 +40,7 @@ std::uint64_t number_at(const folder::CommitBytes& bytes, std::size_t offset) {
   return value;
 }
 
-/// Returns the same page with valid checksums.
+/// Returns a page with the records and the capacity of `bytes`, and with valid checksums.
 folder::CommitBytes sealed(const folder::CommitBytes& bytes) {
   folder::CommitPage header;
   header.capacity = number_at(bytes, folder::kHeaderOffset + 16);

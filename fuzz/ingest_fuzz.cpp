@@ -80,7 +80,7 @@ Rows rows_of(const std::vector<SourceFile>& files, const RowPlan& plan, std::siz
 }
 
 /// Streams the records in groups, each in reverse order: the first group is one block, the others
-/// have 3 records. Checks that their total number is as expected.
+/// have 3 records, the last one possibly fewer. Checks that their total number is as expected.
 void stream(const std::vector<SourceFile>& files, const Schema& schema, const Rows& expected) {
   TextStream stream(files, schema);
   std::int64_t num_records = 0;

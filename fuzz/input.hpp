@@ -9,7 +9,7 @@
 
 namespace tenfold::fuzz {
 
-/// Reads bytes as small numbers. After the end, returns zeros.
+/// Reads numbers and shapes from bytes. After the end of the bytes, each byte is 0.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}

@@ -1,5 +1,6 @@
 // Arbitrary bytes as a zip archive. They are refused with an Error, or every entry is inside the
-// archive, and is read or refused as corrupt. The directory finds the last entry by its name.
+// archive, and is read or refused as corrupt. The directory finds an entry by the name of the last
+// one.
 
 #include <cstddef>
 #include <cstdint>

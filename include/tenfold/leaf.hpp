@@ -64,8 +64,9 @@ class TENFOLD_API Leaf {
 
   /// Copies destination.size() bytes of the contiguous tensor, from `offset_bytes` on, into the
   /// caller's buffer. Bytes on disk are read by `pread`: that takes bounded memory, and throws
-  /// Error(corrupt) if the file was truncated. Throws Error(invalid_argument) if the range exceeds
-  /// the tensor.
+  /// Error(corrupt) if the file was truncated. A compressed entry of an archive, and a member of an
+  /// .npz in Fortran order, is decoded as a whole. Throws Error(invalid_argument) if the range
+  /// exceeds the tensor.
   void read(std::uint64_t offset_bytes, std::span<std::byte> destination) const;
 
   /// A strided nested tensor (torch.nested, default layout): n components of k dimensions.

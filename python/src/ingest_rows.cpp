@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,19 +58,24 @@ std::optional<Schema> selected(std::optional<Schema> schema,
   return Schema(std::move(kept));
 }
 
-/// The files of a source, for messages about rows. Requires the GIL, except for is_empty().
+/// The files of a source, for messages about rows.
 class RowFiles {
  public:
   /// `first_rows`: for each of `files` of which rows were read, in order, the number of rows in the
   /// files before it. The caller may change it while rows are read.
   RowFiles(nb::list files, nb::list first_rows)
-      : files_(std::move(files)),
-        first_rows_(std::move(first_rows)),
-        is_empty_(nb::len(files_) == 0) {}
+      : files_(std::move(files)), first_rows_(std::move(first_rows)) {}
 
-  bool is_empty() const noexcept { return is_empty_; }
+  /// SourceRows::find; empty without files. This object must outlive it.
+  std::function<SourceRow(std::int64_t)> finder() const {
+    if (nb::len(files_) == 0) return {};
+    return [this](std::int64_t row) {
+      const nb::gil_scoped_acquire gil;
+      return find(row);
+    };
+  }
 
-  /// The file of a row, by its index in the whole source, and the index there.
+ private:
   SourceRow find(std::int64_t row) const {
     std::size_t begin = 0;
     std::size_t end = nb::len(first_rows_);
@@ -79,15 +85,12 @@ class RowFiles {
     }
     return {utf8(files_[begin]), row - first_row(begin)};
   }
-
- private:
   std::int64_t first_row(std::size_t file) const {
     return nb::cast<std::int64_t>(first_rows_[file]);
   }
 
   nb::list files_;
   nb::list first_rows_;
-  bool is_empty_;
 };
 
 /// Ingests Python rows into a data set.
@@ -99,6 +102,7 @@ class RowIngest {
             nb::list first_rows, AnyObject dictionary)
       : where_(std::move(where)),
         files_(std::move(files), std::move(first_rows)),
+        rows_{where_, files_.finder()},
         on_error_(on_error_from(on_error)),
         block_rows_(batch_rows > 0 ? batch_rows : kBlockRows),
         monitor_(std::move(progress)) {
@@ -152,8 +156,9 @@ class RowIngest {
     } catch (const RowsNeeded&) {
       table_->undo_row();
       return false;
-    } catch (const BadRow& bad) {
-      throw error_of(bad, position_ + (bad.row >= 0 ? bad.row - begin : 0));
+    } catch (BadValue& bad) {
+      bad.row = position_ + (bad.row >= 0 ? bad.row - begin : 0);
+      throw rows_.error_of(bad);
     }
     position_ += end - begin;
     look();
@@ -170,15 +175,13 @@ class RowIngest {
     }
     table_->report().ignored = reader_->ignored();
     if (!has_schema_) table_->arrange(reader_->columns_in_input_order());
-    table_->settle();
     try {
-      reader_->check_nulls();
-    } catch (const BadRow& bad) {
-      throw error_of(bad, bad.row);
+      const SourceReport report = guarded([&] { return table_->finish(); });
+      monitor_.rethrow();
+      return dict_of(report);
+    } catch (const BadValue& bad) {
+      throw rows_.error_of(bad);
     }
-    const SourceReport report = guarded([&] { return table_->finish(); });
-    monitor_.rethrow();
-    return dict_of(report);
   }
 
  private:
@@ -192,7 +195,8 @@ class RowIngest {
     try {
       reader_->add(row);
       ++num_kept_;
-    } catch (const BadRow& bad) {
+    } catch (BadValue& bad) {
+      bad.row = position_;
       refuse(bad, row);
     }
     ++position_;
@@ -203,26 +207,13 @@ class RowIngest {
     return table_->block_rows() >= block_rows_ || table_->block_bytes() >= kBlockBytes;
   }
 
-  SourceRow source_row(std::int64_t row) const {
-    return files_.is_empty() ? SourceRow{where_, row} : files_.find(row);
-  }
-
-  Error error_of(const BadRow& bad, std::int64_t row) const {
-    const SourceRow at = source_row(row);
-    return python::error_of(bad, at.where, "row " + std::to_string(at.row));
-  }
-
-  void refuse(const BadRow& bad, const nb::object& row) {
-    if (on_error_ == OnError::raise) {
-      throw error_of(bad, position_);
-    }
+  void refuse(const BadValue& bad, const nb::object& row) {
+    if (on_error_ == OnError::raise) throw rows_.error_of(bad);
     std::string line;
     if (on_error_ == OnError::collect) {
       const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest.values")
                                          .attr("row_text")(row, kMaxShownRows));
-      const std::int64_t at = source_row(position_).row;
-      const std::string error = files_.is_empty() ? bad.what : error_of(bad, position_).what();
-      line = to_json_line({.row = at, .column = bad.column, .error = error, .text = shown});
+      line = to_json_line(rows_.bad_row_of(bad, shown));
     }
     table_->skip_row(line);
   }
@@ -257,6 +248,7 @@ class RowIngest {
 
   std::string where_;
   RowFiles files_;
+  SourceRows rows_;
   OnError on_error_;
   std::int64_t block_rows_;
   bool has_schema_ = false;
@@ -292,12 +284,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   const RowFiles row_files(std::move(files), std::move(first_rows));
   ArrowIngestOptions options;
   options.where = where;
-  if (!row_files.is_empty()) {
-    options.find_row = [&row_files](std::int64_t row) {
-      const nb::gil_scoped_acquire gil;
-      return row_files.find(row);
-    };
-  }
+  options.find_row = row_files.finder();
   options.schema = selected(schema_from(schema), columns, where);
   if (!options.schema) options.columns = std::move(columns);
   options.on_error = on_error_from(on_error);

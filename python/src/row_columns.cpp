@@ -15,7 +15,7 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
     Entry* entry = find(*record, key.ptr());
     if (entry == nullptr) {
       entry = &record->add(key);
-      entry->is_ignored = has_schema_ || !is_wanted(dotted(entry->path));
+      entry->is_ignored = is_ignored(entry->path);
     }
     entry->was_seen = true;
     if (entry->is_ignored) return nullptr;
@@ -26,8 +26,8 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
       return entry;
     }
     if (entry->column != nullptr) {
-      throw BadRow{dotted(entry->path),
-                   "expected " + described_type(*entry->column) + ", found an object"};
+      throw BadValue{dotted(entry->path),
+                     "expected " + entry->column->text() + ", found an object"};
     }
     if (!entry->record) {
       entry->record = std::make_unique<Record>();
@@ -42,11 +42,11 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
     Entry* entry = column_at(nb::cast<nb::tuple>(name));
     if (entry == nullptr) continue;
     if (entry->column == nullptr) {
-      throw BadRow{dotted(entry->path), "expected an object, found a column"};
+      throw BadValue{dotted(entry->path), "expected an object, found a column"};
     }
     try {
       add_column(table_.begin_value(*entry->column), values, begin, end);
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       if (bad.column.empty()) bad.column = dotted(entry->path);
       throw;
     }
@@ -69,31 +69,19 @@ void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t b
 /// Adds the rows [begin, end) of a list, or all rows of an array that was sliced before.
 void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
                            std::int64_t end) {
-  const auto widened = [&](const RowType& type, nb::handle value) {
-    const auto joined = column.with(type);
-    if (!joined) mismatch(column, value);
-    table_.promote(column, *joined);
-  };
   if (const auto tensor = array_from(values)) {
     if (tensor->ndim() == 0 || tensor->shape()[0] != end - begin) {
-      throw BadRow{"", "expected " + std::to_string(end - begin) + " rows, found shape " +
-                           base::list_text(tensor->shape())};
+      throw BadValue{"", "expected " + std::to_string(end - begin) + " rows, found shape " +
+                             base::list_text(tensor->shape())};
     }
     const std::int64_t rows = column.num_rows();
     const bool is_known = column.type().form != RowForm::none;
     if (is_known && column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) return;
     column.truncate(rows);
     if (column.is_fixed_by_schema()) refuse_rows(column, values, begin, end);
-    RowType type = type_of_numbers(tensor->dtype(), tensor->raw_data(), tensor->numel());
-    if (tensor->ndim() > 1) {
-      type.form = RowForm::list;
-      type.inner.assign(tensor->shape().begin() + 2, tensor->shape().end());
-      if (tensor->numel() == 0 && end > begin && numel_of(type.inner) == 0) {
-        throw BadRow{"", "expected rows whose elements are not empty, found shape " +
-                             base::list_text(tensor->shape())};
-      }
-    }
-    widened(type, values);
+    const auto joined = column.with(type_of_array(*tensor, true));
+    if (!joined) mismatch(column, values);
+    table_.promote(column, *joined);
     if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
     if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
       mismatch(column, values);
@@ -109,13 +97,9 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
       if (column.is_fixed_by_schema()) mismatch(column, value);
       column.truncate(rows);
       if (PyDict_Check(value.ptr())) throw RowsNeeded();
-      const RowType type = row_type_of(value);
-      check_array(column.type(), type, value);
-      const auto joined = column.with(type);
-      if (!joined) refuse(&column, type, value);
-      table_.promote(column, *joined);
+      table_.promote(column, widened(&column, value));
       if (!add_scalar(column, value.ptr())) mismatch(column, value);
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       bad.row = i;
       throw;
     }

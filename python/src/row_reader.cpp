@@ -10,7 +10,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "common.hpp"
-#include "ingest/table/column_builder.hpp"
+#include "ingest/source_report.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
 
@@ -68,10 +68,11 @@ RowReader::Entry* RowReader::find(Record& record, PyObject* key) {
   return nullptr;
 }
 
-bool RowReader::is_wanted(const std::string& name) const {
-  if (columns_.empty()) return true;
-  return std::any_of(columns_.begin(), columns_.end(), [&](const std::string& wanted) {
-    return wanted == name || name.starts_with(wanted + ".") || wanted.starts_with(name + ".");
+bool RowReader::is_ignored(const KeyPath& path) const {
+  if (has_schema_ || columns_.empty()) return has_schema_;
+  const std::string record = dotted(path) + ".";
+  return std::ranges::none_of(columns_, [&](const std::string& wanted) {
+    return is_below(path, wanted) || wanted.starts_with(record);
   });
 }
 
@@ -82,7 +83,7 @@ void RowReader::add(nb::handle row) {
   if (!PyDict_Check(dict.ptr())) {
     dict = nb::module_::import_("tenfold.dataset._ingest.values").attr("row_of")(row);
     if (!PyDict_Check(dict.ptr())) {
-      throw BadRow{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
+      throw BadValue{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
     }
   }
   if (has_flags_) dict = with_nulls(dict);
@@ -145,12 +146,12 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
   }
   if (entry.column == nullptr) return false;
   if (entry.column->num_rows() > table_.block_rows()) {
-    throw BadRow{dotted(entry.column->path()), "expected one value, found two"};
+    throw BadValue{dotted(entry.column->path()), "expected one value, found two"};
   }
   RowColumn& column = table_.begin_value(*entry.column);
   try {
     return add_scalar(column, value);
-  } catch (BadRow& bad) {
+  } catch (BadValue& bad) {
     if (bad.column.empty()) bad.column = dotted(entry.path);
     throw;
   }
@@ -192,9 +193,8 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
 /// simple_value(), but throws for a Decimal if the reader does not store it as a string.
 nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
   if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
-  const std::string expected =
-      column.is_fixed_by_schema() ? described(column.wanted()) : "a number or str";
-  throw BadRow{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
+  const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
+  throw BadValue{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
 }
 
 bool RowReader::add_list(RowColumn& column, PyObject* list) {
@@ -268,32 +268,18 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
 
 // --- new keys ---
 
-void RowReader::check_nulls() {
-  for (std::size_t i = 0; i < table_.num_columns(); ++i) {
-    const RowColumn& column = table_.column(i);
-    const std::int64_t row = column.first_null_not_fitting();
-    if (row < 0) continue;
-    throw BadRow{dotted(column.path()),
-                 "expected " + column.type().text() + ", found null in a list", row};
-  }
-}
-
 void RowReader::check_all_seen(const std::string& where) const {
   std::vector<std::string> seen;
-  const auto visit = [&](const auto& self, const Record& record) -> void {
-    for (const auto& entry : record.entries) {
-      const std::string name = dotted(entry->path);
-      if (entry->was_seen) seen.push_back(name);
-      if (entry->record) self(self, *entry->record);
-      if (!has_schema_ || entry->column == nullptr || entry->was_seen) continue;
-      throw base::invalid_argument(where)
-          .part("column ", base::quote(name))
-          .problem("the schema names it")
-          .expected("this key in some row of the source")
-          .found("none");
-    }
-  };
-  visit(visit, *root_);
+  root_->for_each([&](const Entry& entry) {
+    const std::string name = dotted(entry.path);
+    if (entry.was_seen) seen.push_back(name);
+    if (!has_schema_ || entry.column == nullptr || entry.was_seen) return;
+    throw base::invalid_argument(where)
+        .part("column ", base::quote(name))
+        .problem("the schema names it")
+        .expected("this key in some row of the source")
+        .found("none");
+  });
   for (const std::string& wanted : columns_) {
     if (std::find(seen.begin(), seen.end(), wanted) != seen.end()) continue;
     throw base::key_not_found(where).problem("no column ", base::quote(wanted));
@@ -302,25 +288,17 @@ void RowReader::check_all_seen(const std::string& where) const {
 
 std::vector<const RowColumn*> RowReader::columns_in_input_order() const {
   std::vector<const RowColumn*> columns;
-  const auto visit = [&](const auto& self, const Record& record) -> void {
-    for (const auto& entry : record.entries) {
-      if (entry->column != nullptr) columns.push_back(entry->column);
-      if (entry->record) self(self, *entry->record);
-    }
-  };
-  visit(visit, *root_);
+  root_->for_each([&](const Entry& entry) {
+    if (entry.column != nullptr) columns.push_back(entry.column);
+  });
   return columns;
 }
 
 std::vector<std::string> RowReader::ignored() const {
   std::vector<std::string> names;
-  const auto visit = [&](const auto& self, const Record& record) -> void {
-    for (const auto& entry : record.entries) {
-      if (entry->is_ignored) names.push_back(dotted(entry->path));
-      if (entry->record) self(self, *entry->record);
-    }
-  };
-  if (has_schema_) visit(visit, *root_);
+  root_->for_each([&](const Entry& entry) {
+    if (has_schema_ && entry.is_ignored) names.push_back(dotted(entry.path));
+  });
   return names;
 }
 

@@ -23,24 +23,21 @@ class RowReader {
   /// Decimals as strings; otherwise they are bad values.
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
             bool takes_decimals);
-  /// For a table whose rows take_rows() returns. add() throws BadRow for a key that is no column of
-  /// the table; a key may also be the dotted name of a column in a record.
+  /// For a table whose rows take_rows() returns. add() throws BadValue for a key that is no column
+  /// of the table; a key may also be the dotted name of a column in a record.
   explicit RowReader(RowTable& table);
   ~RowReader();
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
 
-  /// Adds a row, or throws BadRow and adds nothing. Python exceptions are passed on.
+  /// Adds a row, or throws BadValue and adds nothing. Python exceptions are passed on.
   void add(nb::handle row);
 
   /// Adds the rows [begin, end) of whole columns. `columns`: path of a column, a tuple of keys ->
-  /// a list or tuple of all rows, or an array of only these rows. Throws BadRow naming the column,
-  /// RowsNeeded if a list has records. If it throws, some rows may have been added.
+  /// a list or tuple of all rows, or an array of only these rows. Throws BadValue naming the
+  /// column, RowsNeeded if a list has records. If it throws, some rows may have been added.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
-  /// Throws BadRow, with its row, for a null in a list if the final type of the column has no
-  /// nulls.
-  void check_nulls();
   /// All columns in the order of their first appearance, with the columns of a record together. A
   /// record may have started as a column of nulls.
   std::vector<const RowColumn*> columns_in_input_order() const;
@@ -55,7 +52,8 @@ class RowReader {
   struct Entry;
 
   Entry* find(Record& record, PyObject* key);
-  bool is_wanted(const std::string& name) const;
+  /// True for a key that is not in the schema, or not requested.
+  bool is_ignored(const KeyPath& path) const;
   void make_schema_entries();
 
   nb::object with_nulls(const nb::object& dict) const;
@@ -78,9 +76,10 @@ class RowReader {
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
+  /// The type of a column (null: a new one) with a further value. Throws BadValue if there is none.
+  RowType widened(const RowColumn* column, nb::handle value) const;
   static void check_array(const RowType& before, const RowType& type, nb::handle value);
   [[noreturn]] static void refuse(const RowColumn* column, const RowType& type, nb::handle value);
-  static std::string described_type(const RowColumn& column);
   static std::vector<std::int64_t> refused_none(const RowColumn* column, nb::handle value);
   static std::string found_in(const RowColumn* column, nb::handle value);
   [[noreturn]] void mismatch(const RowColumn& column, nb::handle value,

@@ -32,6 +32,16 @@ struct RowReader::Record {
     index[key] = entries.size() - 1;
     return made;
   }
+
+  /// Calls `use` with each entry, followed by those of its record, in the order in which they first
+  /// appeared.
+  template <class Use>
+  void for_each(const Use& use) const {
+    for (const auto& entry : entries) {
+      use(*entry);
+      if (entry->record) entry->record->for_each(use);
+    }
+  }
 };
 
 }  // namespace tenfold::python

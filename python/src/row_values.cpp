@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "array_in.hpp"
-#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "python_objects.hpp"
 #include "tree_in.hpp"
@@ -104,28 +103,10 @@ bool is_masked_array(PyObject* object) {
          PyObject_HasAttrString(object, "filled") != 0;
 }
 
-RowType type_of_array(const Tensor& tensor) {
-  RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
-  if (tensor.ndim() == 0) return type;
-  type.form = RowForm::list;
-  type.inner.assign(tensor.shape().begin() + 1, tensor.shape().end());
-  if (tensor.ndim() > 1 && numel_of(type.inner) == 0) {
-    throw BadRow{"", "expected an array whose elements are not empty, found one of shape " +
-                         base::list_text(tensor.shape())};
-  }
-  return type;
-}
-
-/// The type and length of a list.
-struct ListType {
-  RowType type;
-  std::int64_t length = 0;
-};
-
 /// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
   if (depth < kMaxListDepth) return;
-  throw BadRow{"", "expected at most 64 lists in each other, found more"};
+  throw BadValue{"", "expected at most 64 lists in each other, found more"};
 }
 
 /// The value itself or, if the reader cannot add it, the result of simple_value(), which is called
@@ -139,71 +120,29 @@ nb::object known_value(nb::handle value) {
   return known;
 }
 
-/// The type of a list of lists: arrays of one shape, or JSON.
-RowType type_of_lists(const std::vector<ListType>& lists) {
-  RowType type = lists[0].type;
-  for (const ListType& one : lists) {
-    const auto joined = join(type, one.type);
-    if (!joined) throw BadRow{"", "expected lists of one type in a list, found several"};
-    if (joined->form != RowForm::list || one.length != lists[0].length) return RowType::json();
-    type = *joined;
-  }
-  if (lists[0].length == 0 || !type.is_number()) return RowType::json();
-  type.inner.insert(type.inner.begin(), lists[0].length);
-  return type;
-}
-
-ListType type_of_list(PyObject* list, std::size_t depth) {
+/// Adds a list inside `depth` lists, and its items.
+void add_list_types(ListTypes& types, PyObject* list, std::size_t depth) {
   check_depth(depth);
-  ListType made;
-  made.type = RowType::list();
-  made.length = static_cast<std::int64_t>(sequence_size(list));
-  std::vector<ListType> lists;
-  bool is_json = false;
-  bool has_scalars = false;
-  for (std::int64_t i = 0; i < made.length; ++i) {
-    const nb::object item = known_value(sequence_item(list, static_cast<std::size_t>(i)));
+  const std::size_t length = sequence_size(list);
+  for (std::size_t i = 0; i < length && i < sequence_size(list); ++i) {
+    const nb::object item = known_value(sequence_item(list, i));
     if (PyDict_Check(item.ptr())) {
-      is_json = true;
+      types.add_object();
     } else if (is_sequence(item.ptr())) {
-      lists.push_back(type_of_list(item.ptr(), depth + 1));
-      is_json |= lists.back().type.form == RowForm::json;
+      add_list_types(types, item.ptr(), depth + 1);
     } else {
-      RowType one = row_type_of(item);
-      if (one.form == RowForm::none) {
-        made.type.has_null = true;
-        continue;
+      const RowType type = row_type_of(item);
+      const bool is_array = type.form == RowForm::list;
+      if (!types.add_item(depth + 1, type, is_array ? array_from(item).value().shape()[0] : 0)) {
+        throw BadValue{"", "expected values of one type in a list, found " + types.type().text() +
+                               " and " + found_text(item)};
       }
-      if (one.form == RowForm::list) {  // an array
-        lists.push_back({one, array_from(item).value().shape()[0]});
-        continue;
-      }
-      has_scalars = true;
-      one.form = RowForm::list;
-      const auto joined = join(made.type, one);
-      if (!joined) {
-        throw BadRow{"", "expected values of one type in a list, found " + made.type.text() +
-                             " and " + found_text(item)};
-      }
-      made.type = *joined;
     }
   }
-  const bool mixed = !lists.empty() && (has_scalars || made.type.has_null);
-  if (is_json || mixed) {
-    made.type = RowType::json();
-  } else if (!lists.empty()) {
-    made.type = type_of_lists(lists);
-  }
-  return made;
+  types.add_list(depth, static_cast<std::int64_t>(length));
 }
 
 }  // namespace
-
-Error error_of(const BadRow& bad, const std::string& where, std::string row) {
-  if (!row.empty() && !bad.column.empty()) row += ", ";
-  if (!bad.column.empty()) row += "column \"" + bad.column + "\"";
-  return base::invalid_argument(where).part(row).problem(bad.what);
-}
 
 Utf8::Utf8(PyObject* text) {
   if (const auto ascii = ascii_text(text)) [[likely]] {
@@ -213,7 +152,8 @@ Utf8::Utf8(PyObject* text) {
   encoded_ = nb::steal(PyUnicode_AsUTF8String(text));
   if (!encoded_.is_valid()) {
     PyErr_Clear();
-    throw BadRow{"", "expected text, found a str with a lone surrogate, which UTF-8 cannot encode"};
+    throw BadValue{"",
+                   "expected text, found a str with a lone surrogate, which UTF-8 cannot encode"};
   }
   view_ = bytes_text(encoded_.ptr());
 }
@@ -237,7 +177,7 @@ std::string digits_of(nb::handle integer) {
     return utf8(nb::str(integer));
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", long_integer(std::nullopt)};
+    throw BadValue{"", long_integer(std::nullopt)};
   }
 }
 
@@ -250,7 +190,7 @@ std::optional<Time> time_from(nb::handle object) {
     if (!count_and_unit[0].is_none()) {
       const Integer count = integer_of(nb::object(count_and_unit[0]).ptr());
       if (count.size != Integer::Size::int64) {
-        throw BadRow{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
+        throw BadValue{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
       }
       time.count = count.value;
     }
@@ -258,7 +198,7 @@ std::optional<Time> time_from(nb::handle object) {
     time.clock = nb::cast<bool>(count_and_unit[2]) ? Clock::utc : Clock::local;
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", utf8(nb::str(error.value()))};
+    throw BadValue{"", utf8(nb::str(error.value()))};
   }
   return time;
 }
@@ -294,11 +234,11 @@ nb::object simple_value(nb::handle object) {
     made = ingest_values().attr("simple")(object);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
-    throw BadRow{"", utf8(nb::str(error.value()))};
+    throw BadValue{"", utf8(nb::str(error.value()))};
   }
   if (made.is(object)) {
-    throw BadRow{"", "expected a number, text, bytes, None, a list, dict or array, found " +
-                         class_of(object)};
+    throw BadValue{"", "expected a number, text, bytes, None, a list, dict or array, found " +
+                           class_of(object)};
   }
   return made;
 }
@@ -346,7 +286,7 @@ std::string found_text(nb::handle object) {
     const RowType type = row_type_of(object);
     if (type.form != RowForm::list) return type.text();
     return type.text() + " of length " + std::to_string(nb::len(object));
-  } catch (const BadRow&) {
+  } catch (const BadValue&) {
     return class_of(object);
   }
 }
@@ -359,9 +299,22 @@ std::string json_of(nb::handle object) {
         !error.matches(PyExc_RecursionError)) {
       throw;
     }
-    throw BadRow{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
-                         utf8(nb::str(error.value()))};
+    throw BadValue{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
+                           utf8(nb::str(error.value()))};
   }
+}
+
+RowType type_of_array(const Tensor& tensor, bool is_rows) {
+  const Shape& shape = tensor.shape();
+  RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
+  if (shape.size() == (is_rows ? 1U : 0U)) return type;
+  type.form = RowForm::list;
+  type.inner.assign(shape.begin() + (is_rows ? 2 : 1), shape.end());
+  if (numel_of(type.inner) == 0 && !(is_rows && shape[0] == 0)) {
+    throw BadValue{"", "expected an array whose elements are not empty, found one of shape " +
+                           base::list_text(shape)};
+  }
+  return type;
 }
 
 RowType row_type_of(nb::handle value) {
@@ -382,12 +335,16 @@ RowType row_type_of(nb::handle value) {
     return RowType::text(ColumnKind::string);
   }
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
-  if (is_sequence(raw)) return type_of_list(raw, 0).type;
+  if (is_sequence(raw)) {
+    ListTypes types;
+    add_list_types(types, raw, 0);
+    return types.type();
+  }
   if (const auto time = time_from(known)) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }
   const auto array = array_from(known);
-  if (!array) throw BadRow{"", "expected a value of a column, found " + class_of(value)};
+  if (!array) throw BadValue{"", "expected a value of a column, found " + class_of(value)};
   return type_of_array(*array);
 }
 

@@ -9,19 +9,10 @@
 #include <tenfold/value.hpp>
 
 #include "common.hpp"
-#include "ingest/rows/type.hpp"
+#include "ingest/row_fault.hpp"
+#include "ingest/row_type.hpp"
 
 namespace tenfold::python {
-
-/// A value that cannot be stored: the column, what was expected, what was found.
-struct BadRow {
-  std::string column;
-  std::string what;
-  std::int64_t row = -1;  ///< -1: the row that was being added
-};
-
-/// Returns the error for a bad row. `row`: "row 7", or empty.
-Error error_of(const BadRow& bad, const std::string& where, std::string row);
 
 /// Thrown if a column contains records, so that its rows must be added one by one.
 struct RowsNeeded {};
@@ -30,7 +21,7 @@ struct RowsNeeded {};
 /// ascii_text() does.
 class Utf8 {
  public:
-  /// `text` must outlive this object. Throws BadRow for lone surrogates.
+  /// `text` must outlive this object. Throws BadValue for lone surrogates.
   explicit Utf8(PyObject* text);
   std::string_view view() const noexcept { return view_; }
 
@@ -47,7 +38,7 @@ struct Integer {
   std::uint64_t large = 0;
 };
 Integer integer_of(PyObject* number);
-/// The digits of an int. Throws BadRow if they are more than Python converts.
+/// The digits of an int. Throws BadValue if they are more than Python converts.
 std::string digits_of(nb::handle integer);
 
 /// A time stamp or duration.
@@ -58,8 +49,8 @@ struct Time {
   Clock clock = Clock::unknown;
 };
 /// Converts an object of the datetime module, numpy or pandas, by
-/// `tenfold.dataset._ingest.values.time_count`; empty for other objects. Throws BadRow if it cannot
-/// be converted, or the count does not fit int64.
+/// `tenfold.dataset._ingest.values.time_count`; empty for other objects. Throws BadValue if it
+/// cannot be converted, or the count does not fit int64.
 std::optional<Time> time_from(nb::handle object);
 
 /// Converts a dense tensor or array of any library, or a complex number, to a contiguous tensor in
@@ -68,7 +59,7 @@ std::optional<Time> time_from(nb::handle object);
 std::optional<Tensor> array_from(nb::handle object);
 
 /// Converts an object that is neither a built-in type of Python nor an array, by
-/// `tenfold.dataset._ingest.values.simple`. Throws BadRow if it cannot be converted.
+/// `tenfold.dataset._ingest.values.simple`. Throws BadValue if it cannot be converted.
 nb::object simple_value(nb::handle object);
 
 /// True for arrays, and for other objects that only simple_value() may convert.
@@ -89,10 +80,14 @@ std::vector<std::int64_t> indices_of_none(nb::handle value, std::size_t levels);
 /// dict).
 std::string found_text(nb::handle object);
 
-/// Formats a value like json.dumps. Throws BadRow for values that JSON does not have.
+/// Formats a value like json.dumps. Throws BadValue for values that JSON does not have.
 std::string json_of(nb::handle object);
 
-/// The type of a value. Throws BadRow (without a column) if no column can hold it.
+/// The type of an array or, if `is_rows`, of the values along its first dimension. Throws BadValue
+/// (without a column) if the elements of a list are empty.
+RowType type_of_array(const Tensor& tensor, bool is_rows = false);
+
+/// The type of a value. Throws BadValue (without a column) if no column can hold it.
 RowType row_type_of(nb::handle value);
 
 }  // namespace tenfold::python

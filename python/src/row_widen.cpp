@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "ingest/table/column_builder.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
@@ -30,26 +29,24 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
   }
   for (const auto& [name, member] : members) {
     if (!PyUnicode_Check(name.ptr())) {
-      throw BadRow{dotted(record.path), "expected keys of str, found " + found_text(name)};
+      throw BadValue{dotted(record.path), "expected keys of str, found " + found_text(name)};
     }
     Utf8 checked(name.ptr());
     Entry* entry = find(record, name.ptr());
     if (entry == nullptr && apply) {
       entry = &record.add(name);
-      entry->is_ignored = has_schema_ || !is_wanted(dotted(entry->path));
+      entry->is_ignored = is_ignored(entry->path);
     }
     KeyPath path = record.path;
     path.push_back(utf8(name));
     if (entry == nullptr && refuses_others_) {
       const nb::object known = nb::module_::import_("builtins").attr("sorted")(names_);
-      throw BadRow{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
+      throw BadValue{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
     }
-    const bool ignored =
-        entry != nullptr ? entry->is_ignored : has_schema_ || !is_wanted(dotted(path));
-    if (ignored) continue;
+    if (entry != nullptr ? entry->is_ignored : is_ignored(path)) continue;
     try {
       widen_value(path, entry, member.ptr(), apply);
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       if (bad.column.empty()) bad.column = dotted(path);
       throw;
     }
@@ -76,37 +73,41 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   }
   if (entry != nullptr && entry->record) {
     if (value == Py_None) return;
-    throw BadRow{"", "expected an object, found " + found_text(value)};
+    throw BadValue{"", "expected an object, found " + found_text(value)};
   }
   if (column != nullptr && column->is_fixed_by_schema()) return;
-  const RowType type = row_type_of(value);
-  const RowType before = column == nullptr ? RowType() : column->type();
-  check_array(before, type, value);
-  const auto joined = table_.joined(column, type);
-  if (!joined) refuse(column, type, value);
+  const RowType type = widened(column, value);
   if (!apply) {
     // Throws for values that JSON lacks before any column changes.
-    if (joined->form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
+    if (type.form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
       json_of(value);
     }
     return;
   }
   if (column == nullptr) entry->column = column = &table_.add_column(path);
-  table_.promote(*column, *joined);
+  table_.promote(*column, type);
+}
+
+RowType RowReader::widened(const RowColumn* column, nb::handle value) const {
+  const RowType type = row_type_of(value);
+  check_array(column == nullptr ? RowType() : column->type(), type, value);
+  const auto joined = table_.joined(column, type);
+  if (!joined) refuse(column, type, value);
+  return *joined;
 }
 
 /// Throws for a value of `type` that cannot be added to the column (null: a new one).
 void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle value) {
   const std::string found = ", found " + found_in(column, value);
   if (column != nullptr && column->type().form != RowForm::none) {
-    throw BadRow{"", "expected " + column->type().text() + found};
+    throw BadValue{"", "expected " + column->type().text() + found};
   }
-  if (type.has_null) throw BadRow{"", "expected a list without null" + found};
+  if (type.has_null) throw BadValue{"", "expected a list without null" + found};
   const bool is_json = type.form == RowForm::json;
-  throw BadRow{"",
-               "expected a number of 64 bits, a string, a list of either, or nested lists of "
-               "numbers of equal lengths" +
-                   found + (is_json ? "; json.dumps() makes a string" : "")};
+  throw BadValue{"",
+                 "expected a number of 64 bits, a string, a list of either, or nested lists of "
+                 "numbers of equal lengths" +
+                     found + (is_json ? "; json.dumps() makes a string" : "")};
 }
 
 /// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.
@@ -117,17 +118,17 @@ void RowReader::check_array(const RowType& before, const RowType& type, nb::hand
   if (!array) return;
   const std::string found = base::list_text(array->shape());
   if (before.form == RowForm::json) {
-    throw BadRow{"",
-                 "expected a list, as in the rows before, which are stored as JSON text, found "
-                 "an array of shape " +
-                     found + "; convert it with tolist()"};
+    throw BadValue{"",
+                   "expected a list, as in the rows before, which are stored as JSON text, found "
+                   "an array of shape " +
+                       found + "; convert it with tolist()"};
   }
   std::string expected = "[*";
   for (const std::int64_t length : before.inner) expected += ", " + std::to_string(length);
-  throw BadRow{"", "expected an array of shape " + expected +
-                       "], as in the rows before, found one of shape " + found +
-                       "; rows may differ in their first dimension only: pad them, or store the "
-                       "flattened values and the shape as two columns"};
+  throw BadValue{"", "expected an array of shape " + expected +
+                         "], as in the rows before, found one of shape " + found +
+                         "; rows may differ in their first dimension only: pad them, or store the "
+                         "flattened values and the shape as two columns"};
 }
 
 /// The index of the first None that a list of the column (null: a new one) cannot have; empty if
@@ -153,7 +154,7 @@ std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
 
 void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t row) const {
   const std::string& number = column.out_of_range();
-  std::string what = "expected " + described_type(column) + ", found ";
+  std::string what = "expected " + column.text() + ", found ";
   if (number.empty() || column.is_list()) what += found_in(&column, value);
   if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
   if (value.is_none()) what += "; a column that may miss values is nullable";
@@ -162,11 +163,7 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   if (is_float && !refused_none(&column, value).empty()) {
     what += "; a missing element of a list is NaN";
   }
-  throw BadRow{dotted(column.path()), what, row};
-}
-
-std::string RowReader::described_type(const RowColumn& column) {
-  return column.is_fixed_by_schema() ? described(column.wanted()) : column.type().text();
+  throw BadValue{dotted(column.path()), what, row};
 }
 
 /// Throws for the value that does not fit, in a column of the schema.
@@ -181,18 +178,18 @@ void RowReader::mismatch_in(Record& record, PyObject* dict) {
                !add_scalar(table_.begin_value(*entry->column), value.ptr())) {
       mismatch(*entry->column, value);
     } else if (entry->record && !value.is_none()) {
-      throw BadRow{dotted(entry->path), "expected an object, found " + found_text(value)};
+      throw BadValue{dotted(entry->path), "expected an object, found " + found_text(value)};
     }
   }
-  if (&record == root_.get()) throw BadRow{"", "expected a row, found one that changes"};
+  if (&record == root_.get()) throw BadValue{"", "expected a row, found one that changes"};
 }
 
 void RowReader::refuse_missing() {
   const RowColumn* column = table_.missing_column();
   if (column == nullptr) return;
-  throw BadRow{dotted(column->path()),
-               "expected " + described_type(*column) +
-                   ", found no such key; a column that may miss values is nullable"};
+  throw BadValue{dotted(column->path()),
+                 "expected " + column->text() +
+                     ", found no such key; a column that may miss values is nullable"};
 }
 
 }  // namespace tenfold::python

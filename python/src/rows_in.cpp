@@ -7,6 +7,7 @@
 
 #include "array_in.hpp"
 #include "core/tensor/promote.hpp"
+#include "ingest/bad_row.hpp"
 #include "ingest/table/fit_chunk.hpp"
 #include "python_objects.hpp"
 #include "row_reader.hpp"
@@ -27,7 +28,7 @@ BatchColumn column_from(const Column& column, nb::handle values) {
   }
   const std::optional<Tensor> array = array_from(values);
   if (!array) return column_from(column, simple_value(values));
-  if (array->ndim() == 0) throw BadRow{"", "expected an array of rows, found one number"};
+  if (array->ndim() == 0) throw BadValue{"", "expected an array of rows, found one number"};
   Column found;
   found.dtype = array->dtype();
   found.shape.assign(array->shape().begin() + 1, array->shape().end());
@@ -38,11 +39,11 @@ BatchColumn column_from(const Column& column, nb::handle values) {
     return made;
   }
   if (!keeps_kind(found.dtype, column.dtype)) {
-    throw BadRow{"", "expected " + described(column) + ", found " + described(found)};
+    throw BadValue{"", "expected " + described(column) + ", found " + described(found)};
   }
   std::vector<BadValue> bad;
   ColumnBuilder made = fit_chunk(found, {array->shape()[0], array->bytes()}, column, bad);
-  if (!bad.empty()) throw BadRow{"", bad[0].what, bad[0].row};
+  if (!bad.empty()) throw BadValue(bad[0]);
   return batch_column(column, std::move(made));
 }
 
@@ -64,8 +65,9 @@ Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit
   for (std::size_t i = 0; i < rows.size(); ++i) {
     try {
       reader.add(nb::object(rows[i]));
-    } catch (const BadRow& bad) {
-      throw error_of(bad, "", unit + std::to_string(begin + static_cast<std::int64_t>(i)));
+    } catch (const BadValue& bad) {
+      throw error_of_row(ErrorCode::invalid_argument, "",
+                         unit + std::to_string(begin + static_cast<std::int64_t>(i)), bad);
     }
   }
   return table.take_rows();
@@ -90,10 +92,11 @@ Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows,
       if (const nb::object valid = entry[3]; !valid.is_none()) {
         into.valid = tensor_from(DType::bool_, {}, valid);
       }
-    } catch (BadRow& bad) {
+    } catch (BadValue& bad) {
       bad.column = column.name();
       const bool has_row = bad.row >= 0 && num_rows > 1;
-      throw error_of(bad, "", has_row ? "row " + std::to_string(bad.row) : "");
+      throw error_of_row(ErrorCode::invalid_argument, "",
+                         has_row ? "row " + std::to_string(bad.row) : "", bad);
     }
     into.column = column;
   }

@@ -51,7 +51,9 @@ char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c 
 
 /// Edit distance (insert, delete, replace, swap of neighbours), or any number greater than `limit`
 /// if the distance exceeds `limit`. Each edit counts 2, but a difference in case alone counts 1.
-std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+/// Subtracts the compared pairs of characters from `budget`; gives up if it is too small.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit,
+                          std::size_t& budget) {
   const std::size_t longer = std::max(a.size(), b.size());
   const std::size_t shorter = std::min(a.size(), b.size());
   if ((longer - shorter) * 2 > limit) return limit + 1;
@@ -70,6 +72,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = 2 * j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
+    if (b.size() > budget) return limit + 1;
+    budget -= b.size();
     row[0] = 2 * i;
     std::size_t least = row[0];
     for (std::size_t j = 1; j <= b.size(); ++j) {
@@ -139,11 +143,12 @@ std::vector<std::string> near_matches(std::string_view wanted,
   constexpr std::size_t kMaxBytes = 256;
   if (wanted.empty() || wanted.size() > kMaxBytes) return {};
   const std::size_t limit = 2 * std::clamp<std::size_t>(wanted.size() / 3, 1, 8);
+  std::size_t budget = 50'000'000;  // a tenth of a second; a file may have 400,000 long keys
   std::vector<std::pair<std::size_t, std::size_t>> found;  // distance, position
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string& candidate = candidates[i];
     if (candidate == wanted) continue;
-    std::size_t distance = edit_distance(wanted, candidate, limit);
+    std::size_t distance = edit_distance(wanted, candidate, limit, budget);
     if (is_dotted_tail(wanted, candidate) || is_dotted_tail(candidate, wanted)) {
       distance = std::min(distance, limit);
     }

@@ -22,6 +22,7 @@ std::string list_text(std::span<const std::int64_t> values);
 bool is_utf8(std::string_view text) noexcept;
 
 /// Up to `count` of `candidates` that are similar to `wanted`, nearest first, for "did you mean".
+/// The time is bounded: among very many long candidates, only the first are compared.
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates,
                                       std::size_t count = 3);

@@ -48,12 +48,30 @@ std::string to_json_line(const BadRow& bad) {
   return to_json(Value(std::move(document)), codecs::JsonStyle::python) + "\n";
 }
 
+Error error_of_row(ErrorCode code, std::string_view where, std::string place, const BadValue& bad) {
+  if (!bad.column.empty()) {
+    place += (place.empty() ? "column " : ", column ") + base::quote(bad.column);
+  }
+  return base::fail(code, where).part(place).problem(bad.what);
+}
+
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault) {
-  const std::string column = fault.column.empty() ? "" : ", column " + base::quote(fault.column);
-  return base::fail(code, file)
-      .part("line ", line, " (row ", row, ")", column)
-      .problem(fault.message);
+  return error_of_row(code, file,
+                      "line " + std::to_string(line) + " (row " + std::to_string(row) + ")", fault);
+}
+
+Error SourceRows::error_of(const BadValue& bad) const {
+  const SourceRow source = at(bad.row);
+  return error_of_row(ErrorCode::invalid_argument, source.where,
+                      "row " + std::to_string(source.row), bad);
+}
+
+BadRow SourceRows::bad_row_of(const BadValue& bad, std::string_view text) const {
+  return {.row = at(bad.row).row,
+          .column = bad.column,
+          .error = find ? error_of(bad).what() : bad.what,
+          .text = shown_text(text)};
 }
 
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,

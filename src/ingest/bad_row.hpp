@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,9 +35,26 @@ std::string to_json_line(const BadRow& bad);
 /// that is not UTF-8, U+FFFD replaces each non-ASCII byte.
 std::string shown_text(std::string_view text);
 
-/// The error with which a bad row of a text file ends the call if on_error is `raise`.
+/// The error with which a bad row ends the call if on_error is `raise`. `place`: "row 7", or empty.
+Error error_of_row(ErrorCode code, std::string_view where, std::string place, const BadValue& bad);
+/// The same for a row of a text file.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
+
+/// The rows of a source, for messages.
+struct SourceRows {
+  std::string where{};  ///< the file, or the origin of the rows
+  /// The file of a row, and the index there, by the index of the row in the source. Empty: `where`
+  /// and the index in the source.
+  std::function<SourceRow(std::int64_t row)> find{};
+
+  Error error_of(const BadValue& bad) const;
+  /// Describes the row of a bad value, which was omitted.
+  BadRow bad_row_of(const BadValue& bad, std::string_view text) const;
+
+ private:
+  SourceRow at(std::int64_t row) const { return find ? find(row) : SourceRow{where, row}; }
+};
 
 /// Describes a rejected row of a text file.
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,

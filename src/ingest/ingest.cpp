@@ -11,6 +11,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/shared/progress.hpp"
+#include "ingest/source_report.hpp"
 #include "ingest/table/table_writer.hpp"
 #include "ingest/text/block_pipeline.hpp"
 #include "ingest/text/record_blocks.hpp"
@@ -27,16 +28,6 @@ namespace {
 
 /// Bytes of text in a block, chosen so that the rows of a block fit in the CPU caches.
 constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
-
-/// True if `path` is the column with that (dotted) name, or is inside the record with that name.
-bool is_below(const KeyPath& path, const std::string& name) {
-  if (path.size() == 1) return path[0] == name;
-  KeyPath shorter = path;
-  for (; !shorter.empty(); shorter.pop_back()) {
-    if (dotted(shorter) == name) return true;
-  }
-  return false;
-}
 
 class Ingestion {
  public:
@@ -122,12 +113,8 @@ class Ingestion {
   RowPlan selected(RowPlan plan) {
     if (options_.columns.empty()) return plan;
     std::vector<Target> targets;
-    for (const std::string& name : options_.columns) {
-      for (const Target& target : plan.targets) {
-        const bool is_new = std::ranges::none_of(
-            targets, [&](const Target& taken) { return taken.column.path == target.column.path; });
-        if (is_new && is_below(target.column.path, name)) targets.push_back(target);
-      }
+    for (const std::size_t i : known_columns(plan.columns(), options_.columns)) {
+      targets.push_back(plan.targets[i]);
     }
     plan.targets = std::move(targets);
     plan.ignores_new_columns = true;

@@ -13,11 +13,16 @@ enum class Outcome : std::uint8_t {
   malformed,  ///< not a valid record of the format
 };
 
-/// Why a row was rejected.
-struct RowFault {
+/// A value that cannot be stored.
+struct BadValue {
+  std::string column{};   ///< name of its column; empty for the whole row
+  std::string what{};     ///< such as "expected ..., found ..."
+  std::int64_t row = -1;  ///< index of its row in the chunk or source; -1: the row being added
+};
+
+/// Why a row of text was rejected.
+struct RowFault : BadValue {
   Outcome outcome = Outcome::kept;
-  std::string column;   ///< name of the column; empty for the whole row
-  std::string message;  ///< such as "expected ..., found ..."
 };
 
 }  // namespace tenfold

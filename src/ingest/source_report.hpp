@@ -19,8 +19,15 @@ struct SourceReport : IngestReport {
   Schema schema;
 };
 
-/// Indices of the requested `columns`: the columns and records that `names` ("a", "a.b") lists, in
-/// that order; all if `names` is empty. Throws Error(key_not_found) for an unknown name.
+/// True for the column with this name ("a", "a.b"), and for a column in the record with it.
+bool is_below(KeyPath column, const std::string& name);
+
+/// Indices of the columns and of the columns in records that `names` lists, in that order; all
+/// columns if `names` is empty. Unknown names are ignored.
+std::vector<std::size_t> known_columns(const std::vector<Column>& columns,
+                                       const std::vector<std::string>& names);
+
+/// The same, but throws Error(key_not_found) for an unknown name.
 std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::vector<std::string>& names,
                                           const std::string& where);

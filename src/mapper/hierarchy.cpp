@@ -38,8 +38,10 @@ const std::vector<Value>& config_list(const MapperHead& head, std::string_view k
   throw head.corrupt("config").part(key).expected("a list").found("no list");
 }
 
-/// Converts a tensor to a number or nested lists of numbers.
+/// Converts a tensor to a number or nested lists of numbers. A tensor without elements becomes one
+/// empty list: a file of a few bytes may give it 2^40 rows.
 Value value_of_tensor(const Tensor& tensor) {
+  if (tensor.numel() == 0) return Value::List{};
   if (tensor.ndim() > 0) {
     Value::List list;
     for (std::int64_t i = 0; i < tensor.shape()[0]; ++i) {

@@ -72,7 +72,7 @@ class JsonLevels {
           .found(to_json(type));
     }
     const Value* values = object.find("values");
-    const Shape shape = shape_of(key, object.find("shape"));
+    const Shape shape = shape_of(key, object.find("shape"), *dtype);
     const auto numbers = values == nullptr ? std::nullopt : json_numbers(*values);
     // Nested lists do not have the dimensions after a dimension of length 0.
     const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
@@ -86,10 +86,17 @@ class JsonLevels {
     if (is_integer(*dtype) && numbers->dtype == DType::float64) {
       throw builder_.fail_at(key).part("values").expected(to_string(*dtype)).found("floats");
     }
+    const bool has_bools = numbers->dtype == DType::bool_;
+    if (!numbers->floats.empty() && has_bools != (*dtype == DType::bool_)) {
+      throw builder_.fail_at(key)
+          .part("values")
+          .expected(to_string(*dtype))
+          .found(has_bools ? "bools" : "numbers");
+    }
     builder_.add(key, *numbers, *dtype, shape);
   }
 
-  Shape shape_of(std::string_view key, const Value* lengths) const {
+  Shape shape_of(std::string_view key, const Value* lengths, DType dtype) const {
     const auto* list = lengths == nullptr ? nullptr : lengths->get_if<Value::List>();
     Shape shape;
     bool is_shape = list != nullptr;
@@ -100,7 +107,17 @@ class JsonLevels {
         shape.push_back(is_shape ? *number : 0);
       }
     }
-    if (is_shape) return shape;
+    if (is_shape) {
+      try {
+        nbytes_of(dtype, shape);
+      } catch (const Error&) {
+        throw builder_.fail_at(key)
+            .part("shape")
+            .expected("at most 2^63 - 1 bytes")
+            .found(base::list_text(shape));
+      }
+      return shape;
+    }
     throw builder_.fail_at(key)
         .part("shape")
         .expected("a list of lengths")

@@ -68,7 +68,7 @@ TEST(Error, PartAppendsAndWithinPrepends) {
   EXPECT_STREQ(Error(error).part("").what(), error.what());
 }
 
-TEST(Error, IsCopiedBeforeAHandlerChangesIt) {
+TEST(Error, ChangesOfACopyDoNotChangeTheOriginal) {
   try {
     try {
       throw Error(ErrorCode::invalid_argument).part("shape").expected("[2]");

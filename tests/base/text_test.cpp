@@ -77,6 +77,13 @@ TEST(NearMatches, FindsNothingIfNothingIsSimilar) {
   EXPECT_THAT(near_matches(std::string(100'000, 'a'), keys), IsEmpty());
 }
 
+TEST(NearMatches, ComparesABoundedNumberOfLongCandidates) {
+  const std::string middle(250, 'a');
+  std::vector<std::string> keys(2'000, "xy" + middle + "xy");
+  keys.push_back("AB" + middle + "AB");
+  EXPECT_THAT(near_matches("AA" + middle + "BB", keys, 1), ElementsAre(keys[0]));
+}
+
 TEST(HumanBytes, SmallSizesAreExactAndLargeOnesRounded) {
   EXPECT_EQ(human_bytes(0), "0 bytes");
   EXPECT_EQ(human_bytes(1), "1 byte");

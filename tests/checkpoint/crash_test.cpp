@@ -68,7 +68,7 @@ CrashCase crash_case() {
   return crash;
 }
 
-/// Saves steps that share all files, because the state does not change.
+/// Saves steps that share the files of their tensors, because the state does not change.
 void save_shared(const fs::path& path, bool durable, const std::vector<std::int64_t>& steps) {
   CheckpointManager manager(path, {.max_to_keep = 2,
                                    .formats = {{"optimizer", "memmap"}, {"*", "safetensors"}},

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -657,7 +658,7 @@ TEST_F(Cli, Exits1ForDamage) {
                               HasSubstr("\"part\": "), HasSubstr("\"what\": ")));
 }
 
-TEST_F(Cli, WarnsIfThereAreNoChecksums) {
+TEST_F(Cli, ReportsThatNoChecksumsAreStored) {
   const std::string target = folder_ / "plain.safetensors";
   ASSERT_EQ(tenfold_run({"convert", file_, target, "--no-checksums"}).status, 0);
   const Result result = tenfold_run({"verify", target});
@@ -841,6 +842,9 @@ TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {
                   target + " --dtype float64 --threads 1"),
             130);
   EXPECT_FALSE(std::filesystem::exists(target));
+  // Only the inputs of the tests are left: "ckpt", "m.safetensors" and "large".
+  const std::filesystem::directory_iterator entries(folder_.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 3);
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 
 Usage: check_exports.py <libtenfold.so> <include/tenfold>
 
-The public API is what the headers mark with TENFOLD_API. Prints one line per problem and exits 1 if
-there is any: an exported name that no header marks, a marked name that is not exported, a
-declaration without a mark, a wrong SONAME.
+The public API is what the headers mark with TENFOLD_API. Prints one line per problem, then the
+numbers of names and of problems. Exits 1 if there is any problem: an exported name that no header
+marks, a marked name that is not exported, a declaration without a mark, a wrong SONAME.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ if(SHARED)
   run(${WORK_DIR}/by_hand)
   run(${PYTHON} ${CMAKE_CURRENT_LIST_DIR}/check_exports.py
     ${libraries}/libtenfold.so ${prefix}/include/tenfold)
-  # The program finds the shared library without LD_LIBRARY_PATH.
+  # The command-line program finds the shared library without LD_LIBRARY_PATH.
   unset(ENV{LD_LIBRARY_PATH})
   if(EXISTS ${prefix}/bin/tenfold)
     run(${prefix}/bin/tenfold --version)

@@ -319,7 +319,7 @@ TEST(Dataset, ShardsDifferByOneRowAtMost) {
   EXPECT_THROW(ds.shard(3, 3), Error);
 }
 
-TEST(Dataset, JoinsDataSetsWithoutACopy) {
+TEST(Dataset, JoinsDataSetsInOrder) {
   const std::array<Dataset, 3> parts = {Dataset(test::numbers(5)), Dataset(test::numbers(0)),
                                         Dataset(test::numbers(4, 100)).range(1, 4)};
   const Dataset joined = Dataset::concat(parts);
@@ -411,7 +411,7 @@ TEST(Dataset, InterleavesSourcesUntilOneIsExhausted) {
   EXPECT_LE(first.size(), 13U);
 }
 
-TEST(Dataset, ReadsDatasetsSavedInAnyFormat) {
+TEST(Dataset, ReadsSavedFoldersAndSafetensorsFiles) {
   const test::TemporaryFolder folder;
   for (const char* name : {"rows", "rows.safetensors"}) {
     save(test::numbers(50), folder / name);
@@ -425,7 +425,7 @@ TEST(Dataset, ReadsDatasetsSavedInAnyFormat) {
   EXPECT_EQ(Dataset(folder / "ragged").rows(0, 4).text("name", 3), "Zo\xC3\xAB");
 }
 
-TEST(Dataset, NamesAMissingRowOrColumn) {
+TEST(Dataset, RefusesMissingRowsAndColumns) {
   const Dataset ds(test::numbers(10));
   EXPECT_THROW(ds.rows(std::array<std::int64_t, 1>{10}), Error);
   EXPECT_THROW(ds.rows(std::array<std::int64_t, 1>{-1}), Error);

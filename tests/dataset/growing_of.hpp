@@ -24,7 +24,8 @@ inline std::vector<std::int64_t> ids_of(const Dataset& ds) {
 
 inline Schema schema_of(const TensorDict& tree) { return Schema::of(tree); }
 
-/// An empty data set with x, id and flag, open for writing.
+/// A data set with the columns of numbers(), open for writing. It is empty unless the options give
+/// it rows.
 inline Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
   return create(path, schema_of(numbers(1)), options);
 }

@@ -1,5 +1,6 @@
 // Crash tests of growing data sets: a SIGKILL at every change, an error of every change, and power
-// failures at every moment. The rows must be those of one commit or of the next, and no row torn.
+// failures at every moment. The rows must be those of one commit or of the next, and no row torn. A
+// circular buffer may also lose rows that were about to be overwritten.
 
 #include <gtest/gtest.h>
 

@@ -242,7 +242,7 @@ class AtRead : public os::ChangeObserver {
   void after(const os::Change&, std::uint64_t) override {}
 
   std::size_t num_reads() const { return num_reads_; }
-  /// True if the save removed every entry of the old version.
+  /// True if the save removed every entry of the old version, fewer than `num_removed`.
   bool removed_all() const { return num_left_ > 0; }
 
  private:

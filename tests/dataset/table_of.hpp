@@ -13,14 +13,14 @@
 
 namespace tenfold::test {
 
-/// A table of n rows: x float32 [n, 3] is row * 10 + column; id int64 [n]; flag bool [n].
+/// A table of the rows `first` to `first + n - 1`: x float32 [n, 3] is row * 10 + column; id int64
+/// [n] is the row; flag bool [n] is true in every second row.
 inline TensorDict numbers(std::int64_t n, std::int64_t first = 0) {
   NodeInfo info;
   info.batch_size = {n};
   TensorDict tree(info);
   std::vector<float> x;
   std::vector<std::int64_t> id;
-  std::vector<bool> flags;
   Tensor flag = Tensor::zeros(DType::bool_, {n});
   for (std::int64_t i = 0; i < n; ++i) {
     for (int k = 0; k < 3; ++k) x.push_back(static_cast<float>((first + i) * 10 + k));
@@ -62,7 +62,7 @@ inline Tensor ints(const std::vector<std::int64_t>& values) {
   return Tensor::from(std::span<const std::int64_t>(values));
 }
 
-/// Ragged rows: tokens int32, ragged; name, a string; tags, a list of strings; age int64, nullable.
+/// Four rows: tokens int32, ragged; name, a string; tags, a list of strings; age int64, nullable.
 inline TensorDict ragged() {
   NodeInfo info;
   info.batch_size = {4};

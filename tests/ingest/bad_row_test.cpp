@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace tenfold {
@@ -21,6 +22,20 @@ TEST(BadRow, TextIsCutBetweenCharacters) {
 
 TEST(BadRow, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_EQ(shown_text("a\xFF\xC3"), "a\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST(SourceRows, NamesARowByItsFile) {
+  const BadValue bad{"x", "expected int64, found 'a'", 7};
+  SourceRows rows{"list", {}};
+  EXPECT_STREQ(rows.error_of(bad).what(), "list: row 7, column \"x\": expected int64, found 'a'");
+  EXPECT_EQ(rows.bad_row_of(bad, "{}").error, bad.what);
+  rows.find = [](std::int64_t row) { return SourceRow{"b.parquet", row - 5}; };
+  EXPECT_STREQ(rows.error_of({"", "expected a row", 7}).what(), "b.parquet: row 2: expected a row");
+  const BadRow omitted = rows.bad_row_of(bad, "{}");
+  EXPECT_EQ(omitted.row, 2);
+  EXPECT_EQ(omitted.column, "x");
+  EXPECT_EQ(omitted.error, "b.parquet: row 2, column \"x\": expected int64, found 'a'");
+  EXPECT_EQ(omitted.text, "{}");
 }
 
 }  // namespace

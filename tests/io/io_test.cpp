@@ -229,6 +229,24 @@ TEST(MemmapLike, CreatesZerosOfTheSameTypes) {
   EXPECT_EQ(load(folder / "buffer").at("x").data<float>()[11], 1);
 }
 
+TEST(Save, RefusesADeviceThatNoReaderAccepts) {
+  const test::TemporaryFolder folder;
+  TensorDict node = node_of(NodeKind::tensordict);
+  node.info().device = "gpu:0x";
+  node.set("x", counting({2}));
+  TensorDict tree;
+  tree.set("b", node);
+  const std::string message = "key \"b\": device: expected a type and optionally an index";
+  for (const std::string format : {"memmap", "safetensors", "pt", "snapshot", "consolidated"}) {
+    const auto thrown = thrown_by([&] { save(tree, folder / "f", {.format = format}); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument) << format;
+    EXPECT_THAT(thrown.message, HasSubstr(message)) << format;
+    EXPECT_FALSE(std::filesystem::exists(folder / "f")) << format;
+  }
+  EXPECT_THAT(thrown_by([&] { memmap(tree, folder / "f"); }).message, HasSubstr(message));
+  EXPECT_THAT(thrown_by([&] { consolidate(tree, folder / "f"); }).message, HasSubstr(message));
+}
+
 TEST(Save, RefusesKeyTypesThatNoReaderAccepts) {
   const std::vector<std::pair<NodeInfo, std::string>> cases = {
       {{.kind = NodeKind::list, .int_keys = true},

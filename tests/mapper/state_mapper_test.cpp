@@ -201,6 +201,10 @@ TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
            head + R"("x": {"%tensor": "int8", "shape": [1], "values": [1.5]}})",
            head + R"("x": {"%tensor": "int8", "shape": [-1], "values": []}})",
            head + R"("x": {"%tensor": "int8", "shape": [1], "values": null}})",
+           head + R"("x": {"%tensor": "int8", "shape": [1], "values": [true]}})",
+           head + R"("x": {"%tensor": "bool", "shape": [2], "values": [2, 0]}})",
+           head +
+               R"("x": {"%tensor": "int8", "shape": [4611686018427387904, 2, 0], "values": []}})",
        }) {
     std::ofstream(folder.path() / "x.json") << text;
     SCOPED_TRACE(text.substr(0, 80));
@@ -310,6 +314,20 @@ TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
   message_of([&] { made.save(folder / "x.json", {.overwrite = false}); }, ErrorCode::io);
   StateMapper::open(folder / "x.json").save(folder / "again.json");
   EXPECT_EQ(text_of(folder / "again.json"), text_of(folder / "x.json"));
+}
+
+TEST(StateMapper, TensorsWithoutElementsMayHaveManyRows) {
+  const test::TemporaryFolder folder;
+  const std::string text = R"({
+    "%state_mapper": {"version": 1, "default_key": "default"},
+    "x": {"%tensor": "float32", "shape": [1099511627776, 0], "values": []}
+}
+)";
+  std::ofstream(folder.path() / "x.json") << text;
+  const StateMapper mapper = StateMapper::open(folder.path() / "x.json");
+  EXPECT_EQ(to_json(mapper.value("x")), "[]");
+  mapper.save(folder / "again.json");
+  EXPECT_EQ(text_of(folder / "again.json"), text);
 }
 
 TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {

@@ -299,10 +299,18 @@ def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
         elif not getattr(entry, "_is_non_tensor", False):
             made.set(key, entry)
         elif type(entry).__name__ == "NonTensorStack":
-            made.set(key, package.NonTensorStack.from_list(entry.tolist()))
+            ndim = len(entry.batch_size)
+            made.set(key, _their_values(package, entry.tolist(), ndim))
         elif unwrapped(entry) is not None or retain_none:
             made.set_non_tensor(key, unwrapped(entry))
     return made
+
+
+def _their_values(package: Any, values: Any, ndim: int) -> Any:
+    """Their stack of nested lists; lists below `ndim` levels are values."""
+    if ndim == 0:
+        return package.NonTensorData(values)
+    return package.NonTensorStack(*(_their_values(package, row, ndim - 1) for row in values))
 
 
 def from_tensordict(tensordict: Any) -> Any:

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "core/notes/walk.hpp"
 #include "core/tensor/extended_scalar.hpp"
+#include "core/tensor/torch_names.hpp"
 #include "core/tree/aliases.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/sparse.hpp"
@@ -31,7 +32,7 @@ bool is_native(NodeKind kind) noexcept {
          kind == NodeKind::lazy_stack;
 }
 
-Error refuse_keys(std::string_view path) {
+Error refuse_entry(std::string_view path) {
   return base::invalid_argument().part(
       path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
 }
@@ -40,13 +41,13 @@ Error refuse_keys(std::string_view path) {
 template <class Dict>
 void require_valid_types(std::string_view path, const Dict& dict) {
   if (dict.int_keys && !dict.typed_keys.empty()) {
-    throw refuse_keys(path)
+    throw refuse_entry(path)
         .part("typed_keys")
         .expected("none, as int_keys is true")
         .found(dict.typed_keys.size());
   }
   if (!are_valid(dict.typed_keys)) {
-    throw refuse_keys(path)
+    throw refuse_entry(path)
         .part("typed_keys")
         .expected("distinct keys of types other than str, each under its str(), sorted by it")
         .found("others");
@@ -76,7 +77,7 @@ class NotesCollector final : public TreeVisitor {
 
  private:
   void node(const std::string& path, const TensorDict& node) override {
-    require_valid_keys(path, node);
+    require_valid_info(path, node);
     if (!is_native(node.kind())) notes_.nodes.emplace(path, note_of(node, path));
   }
   void leaf(const std::string& path, const Leaf& leaf) override {
@@ -263,14 +264,20 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path) {
   return keys;
 }
 
-void require_valid_keys(std::string_view path, const TensorDict& node) {
+void require_valid_info(std::string_view path, const TensorDict& node) {
   const NodeInfo& info = node.info();
   const bool is_dict = info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict;
   if ((info.int_keys || !info.typed_keys.empty()) && !is_dict) {
-    throw refuse_keys(path)
+    throw refuse_entry(path)
         .part(info.int_keys ? "int_keys" : "typed_keys")
         .expected("a node of kind \"dict\" or \"ordered_dict\"")
         .found(base::quote(to_string(info.kind)));
+  }
+  if (!info.device.empty() && !is_torch_device(info.device)) {
+    throw refuse_entry(path)
+        .part("device")
+        .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
+        .found(base::quote(info.device));
   }
   require_valid_types(path, info);
 }

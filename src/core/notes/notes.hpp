@@ -101,17 +101,17 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Throws Error(invalid_argument), naming the entry at `path`, if a program set key types that
-/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both at once, or
-/// typed_keys for which are_valid() is false.
-void require_valid_keys(std::string_view path, const TensorDict& node);
-/// The same for all dicts in a JSON value.
+/// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field that
+/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both at once,
+/// typed_keys for which are_valid() is false, or a device that torch does not know.
+void require_valid_info(std::string_view path, const TensorDict& node);
+/// The same for the keys of all dicts in a JSON value.
 void require_valid_keys(std::string_view path, const Value& value);
 
 /// Collects node notes, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
 /// files, schema and metadata. Among leaves over the same bytes, the first in the order of walk()
 /// is the alias target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are
-/// omitted, for formats that store them natively. Throws like require_valid_keys().
+/// omitted, for formats that store them natively. Throws like require_valid_info().
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
 /// Adds the note of a JSON value at `path`: the locations of its tuples, of its ordered objects and

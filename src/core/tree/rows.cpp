@@ -27,8 +27,9 @@ struct Rows {
   std::int64_t count;  ///< total number of rows
 };
 
-Error fail(const TensorDict& node, const KeyPath& path) {
-  Error error = base::invalid_argument(node.where());
+Error fail(const TensorDict& node, const KeyPath& path,
+           ErrorCode code = ErrorCode::invalid_argument) {
+  Error error = base::fail(code, node.where());
   return path.empty() ? error : Error(error).part("entry ", base::quote(dotted(path)));
 }
 
@@ -149,6 +150,12 @@ Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node,
                   std::size_t batch_dims) {
   if (path.size() > kMaxDepth) {
     throw fail(root, {}).problem("nested too deep").remedy("check whether a node contains itself");
+  }
+  if (node.kind() == NodeKind::sparse || node.kind() == NodeKind::opaque) {
+    throw fail(root, path, ErrorCode::unsupported)
+        .problem("cannot take rows")
+        .expected("a dense tensor, a JSON value or a node of these")
+        .found("a node of kind ", base::quote(to_string(node.kind())));
   }
   const std::int64_t found = num_rows(node).value_or(rows.count);
   if (found != rows.count) {

@@ -85,17 +85,6 @@ Error refuse(const std::string& path) {
 /// tensordict's table of dtypes does not include the floats of 8 and 4 bits.
 bool is_readable(DType dtype) { return dtype < DType::float8_e4m3fn; }
 
-/// True if there are items and all are lists of one length: tensordict loads them as stacks.
-bool are_stacks(const std::vector<Value>& items) {
-  const auto length_of = [](const Value& item) {
-    const auto* list = item.get_if<Value::List>();
-    return list == nullptr ? std::nullopt : std::optional(list->items.size());
-  };
-  return !items.empty() && length_of(items.front()).has_value() &&
-         std::ranges::all_of(
-             items, [&](const Value& item) { return length_of(item) == length_of(items.front()); });
-}
-
 /// Nesting depth of containers, including `value`.
 std::size_t depth_of(const Value& value) {
   const bool is_container =
@@ -150,16 +139,24 @@ class Placer {
           .expected("a dense tensor")
           .found("one of layout ", base::quote(level.info->layout));
     }
+    require_valid_info(path, tree);
+    if (tree.kind() == NodeKind::tensorclass && !is_tensorclass(level.info->class_name)) {
+      throw base::invalid_argument()
+          .part(path.empty() ? "the root" : "key " + base::quote(path))
+          .part("class_name")
+          .expected("the str() of a class, as in \"<class 'module.Class'>\"")
+          .found(base::quote(level.info->class_name));
+    }
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);
       require_utf8(key, [&] { return refuse(child); });
       const auto* node = std::get_if<TensorDict>(&item);
-      if (is_stack && node == nullptr) {
+      if (is_stack && (node == nullptr || is_jagged(*node))) {
         throw refuse(child)
             .problem("an entry of a stack that is not a node cannot be stored")
             .expected("a node")
-            .found("a tensor or value");
+            .found(node == nullptr ? "a tensor or value" : "a jagged tensor");
       }
       groups.push_back(add(level, key, item, child, depth));
     });
@@ -364,7 +361,7 @@ class DocumentWriter {
         json_.end_object();
       } else {
         const auto& stack = std::get<NonTensor>(child);
-        value_stack(stack.value, stack.stack_dim, batch, info);
+        value_stack(stack.value, num_stack_levels(stack.value), stack.stack_dim, batch, info);
       }
     }
   }
@@ -413,16 +410,20 @@ class DocumentWriter {
   }
 
   /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
-  /// or stacks of values. Lists that unstack_values() cannot split along `dim` are written along
+  /// or stacks of values. The first `levels` levels of lists become stacks, so that all values have
+  /// the same number of batch dimensions. Lists that cannot be split along `dim` are written along
   /// dimension 0.
-  void value_stack(const Value& stack, std::int64_t dim, const Shape& batch, const NodeInfo& node) {
-    auto regular = unstack_values(stack, static_cast<std::size_t>(dim));
-    if (!regular) {
+  void value_stack(const Value& stack, std::size_t levels, std::int64_t dim, const Shape& batch,
+                   const NodeInfo& node) {
+    auto elements = static_cast<std::size_t>(dim) < levels
+                        ? unstack_values(stack, static_cast<std::size_t>(dim))
+                        : std::nullopt;
+    if (!elements) {
       dim = 0;
-      regular = unstack_values(stack, 0);
+      elements = unstack_values(stack, 0);
     }
-    const std::vector<Value> items = std::move(regular).value_or(std::vector<Value>{});
-    const bool holds_stacks = are_stacks(items);
+    const std::vector<Value> items = std::move(elements).value_or(std::vector<Value>{});
+    const bool holds_stacks = levels > 1;
     Shape inner = batch;
     const auto removed = inner.begin() + std::min<std::ptrdiff_t>(dim, std::ssize(inner));
     if (removed != inner.end()) inner.erase(removed);
@@ -441,7 +442,7 @@ class DocumentWriter {
     about_stack(dim, std::nullopt);
     for (std::size_t i = 0; holds_stacks && i < items.size(); ++i) {
       json_.key(std::to_string(i));
-      value_stack(items[i], 0, inner, node);
+      value_stack(items[i], levels - 1, 0, inner, node);
     }
     json_.end_object();
   }

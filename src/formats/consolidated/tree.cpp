@@ -129,8 +129,7 @@ class TreeBuilder {
 
   TensorDict node(const Object& object, const std::string& path, const std::string& cls) {
     if (cls == "LazyStackedTensorDict") return lazy_stack(object, path);
-    const bool is_tensorclass = cls.starts_with("<class '") && cls.ends_with("'>");
-    if (cls != "TensorDict" && !is_tensorclass) {
+    if (cls != "TensorDict" && !is_tensorclass(cls)) {
       throw fail_unsupported(path)
           .problem("unknown class")
           .expected(
@@ -138,7 +137,7 @@ class TreeBuilder {
           .found(base::quote(cls));
     }
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
-    if (is_tensorclass && about.find("batch_size") == nullptr &&
+    if (is_tensorclass(cls) && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
       // Written by tensordict 0.15.3, which cannot read it either.
       throw fail_unsupported(path)
@@ -148,7 +147,7 @@ class TreeBuilder {
     }
     auto result = new_node(path);
     set_info(object, path, result->info);
-    if (is_tensorclass) {
+    if (is_tensorclass(cls)) {
       result->info.kind = NodeKind::tensorclass;
       result->info.class_name = cls;
     }
@@ -511,6 +510,10 @@ class TreeBuilder {
 bool is_reserved_member(std::string_view key) noexcept {
   return key == "cls" || key == "non_tensors" || key == "leaves" || key == "cls_metadata" ||
          key == "size";
+}
+
+bool is_tensorclass(std::string_view cls) noexcept {
+  return cls.starts_with("<class '") && cls.ends_with("'>");
 }
 
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,

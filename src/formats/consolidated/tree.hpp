@@ -36,6 +36,9 @@ inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
 /// True for the members that describe a node itself: no node inside it can have such a key.
 bool is_reserved_member(std::string_view key) noexcept;
 
+/// True for a "cls" that readers take as a tensorclass: "<class 'module.Class'>".
+bool is_tensorclass(std::string_view cls) noexcept;
+
 /// The tree in the JSON document of a consolidated file. A node has this form:
 ///
 ///   {"cls": "TensorDict",                       or LazyStackedTensorDict, NonTensorStack,

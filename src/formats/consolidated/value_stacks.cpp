@@ -1,6 +1,7 @@
 #include "formats/consolidated/value_stacks.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/fail.hpp"
@@ -91,17 +92,40 @@ std::optional<Error> stack_lists(std::vector<Value>& elements, std::size_t dim, 
 
 std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
                                   std::uint64_t& budget_bytes, StackedValues& result) {
-  std::size_t depth = dim;
-  for (const StackedValues& element : elements) depth = std::max(depth, element.depth);
+  std::size_t most = dim;  // of the dimensions that have lists
+  std::size_t common =
+      std::numeric_limits<std::size_t>::max();  // dimensions that all elements have
+  for (const StackedValues& element : elements) {
+    most = std::max(most, element.depth);
+    common = std::min(common, element.depth + element.shared.size());
+  }
+  const std::size_t depth = std::max(dim, std::min(most, common));
   std::vector<Value> values;
   for (StackedValues& element : elements) {
     if (auto error = deepen(element, depth, budget_bytes)) return error;
     values.push_back(std::move(element.value));
   }
   result.depth = elements.empty() ? 1 : depth + 1;
-  result.shared = elements.empty() ? Shape{} : elements.front().shared;
+  result.shared = elements.empty() || depth < most ? Shape{} : elements.front().shared;
   result.value = List{};
   return stack_lists(values, dim, std::get<List>(result.value.data()));
+}
+
+std::size_t num_stack_levels(const Value& value) {
+  std::size_t levels = 0;
+  std::vector<const Value*> level = {&value};
+  while (!level.empty()) {
+    const auto* first = level.front()->get_if<List>();
+    std::vector<const Value*> below;
+    for (const Value* item : level) {
+      const auto* list = item->get_if<List>();
+      if (list == nullptr || list->items.size() != first->items.size()) return levels;
+      for (const Value& child : list->items) below.push_back(&child);
+    }
+    level = std::move(below);
+    ++levels;
+  }
+  return std::numeric_limits<std::size_t>::max();
 }
 
 std::optional<std::vector<Value>> unstack_values(const Value& value, std::size_t dim) {

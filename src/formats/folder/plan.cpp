@@ -177,6 +177,7 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   if (!with_notes_ && (!native || node.info().int_keys || !node.info().typed_keys.empty())) {
     refuse(path.empty() ? "the root" : key_part(path), "a node of kind " + to_string(kind));
   }
+  if (!with_notes_) require_valid_info(path, node);  // otherwise done by collect_notes()
   if (kind == NodeKind::tensorclass) {
     add_tensorclass(node, folder, path);
   } else if (kind == NodeKind::lazy_stack) {

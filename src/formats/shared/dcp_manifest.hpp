@@ -59,7 +59,7 @@ struct Manifest {
 
 /// Formats the manifest of a tree whose tensors, in the order of for_each_leaf, are `tensors`.
 /// Throws Error(invalid_argument) for strings that are not UTF-8 (lone surrogates are allowed) and
-/// like require_valid_keys(), and Error(unsupported) for a tree that is nested too deep for JSON.
+/// like require_valid_info(), and Error(unsupported) for a tree that is nested too deep for JSON.
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
                            bool has_checksums, const std::vector<ManifestTensor>& tensors,
                            const TensorDict& tree);

@@ -18,7 +18,7 @@ class TreeNotesCollector final : public TreeVisitor {
       : keeps_versions_(kept != ModuleVersions::elsewhere) {}
 
   void node(const std::string& path, const TensorDict& node) override {
-    require_valid_keys(path, node);
+    require_valid_info(path, node);
     const NodeInfo& info = node.info();
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     if (batched || info.kind == NodeKind::lazy_stack) {

@@ -296,7 +296,7 @@ class Builder {
               .found(piece.offsets.size(), " offsets and ", piece.sizes.size(), " sizes");
         }
         for (std::size_t d = 0; d < shape.size(); ++d) {
-          constexpr std::int64_t kMost = std::int64_t{1} << 62;
+          constexpr std::int64_t kMost = (std::int64_t{1} << 62) - 1;
           if (piece.offsets[d] > kMost || piece.sizes[d] > kMost) {
             throw corrupt()
                 .problem("the offset or size of a shard is too large")
@@ -523,7 +523,15 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
   std::unordered_set<std::string> keys;
   for (const std::string& top : tops) {
     std::string key = unescape(top);
-    if (!keys.insert(key).second) key = top;
+    if (!keys.insert(key).second) {
+      key = top;
+      if (!keys.insert(key).second) {
+        throw base::corrupt(where)
+            .part("the state")
+            .problem("two keys are ", base::quote(key))
+            .expected("each once");
+      }
+    }
     const Entry* found = find_entry(*context, rank, top);
     Node::Slot slot = found != nullptr && is_container(found->type)
                           ? std::make_shared<Part>(context, rank, top, key)

@@ -161,7 +161,7 @@ class TreeBuilder {
   void add_changes(Children& to, std::uint32_t id);
 
   /// Adds the attribute `_metadata` of a module's state dict, the versions of its layers. Warns
-  /// about other attributes of a dict, and ignores all attributes from the first other one on.
+  /// about other attributes of a dict, which are ignored.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
   /// Converts a key that is not a string. Returns nullopt if a tree does not support it.

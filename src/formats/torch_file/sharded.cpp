@@ -47,10 +47,15 @@ OpenedIndex open_index(const Path& path) {
   const std::string& where = file.display();
   OpenedIndex opened;
   opened.index = parse_hub_index(file.read_all(kMaxHubIndexBytes), where);
-  const os::Directory folder =
-      os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
-  opened.shards = open_indexed(folder, opened.index, where);
+  opened.shards = open_indexed(folder_of_shards(path, opened.index), opened.index, where);
   return opened;
+}
+
+bool is_shard(const TensorDict& node) {
+  const NodeInfo& info = node.info();
+  const bool is_dict = info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict ||
+                       info.kind == NodeKind::tensordict;
+  return is_dict && !info.int_keys && info.typed_keys.empty();
 }
 
 TensorDict dict_in(os::File shard) {
@@ -58,10 +63,10 @@ TensorDict dict_in(os::File shard) {
   const TensorDict::Item item = read_object_file(
       [file = std::make_shared<const os::File>(std::move(shard))] { return file; });
   const auto* dict = std::get_if<TensorDict>(&item);
-  if (dict == nullptr || dict->kind() == NodeKind::opaque) {
+  if (dict == nullptr || !is_shard(*dict)) {
     throw base::corrupt(where)
         .problem("not a shard")
-        .expected("a dict of tensors")
+        .expected("a dict of tensors with string keys")
         .found(describe_object(item));
   }
   return *dict;
@@ -108,8 +113,9 @@ VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {
     OpenedIndex opened = open_index(path);
+    const os::Directory folder = folder_of_shards(path, opened.index);
     for (const std::string& name : opened.index.shards) {
-      add_report(report, kFormat.verify(path.parent_path() / name, request));
+      add_report(report, kFormat.verify(folder.display_of(name), request));
     }
     if (report.ok()) tree_of(std::move(opened), path.string());
   } catch (const Error& error) {

@@ -295,10 +295,13 @@ void TreeBuilder::add_changes(Children& to, std::uint32_t id) {
 
 void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
   const PickleNode state = pickle_.at(id);
-  bool others = state.kind != PickleKind::dict;
-  for (std::size_t i = 0; !others && i + 1 < state.items.size(); i += 2) {
-    others = pickle_.text(state.items[i]) != "_metadata";
-    if (others) break;
+  const bool is_dict = state.kind == PickleKind::dict;
+  bool others = !is_dict;
+  for (std::size_t i = 0; is_dict && i + 1 < state.items.size(); i += 2) {
+    if (pickle_.text(state.items[i]) != "_metadata") {
+      others = true;
+      continue;
+    }
     Slot versions = convert(state.items[i + 1]);
     auto* value = std::get_if<NonTensor>(&versions);
     if (value == nullptr || !value->value.is<Value::Object>()) continue;
@@ -729,6 +732,7 @@ void TreeBuilder::add_unreadable_pairs(Children& to) {
     Slot made = opaque_node(key, std::move(parts), std::move(problem));
     pickle_.keys.pop_back();
     to.any_tensor = true;
+    to.keys.add_text();
     to.entries.push_back({std::move(name), std::move(made)});
   }
 }

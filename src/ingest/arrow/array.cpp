@@ -533,8 +533,7 @@ std::string_view ArrowSlice::text_at(std::int64_t i) const {
 
 std::int64_t ArrowSlice::index_at(std::int64_t i) const {
   // Values of uint64 from 2^63 on become negative: out of range.
-  return integer_at(type->stored, static_cast<const std::byte*>(array->buffers[1]) +
-                                      static_cast<std::size_t>(begin + i) * itemsize(type->stored));
+  return integer_at(type->stored, number_at(i));
 }
 
 std::string ArrowSlice::decimal_at(std::int64_t i) const {

@@ -98,6 +98,11 @@ struct ArrowSlice {
     std::memcpy(&value, bytes + static_cast<std::size_t>(begin + i) * sizeof(T), sizeof(T));
     return value;
   }
+  /// Number `i` as it is stored, or the index in the dictionary.
+  const std::byte* number_at(std::int64_t i) const {
+    return static_cast<const std::byte*>(array->buffers[1]) +
+           static_cast<std::size_t>(begin + i) * itemsize(type->stored);
+  }
   /// Bit `i` of a buffer: of buffer 0, the validity; of buffer 1, the values of booleans.
   bool bit_at(std::size_t buffer, std::int64_t i) const {
     const auto* bits = static_cast<const std::uint8_t*>(array->buffers[buffer]);

@@ -81,7 +81,7 @@ class RowsReader {
     auto& valid = made_.owned.valid;
     if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
     valid[static_cast<std::size_t>(row)] = 0;
-    made_.bad.push_back({row, std::move(what)});
+    made_.bad.push_back({column_.name(), std::move(what), row});
   }
 
   ArrowRows finish() {
@@ -120,13 +120,8 @@ class RowsReader {
         into[i] = static_cast<std::byte>(numbers.bit_at(1, i) ? 1 : 0);
       }
     } else {
-      cast_elements(type.stored, buffer_of(numbers), dtype, into, count);
+      cast_elements(type.stored, numbers.number_at(0), dtype, into, count);
     }
-  }
-
-  static const std::byte* buffer_of(const ArrowSlice& numbers) {
-    return static_cast<const std::byte*>(numbers.array->buffers[1]) +
-           static_cast<std::size_t>(numbers.begin) * itemsize(numbers.type->stored);
   }
 
   /// True if Arrow's buffer can be stored without conversion.
@@ -152,7 +147,7 @@ class RowsReader {
   void read_scalars() {
     merge_dictionary_nulls();
     if (owned_valid().empty() && is_stored_so(rows_)) {
-      made_.chunk.values = {buffer_of(rows_),
+      made_.chunk.values = {rows_.number_at(0),
                             static_cast<std::size_t>(rows_.size) * itemsize(column_.dtype)};
       return;
     }
@@ -174,11 +169,6 @@ class RowsReader {
     }
   }
 
-  bool nan_is_null() const {
-    return column_.dtype == DType::float16 || column_.dtype == DType::float32 ||
-           column_.dtype == DType::float64;
-  }
-
   /// Copies numbers to `into`, nulls as NaN. Returns an error message if there is a null and the
   /// dtype has no NaN, else "".
   std::string copy_items(const ArrowSlice& numbers, std::byte* into) const {
@@ -187,7 +177,7 @@ class RowsReader {
     if (!dictionary && !numbers.may_have_nulls()) return {};
     for (std::int64_t i = 0; i < numbers.size; ++i) {
       if (!is_null(numbers, i)) continue;
-      if (!nan_is_null()) {
+      if (!is_floating_point(column_.dtype)) {
         return "expected numbers in the list, found null; null inside a list is NaN for floats "
                "only";
       }
@@ -217,7 +207,7 @@ class RowsReader {
     ArrowSlice flat;
     if (owned_valid().empty() && flatten(rows_, flat).empty() && is_stored_so(flat) &&
         !flat.may_have_nulls()) {
-      made_.chunk.values = {buffer_of(flat), static_cast<std::size_t>(rows_.size) * row_bytes};
+      made_.chunk.values = {flat.number_at(0), static_cast<std::size_t>(rows_.size) * row_bytes};
       return;
     }
     std::byte* into = grow(static_cast<std::size_t>(rows_.size) * row_bytes);
@@ -271,7 +261,7 @@ class RowsReader {
       if (flat.may_have_nulls() || !flatten(flat, flat).empty()) return false;
     }
     if (!is_stored_so(flat) || flat.may_have_nulls()) return false;
-    made_.chunk.values = {buffer_of(flat),
+    made_.chunk.values = {flat.number_at(0),
                           static_cast<std::size_t>(flat.size) * itemsize(column_.dtype)};
     auto& ends = owned().ends;
     ends.resize(static_cast<std::size_t>(rows_.size));

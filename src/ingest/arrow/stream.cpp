@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -180,6 +181,7 @@ class ArrowIngest {
   ArrowIngest(std::span<ArrowArrayStream* const> streams, std::span<ArrowArrayStream* const> again,
               const std::optional<Path>& path, const ArrowIngestOptions& options)
       : options_(options),
+        rows_{options.where, options.find_row},
         path_(path),
         streams_(taken(streams, options.where)),
         again_(taken(again, options.where)) {}
@@ -316,17 +318,11 @@ class ArrowIngest {
     }
   }
 
-  struct Bad {
-    std::int64_t row;
-    std::size_t column;
-    std::string what;
-  };
-
   void add(const ArrowSlice& batch) {
     std::vector<ArrowRows> rows;
     std::vector<ColumnBuilder> fitted;
     std::vector<ColumnChunk> chunks;
-    std::vector<Bad> bad;
+    std::vector<BadValue> bad;
     // Reserved, because `chunks` has spans into the elements.
     rows.reserve(columns_.size());
     fitted.reserve(columns_.size());
@@ -335,12 +331,10 @@ class ArrowIngest {
     for (const std::size_t i : columns_) {
       rows.push_back(read_arrow_column(sources_[i], batch));
       ArrowRows& read = rows.back();
-      for (BadValue& value : read.bad) bad.push_back({value.row, i, std::move(value.what)});
+      std::ranges::move(read.bad, std::back_inserter(bad));
       fitted.emplace_back();
       if (options_.schema && must_fit(i, read)) {
-        std::vector<BadValue> mismatches;
-        fitted.back() = fit_chunk(sources_[i].column, read.chunk, targets_[i], mismatches);
-        for (BadValue& value : mismatches) bad.push_back({value.row, i, std::move(value.what)});
+        fitted.back() = fit_chunk(sources_[i].column, read.chunk, targets_[i], bad);
         chunks.push_back(fitted.back().view());
       } else {
         chunks.push_back(read.chunk);
@@ -383,32 +377,31 @@ class ArrowIngest {
 
   /// Marks null rows of the batch as bad. A record batch has no null rows, although the interface
   /// allows them.
-  void bad_batch_rows(const ArrowSlice& batch, std::vector<Bad>& bad) const {
+  void bad_batch_rows(const ArrowSlice& batch, std::vector<BadValue>& bad) const {
     for (std::int64_t i = 0; batch.may_have_nulls() && i < batch.size; ++i) {
-      if (!batch.is_valid(i)) bad.push_back({i, columns_[0], "expected a row, found null"});
+      if (!batch.is_valid(i)) {
+        bad.push_back({targets_[columns_[0]].name(), "expected a row, found null", i});
+      }
     }
   }
 
-  static void keep_first_of_rows(std::vector<Bad>& bad) {
-    std::stable_sort(bad.begin(), bad.end(),
-                     [](const Bad& a, const Bad& b) { return a.row < b.row; });
-    bad.erase(std::unique(bad.begin(), bad.end(),
-                          [](const Bad& a, const Bad& b) { return a.row == b.row; }),
-              bad.end());
+  static void keep_first_of_rows(std::vector<BadValue>& bad) {
+    std::ranges::stable_sort(bad, {}, &BadValue::row);
+    const auto others = std::ranges::unique(bad, {}, &BadValue::row);
+    bad.erase(others.begin(), others.end());
   }
 
   /// Drops the bad rows, or throws for the first one.
-  void drop(const ArrowSlice& batch, const std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
+  void drop(const ArrowSlice& batch, std::vector<BadValue>& bad, std::vector<ColumnChunk>& chunks,
             std::vector<ColumnBuilder>& fitted) {
     std::vector<std::int64_t> dropped;
-    for (const Bad& one : bad) {
-      const std::int64_t row = position_ + one.row;
-      const std::string column = targets_[one.column].name();
-      if (options_.on_error == OnError::raise) throw error_of(source_row(row), column, one.what);
-      if (options_.on_error == OnError::collect && writer_) {
-        tell(row, column, one.what, text_of(batch, one.row));
-      }
+    for (BadValue& one : bad) {
       dropped.push_back(one.row);
+      one.row += position_;
+      if (options_.on_error == OnError::raise) throw rows_.error_of(one);
+      if (options_.on_error == OnError::collect && writer_) {
+        tell(one, text_of(batch, dropped.back()));
+      }
     }
     report_.num_bad_rows += dropped.size();
     drop_rows(dropped, chunks, fitted);
@@ -417,10 +410,10 @@ class ArrowIngest {
   /// Handles bad rows of several streams. The first pass collects the bad rows; with the first of
   /// them, it discards what was written and stops writing. The second pass drops the rows that are
   /// bad in any stream.
-  void defer_bad_rows(const ArrowSlice& batch, const std::vector<Bad>& bad,
+  void defer_bad_rows(const ArrowSlice& batch, const std::vector<BadValue>& bad,
                       std::vector<ColumnChunk>& chunks, std::vector<ColumnBuilder>& fitted) {
     if (!is_again_) {
-      for (const Bad& one : bad) bad_rows_seen_.push_back(position_ + one.row);
+      for (const BadValue& one : bad) bad_rows_seen_.push_back(position_ + one.row);
       if (!bad.empty()) writer_.reset();
       return;
     }
@@ -433,7 +426,7 @@ class ArrowIngest {
       BadRowPieces::Piece piece{.text = text_of(batch, dropped.back())};
       while (found != bad.end() && found->row < dropped.back()) ++found;
       if (found != bad.end() && found->row == dropped.back()) {
-        piece.column = targets_[found->column].name();
+        piece.column = found->column;
         piece.error = found->what;
       }
       pieces_->add(piece);
@@ -453,29 +446,14 @@ class ArrowIngest {
     return to_json(arrow_value(batch, row), codecs::JsonStyle::python);
   }
 
-  SourceRow source_row(std::int64_t row) const {
-    return options_.find_row ? options_.find_row(row) : SourceRow{options_.where, row};
-  }
-
-  static Error error_of(const SourceRow& at, const std::string& column, const std::string& what) {
-    return base::invalid_argument(at.where)
-        .part("row ", at.row, ", column ", base::quote(column))
-        .problem(what);
-  }
-
-  void tell(std::int64_t row, const std::string& column, const std::string& what,
-            const std::string& text) {
-    const SourceRow at = source_row(row);
-    const std::string error = options_.find_row ? error_of(at, column, what).what() : what;
-    writer_->append_text(
-        formats::folder::kBadRowsName,
-        to_json_line({.row = at.row, .column = column, .error = error, .text = shown_text(text)}));
+  void tell(const BadValue& bad, const std::string& text) {
+    writer_->append_text(formats::folder::kBadRowsName, to_json_line(rows_.bad_row_of(bad, text)));
   }
 
   void report_pieces() {
     auto row = bad_rows_seen_.begin();
     pieces_->report_all(bad_rows_seen_.size(), [&](const BadRowPieces::Piece& piece) {
-      tell(*row++, piece.column, piece.error, piece.text);
+      tell({piece.column, piece.error, *row++}, piece.text);
     });
   }
 
@@ -492,7 +470,7 @@ class ArrowIngest {
       if (!targets_[i].nullable && !chunks[k].valid.empty()) {
         targets_[i].nullable = true;
         name_leaves(targets_[i]);
-        if (writer_) writer_->change_column(i, targets_[i], {});
+        if (writer_) writer_->make_nullable(i);
       }
       if (writer_) writer_->append(i, chunks[k]);
       progress_->add(chunks[k].values.size());
@@ -501,6 +479,7 @@ class ArrowIngest {
   }
 
   const ArrowIngestOptions& options_;
+  SourceRows rows_;
   std::optional<Path> path_;
   std::vector<std::unique_ptr<BatchStream>> streams_;
   std::vector<std::unique_ptr<BatchStream>> again_;  ///< the same streams, for the second pass

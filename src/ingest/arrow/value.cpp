@@ -7,32 +7,13 @@
 
 #include "base/base64.hpp"
 #include "base/text.hpp"
-#include "core/tensor/cast.hpp"
 #include "ingest/bad_row.hpp"
+#include "ingest/table/convert_chunk.hpp"
 
 namespace tenfold {
 namespace {
 
 using OtherBytes = std::optional<std::string>;
-
-Value number_value(const ArrowSlice& slice, std::int64_t i) {
-  const DType stored = slice.type->stored;
-  const auto* element = static_cast<const std::byte*>(slice.array->buffers[1]) +
-                        static_cast<std::size_t>(slice.begin + i) * itemsize(stored);
-  if (stored == DType::uint64) {
-    const auto number = slice.value_at<std::uint64_t>(1, i);
-    if (number >> 63 != 0) return Value::BigInt{std::to_string(number)};
-    return static_cast<std::int64_t>(number);
-  }
-  if (is_integer(stored)) {
-    std::int64_t number = 0;
-    cast_elements(stored, element, DType::int64, reinterpret_cast<std::byte*>(&number), 1);
-    return number;
-  }
-  double number = 0;
-  cast_elements(stored, element, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
-  return number;
-}
 
 Value text_value(std::string_view text, OtherBytes* other_bytes) {
   if (base::is_utf8(text)) return text;
@@ -93,7 +74,7 @@ Value arrow_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_byt
     case ArrowKind::boolean:
       return slice.bit_at(1, i);
     case ArrowKind::number:
-      return number_value(slice, i);
+      return number_value(slice.type->stored, slice.number_at(i));
     case ArrowKind::text:
     case ArrowKind::text_view:
     case ArrowKind::fixed_bytes:

@@ -371,18 +371,10 @@ void RowColumn::promote(const RowType& type) {
   rows_ = std::move(made);
 }
 
-Column RowColumn::block_column() const {
-  Column column;
+Column RowColumn::block_column(std::int64_t length) const {
+  Column column = column_of(type_, length);
   column.path = path_;
   column.nullable = is_nullable_;
-  column.dtype = DType::float64;
-  if (type_.form == RowForm::none) return column;
-  column.ragged = is_list();
-  if (is_list()) column.shape = type_.inner;
-  if (!type_.has_elements) return column;
-  column.kind = type_.kind;
-  column.dtype = type_.dtype;
-  column.unit = type_.unit;
   return column;
 }
 
@@ -412,15 +404,9 @@ void RowColumn::compare_lengths() {
 }
 
 Column RowColumn::stored() {
-  Column column = is_locked_ ? wanted_ : block_column();
+  if (!is_locked_ && is_list() && type_.is_number()) compare_lengths();
+  Column column = is_locked_ ? wanted_ : block_column(has_lengths_ ? 0 : length_);
   if (!is_locked_ && type_.form == RowForm::none) column.nullable = true;
-  if (!is_locked_ && is_list() && type_.is_number() && type_.has_items()) {
-    compare_lengths();
-    if (!has_lengths_ && length_ > 0) {
-      column.ragged = false;
-      column.shape.insert(column.shape.begin(), length_);
-    }
-  }
   name_leaves(column);
   return column;
 }

@@ -10,7 +10,7 @@
 
 #include <tenfold/schema.hpp>
 
-#include "ingest/rows/type.hpp"
+#include "ingest/row_type.hpp"
 #include "ingest/table/column_builder.hpp"
 #include "ingest/table/convert_chunk.hpp"
 
@@ -40,8 +40,8 @@ class RowColumn {
   /// The name of the first type with elements; empty if there was none.
   const std::string& first_type() const noexcept { return first_type_; }
   bool is_fixed_by_schema() const noexcept { return is_locked_; }
-  /// If fixed by a schema: the column in the schema.
-  const Column& wanted() const noexcept { return wanted_; }
+  /// The type for messages, "int64 (us)"; of a schema if it is fixed by one.
+  std::string text() const { return is_locked_ ? described(wanted_) : type_.text(); }
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
   std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }
@@ -194,7 +194,8 @@ class RowColumn {
   bool put_digits(std::string_view text);
   void note_text(Origins::Kind kind);
   void promote_origins(const RowType& type);
-  Column block_column() const;
+  /// The column, with lists as ragged rows, unless they are numbers of a common `length`.
+  Column block_column(std::int64_t length = 0) const;
   ColumnBuilder& finished(const Column& column);
   ColumnBuilder& padded(const Column& column);
   void compare_lengths();

@@ -64,6 +64,12 @@ void RowTable::settle() {
     if (all.kind != type.kind || all.form != type.form) stored.column->promote(all);
   }
   report_promotions();
+  for (const Stored& stored : columns_) {
+    const std::int64_t row = stored.column->first_null_not_fitting();
+    if (row < 0) continue;
+    throw BadValue{dotted(stored.column->path()),
+                   "expected " + stored.column->type().text() + ", found null in a list", row};
+  }
 }
 
 void RowTable::report_promotions() {
@@ -173,8 +179,8 @@ void RowTable::store(Stored& stored) {
     writer_->change_column(*stored.index, now, [&](const ColumnChunk& chunk) {
       return convert_chunk(before, chunk, now, &stored.column->origins(before), &position);
     });
-  } else if (stored.as.nullable != now.nullable) {
-    writer_->change_column(*stored.index, now, {});
+  } else if (now.nullable) {
+    writer_->make_nullable(*stored.index);
   }
   stored.as = now;
 }

@@ -62,8 +62,6 @@ class RowTable {
   /// if there is no such type.
   std::optional<RowType> joined(const RowColumn* column, const RowType& value) const;
   void promote(RowColumn& column, const RowType& type);
-  /// Finalises the types of all columns. Only finish() may follow.
-  void settle();
   /// Sets the order of columns. `order` must contain all of them.
   void arrange(const std::vector<const RowColumn*>& order);
 
@@ -83,7 +81,8 @@ class RowTable {
 
   /// Writes the rows of the block.
   void flush();
-  /// Writes the remaining rows and publishes the data set.
+  /// Finalises the types of all columns, writes the remaining rows and publishes the data set.
+  /// Throws BadValue for the first row with a null in a list if the final type has no nulls.
   SourceReport finish();
   /// The rows of the block. Only destruction may follow.
   Batch take_rows();
@@ -96,6 +95,7 @@ class RowTable {
   };
 
   void add_columns(const Schema& schema, bool keeps_kinds);
+  void settle();
   void complete_columns();
   void sort_columns();
   void make_writer(bool is_end);

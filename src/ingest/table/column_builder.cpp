@@ -128,7 +128,7 @@ void fill_null(DType dtype, std::byte* elements, std::int64_t count) {
   std::array<std::byte, 16> element{};
   const std::size_t size = static_cast<std::size_t>(count) * itemsize(dtype);
   if (size == 0) return;
-  if (is_floating_point(dtype) && can_cast(DType::float64, dtype)) {
+  if (is_floating_point(dtype)) {
     cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&kNaN), dtype, element.data(),
                   1);
   }

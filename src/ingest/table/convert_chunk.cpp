@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <tenfold/error.hpp>
-#include <tenfold/value.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
@@ -56,10 +55,6 @@ Origins::Kind Origins::at(std::int64_t element) const noexcept {
 
 namespace {
 
-bool is_float(DType dtype) {
-  return dtype != DType::bool_ && (dtype < DType::uint8 || dtype > DType::int64);
-}
-
 template <class T>
 T read(const std::byte* from) {
   T value;
@@ -67,7 +62,9 @@ T read(const std::byte* from) {
   return value;
 }
 
-Value value_of_number(DType dtype, const std::byte* element, Origins::Kind origin) {
+}  // namespace
+
+Value number_value(DType dtype, const std::byte* element, Origins::Kind origin) {
   if (origin == Origins::Kind::null) return Value();
   if (dtype == DType::bool_) return read<std::uint8_t>(element) != 0;
   if (dtype == DType::uint64) {
@@ -76,7 +73,7 @@ Value value_of_number(DType dtype, const std::byte* element, Origins::Kind origi
     if (number >> 63 == 0) return static_cast<std::int64_t>(number);
     return Value::BigInt{std::to_string(number)};
   }
-  if (!is_float(dtype)) {
+  if (is_integer(dtype)) {
     std::int64_t number = 0;
     cast_elements(dtype, element, DType::int64, reinterpret_cast<std::byte*>(&number), 1);
     if (origin == Origins::Kind::boolean) return number != 0;
@@ -94,10 +91,8 @@ Value value_of_number(DType dtype, const std::byte* element, Origins::Kind origi
   return number;
 }
 
-}  // namespace
-
 std::string number_text(DType dtype, const std::byte* element, Origins::Kind origin) {
-  return to_json(value_of_number(dtype, element, origin));
+  return to_json(number_value(dtype, element, origin));
 }
 
 namespace {
@@ -301,7 +296,7 @@ class Converter {
 
   /// The elements from `first` as nested lists of the given lengths.
   Value nested(std::int64_t first, std::span<const std::int64_t> lengths) const {
-    if (lengths.empty()) return value_of_number(from_.dtype, number(first), origin());
+    if (lengths.empty()) return number_value(from_.dtype, number(first), origin());
     Value::List list;
     const auto inner = lengths.subspan(1);
     std::int64_t step = 1;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tenfold/schema.hpp>
+#include <tenfold/value.hpp>
 
 #include "ingest/table/column_builder.hpp"
 
@@ -40,6 +41,10 @@ class Origins {
   std::int64_t size_ = 0;
   std::vector<std::uint8_t> bits_;
 };
+
+/// A number or bool as a JSON value.
+Value number_value(DType dtype, const std::byte* element,
+                   Origins::Kind origin = Origins::Kind::same);
 
 /// Formats a number as Python's json.dumps does.
 std::string number_text(DType dtype, const std::byte* element,

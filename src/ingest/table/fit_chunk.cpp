@@ -137,6 +137,8 @@ std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to,
 namespace {
 
 class ChunkConverter {
+  static constexpr const char* kFoundNull = "null; make the column nullable in the schema";
+
  public:
   ChunkConverter(const Column& from, const ColumnChunk& chunk, const Column& to,
                  std::vector<BadValue>& bad)
@@ -188,8 +190,12 @@ class ChunkConverter {
     }
   }
 
+  void add_bad(std::int64_t row, const std::string& found) {
+    bad_.push_back({to_.name(), "expected " + described(to_) + ", found " + found, row});
+  }
+
   void mismatch(std::int64_t row, const std::string& found) {
-    bad_.push_back({row, "expected " + described(to_) + ", found " + found});
+    add_bad(row, found);
     made_.add_nulls(1);  // a placeholder: the caller removes the row
   }
 
@@ -198,7 +204,7 @@ class ChunkConverter {
     if (to_.nullable) {
       made_.add_nulls(1);
     } else {
-      mismatch(row, "null; make the column nullable in the schema");
+      mismatch(row, kFoundNull);
     }
     return true;
   }
@@ -253,9 +259,7 @@ class ChunkConverter {
     made_.item_ends.assign(chunk_.item_ends.begin(), chunk_.item_ends.end());
     if (to_.nullable) return;
     for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
-      if (is_valid(row)) continue;
-      bad_.push_back({row, "expected " + described(to_) +
-                               ", found null; make the column nullable in the schema"});
+      if (!is_valid(row)) add_bad(row, kFoundNull);
     }
   }
 

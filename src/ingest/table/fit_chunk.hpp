@@ -7,15 +7,10 @@
 
 #include <tenfold/schema.hpp>
 
+#include "ingest/row_fault.hpp"
 #include "ingest/table/column_builder.hpp"
 
 namespace tenfold {
-
-/// A row whose value does not fit its column.
-struct BadValue {
-  std::int64_t row = 0;  ///< index in the chunk
-  std::string what;      ///< "expected ..., found ..."
-};
 
 /// True if the values of a column like `from` can be stored unchanged in one like `to`. Ignores
 /// `nullable` and `unit`.

@@ -580,39 +580,32 @@ void TableWriter::reorder(std::span<const std::size_t> order) {
   state_->has_names = false;
 }
 
+void TableWriter::make_nullable(std::size_t index) {
+  ColumnWriter& writer = state_->writers.at(index);
+  if (writer.column().nullable) return;
+  writer.make_nullable(state_->make_part());
+  state_->check_names(index, 1);
+}
+
 void TableWriter::change_column(std::size_t index, Column column,
                                 const std::function<ColumnBuilder(const ColumnChunk&)>& convert) {
   State& state = *state_;
   ColumnWriter& old = state.writers.at(index);
   name_leaves(column);
-  if (!convert) {
-    Column same = old.column();
-    same.nullable = true;
-    name_leaves(same);
-    if (old.column().nullable || !(column == same)) {
-      throw base::invalid_argument()
-          .part("column ", base::quote(column.name()))
-          .problem("a change without a conversion")
-          .expected("the same column, made nullable")
-          .found("another column");
-    }
-    old.make_nullable(state.make_part());
-  } else {
-    ColumnWriter made(std::move(column), state.make_part());
-    old.for_each_block([&](const ColumnChunk& block) {
-      const ColumnBuilder chunk = convert(block);
-      made.check(chunk.view());
-      made.append(chunk.view());
-    });
-    if (made.num_rows() != old.num_rows()) {
-      throw base::invalid_argument()
-          .part("column ", base::quote(made.column().name()), ": conversion")
-          .expected(old.num_rows(), " rows")
-          .found(made.num_rows());
-    }
-    for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
-    old = std::move(made);
+  ColumnWriter made(std::move(column), state.make_part());
+  old.for_each_block([&](const ColumnChunk& block) {
+    const ColumnBuilder chunk = convert(block);
+    made.check(chunk.view());
+    made.append(chunk.view());
+  });
+  if (made.num_rows() != old.num_rows()) {
+    throw base::invalid_argument()
+        .part("column ", base::quote(made.column().name()), ": conversion")
+        .expected(old.num_rows(), " rows")
+        .found(made.num_rows());
   }
+  for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
+  old = std::move(made);
   state.check_names(index, 1);
 }
 

@@ -72,10 +72,13 @@ class TableWriter {
   /// Reorders the columns: `order[i]` is the present index of the column that becomes the i-th.
   void reorder(std::span<const std::size_t> order);
 
+  /// Makes column `index` nullable, at the cost of a byte per row, if it is not yet. The rows so
+  /// far have values.
+  void make_nullable(std::size_t index);
+
   /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
   /// the stored rows block by block, and returns them in the layout of the new column. A block has
-  /// a few MiB, but for ragged strings up to 262,144 items of any size. `convert` may be empty if
-  /// the only change is that the column becomes nullable, which costs a byte per row.
+  /// a few MiB, but for ragged strings up to 262,144 items of any size.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 

@@ -230,7 +230,7 @@ bool CsvRows::field(const CsvField& field, TextColumn& column) {
 }
 
 bool CsvRows::fail(Outcome outcome, std::string column, std::string message) {
-  fault_ = {outcome, std::move(column), std::move(message)};
+  fault_ = {{std::move(column), std::move(message)}, outcome};
   return false;
 }
 

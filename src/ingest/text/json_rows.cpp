@@ -398,7 +398,7 @@ bool JsonRows::too_narrow(const TextColumn& column, const std::string& expected,
 }
 
 bool JsonRows::mismatch(std::string column, std::string message, Outcome outcome) {
-  fault_ = {outcome, std::move(column), std::move(message)};
+  fault_ = {{std::move(column), std::move(message)}, outcome};
   return false;
 }
 

@@ -10,24 +10,17 @@
 namespace tenfold {
 namespace {
 
-/// Stores a float with an integer value in a column of integers or bools.
-template <class T>
-Fit put_whole(double value, std::byte* into) {
-  if (value != std::trunc(value)) return Fit::wrong_type;
-  // The number after the maximum is a power of two, which a double represents exactly.
-  constexpr double kEnd = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
-  const bool fits = value >= static_cast<double>(std::numeric_limits<T>::min()) && value < kEnd;
-  if (!fits) return Fit::too_large;
-  const auto whole = static_cast<T>(value);
-  std::memcpy(into, &whole, sizeof(T));
+/// Stores a float in a column of any dtype but complex ones and float4_e2m1fn_x2.
+Fit put_cast(double value, DType dtype, std::byte* into) {
+  if (!is_floating_point(dtype) && value != std::trunc(value)) return Fit::wrong_type;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+  if (first_not_fitting(DType::float64, bytes, dtype, 1) == 0) return Fit::too_large;
+  cast_elements(DType::float64, bytes, dtype, into, 1);
   return Fit::fits;
 }
 
 template <class T>
-Fit put_integer(const NumberText& number, bool is_given, std::byte* into) {
-  if (!number.is_integer) {
-    return is_given ? put_whole<T>(to_double(number), into) : Fit::wrong_type;
-  }
+Fit put_integer(const NumberText& number, std::byte* into) {
   std::uint64_t bits = 0;
   const IntegerSize size = to_integer(number, bits);
   if constexpr (std::is_unsigned_v<T>) {
@@ -47,14 +40,6 @@ Fit put_integer(const NumberText& number, bool is_given, std::byte* into) {
   return Fit::fits;
 }
 
-Fit put_small_float(double value, DType dtype, std::byte* into) {
-  if (!is_floating_point(dtype) || !can_cast(DType::float64, dtype)) return Fit::wrong_type;
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
-  if (first_not_fitting(DType::float64, bytes, dtype, 1) == 0) return Fit::too_large;
-  cast_elements(DType::float64, bytes, dtype, into, 1);
-  return Fit::fits;
-}
-
 Fit put_double(double value, DType dtype, std::byte* into) {
   if (dtype == DType::float64) {
     std::memcpy(into, &value, sizeof(value));
@@ -65,18 +50,18 @@ Fit put_double(double value, DType dtype, std::byte* into) {
     std::memcpy(into, &narrow, sizeof(narrow));
     return std::isfinite(value) && !std::isfinite(narrow) ? Fit::too_large : Fit::fits;
   }
-  return put_small_float(value, dtype, into);
+  return put_cast(value, dtype, into);
 }
 
 }  // namespace
 
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into) {
-  if (dtype == DType::bool_) {
-    return is_given ? put_integer<bool>(number, true, into) : Fit::wrong_type;
-  }
-  if (is_integer(dtype)) {
-    return with_integer_type(dtype,
-                             [&]<class T>(T) { return put_integer<T>(number, is_given, into); });
+  const bool is_bool = dtype == DType::bool_;
+  if (is_bool || is_integer(dtype)) {
+    if (!is_given && (is_bool || !number.is_integer)) return Fit::wrong_type;
+    if (!number.is_integer) return put_cast(to_double(number), dtype, into);
+    if (is_bool) return put_integer<bool>(number, into);
+    return with_integer_type(dtype, [&]<class T>(T) { return put_integer<T>(number, into); });
   }
   if (!is_floating_point(dtype)) return Fit::wrong_type;
   if (number.is_integer && !is_given && !is_exact_in_double(number)) return Fit::inexact;

@@ -36,10 +36,10 @@ void number_fields(Field& field, std::size_t& next) {
 
 }  // namespace
 
-Schema RowPlan::schema() const {
-  std::vector<Column> columns;
-  for (const Target& target : targets) columns.push_back(target.column);
-  return Schema(std::move(columns));
+std::vector<Column> RowPlan::columns() const {
+  std::vector<Column> made;
+  for (const Target& target : targets) made.push_back(target.column);
+  return made;
 }
 
 RowPlan plan_of(const Schema& schema) {

@@ -73,7 +73,8 @@ struct RowPlan {
   /// without a fraction are accepted as integers.
   bool is_given = false;
 
-  Schema schema() const;
+  std::vector<Column> columns() const;
+  Schema schema() const { return Schema(columns()); }
 };
 
 /// The plan for a schema given by the user.

@@ -1,7 +1,5 @@
 #include "ingest/text/row_work.hpp"
 
-#include <utility>
-
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
@@ -105,17 +103,10 @@ void RowWork::refuse(const Rejected& rejected) {
 
 void RowWork::write_rows() {
   const std::vector<ColumnChunk> chunks = rows_.finish();
-  std::vector<std::pair<std::size_t, Column>> changed;
-  const std::vector<Column>& columns = sink_.writer.schema().columns();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (chunks[i].valid.empty() || columns[i].nullable) continue;
     // A column becomes nullable only with its first null, which takes no more time than if it had
     // been nullable from the start.
-    changed.emplace_back(i, columns[i]);
-    changed.back().second.nullable = true;
-  }
-  for (auto& [index, column] : changed) {
-    sink_.writer.change_column(index, std::move(column), {});
+    if (!chunks[i].valid.empty()) sink_.writer.make_nullable(i);
   }
   sink_.writer.append(chunks);
   sink_.num_kept += static_cast<std::uint64_t>(rows_.num_rows());

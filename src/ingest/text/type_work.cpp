@@ -74,15 +74,15 @@ void JsonTypes::list(ListTypes& types, std::size_t depth) {
       if (text_.peek() == '[') {
         list(types, depth + 1);
       } else if (text_.peek() == '{') {
-        types.is_uneven = true;
+        types.add_object();
         text_.skip_value();
       } else {
-        types.add_item(depth, scalar());
+        types.add_items(depth, scalar());
       }
     } while (text_.take(','));
     text_.take(']');
   }
-  types.add_length(depth - 1, length);
+  types.add_list(depth - 1, length);
 }
 
 ScalarKinds JsonTypes::scalar() {

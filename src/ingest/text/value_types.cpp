@@ -1,6 +1,5 @@
 #include "ingest/text/value_types.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "dataset/leaf_names.hpp"
@@ -9,51 +8,25 @@
 namespace tenfold {
 namespace {
 
-using namespace scalar_kind;
-
-/// The column for scalars of these kinds. If there are only nulls, is_typed is false.
-Target scalar_target(ScalarKinds kinds) {
+/// The column for values of this type. If there are only nulls, is_typed is false.
+Target target_of(const RowType& growing, std::int64_t length) {
+  const RowType type = settled(growing);
   Target target;
-  const auto type = type_of(kinds);
-  target.is_typed = type.has_value();
-  target.column.kind = type ? type->kind : ColumnKind::number;
-  target.column.dtype = type ? type->dtype : DType::float64;
-  target.form = target.column.is_text() ? Form::text : Form::scalar;
+  target.column = column_of(type, length);
+  target.is_typed = type.has_elements;
+  if (type.form == RowForm::json) {
+    target.form = Form::json;
+  } else if (type.form == RowForm::list) {
+    target.form = target.column.is_text() ? Form::text_list : Form::list;
+  } else {
+    target.form = target.column.is_text() ? Form::text : Form::scalar;
+  }
   return target;
 }
 
-Target json_target() {
-  Target target;
-  target.column.kind = ColumnKind::string;
-  target.column.dtype = DType::uint8;
-  target.form = Form::json;
-  return target;
-}
+Target scalar_target(ScalarKinds kinds) { return target_of(RowType::of(kinds), 0); }
 
-Target list_target(const ListTypes& lists) {
-  const bool has_items = lists.depth_of_items != 0;
-  if (lists.is_uneven || (has_items && lists.levels.size() > lists.depth_of_items)) {
-    return json_target();
-  }
-  Target target = scalar_target(lists.items);
-  if (target.column.is_text()) {
-    if (lists.levels.size() > 1) return json_target();
-    target.form = Form::text_list;
-    target.column.ragged = true;
-    return target;
-  }
-  target.form = Form::list;
-  for (std::size_t level = 0; level < lists.levels.size(); ++level) {
-    const auto [least, most] = lists.levels[level];
-    if (level > 0 && (least != most || most == 0)) return json_target();
-    if (level == 0 && (least != most || most == 0)) {
-      target.column.ragged = true;
-    } else {
-      target.column.shape.push_back(most);
-    }
-  }
-  return target;
-}
+Target list_target(const ListTypes& lists) { return target_of(lists.type(), lists.length()); }
 
 class Planner {
  public:
@@ -98,27 +71,6 @@ class Planner {
 };
 
 }  // namespace
-
-void ListTypes::add_length(std::size_t level, std::int64_t length) {
-  if (level >= levels.size()) levels.resize(level + 1);
-  levels[level].least = std::min(levels[level].least, length);
-  levels[level].most = std::max(levels[level].most, length);
-}
-
-void ListTypes::add_item(std::size_t depth, ScalarKinds kinds) {
-  items |= kinds;
-  if (depth_of_items == 0) depth_of_items = depth;
-  if (depth_of_items != depth) is_uneven = true;
-}
-
-void ListTypes::merge(const ListTypes& later) {
-  for (std::size_t level = 0; level < later.levels.size(); ++level) {
-    add_length(level, later.levels[level].least);
-    add_length(level, later.levels[level].most);
-  }
-  if (later.depth_of_items != 0) add_item(later.depth_of_items, later.items);
-  is_uneven |= later.is_uneven;
-}
 
 ValueTypes& ValueTypes::member(std::string_view name) {
   const auto [found, is_new] = by_name.try_emplace(std::string(name), members.size());

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,25 +11,10 @@
 #include <tenfold/ingest.hpp>
 
 #include "ingest/promotion.hpp"
+#include "ingest/row_type.hpp"
 #include "ingest/text/row_plan.hpp"
 
 namespace tenfold {
-
-/// The lists seen at one location.
-struct ListTypes {
-  struct Lengths {
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    std::int64_t most = -1;
-  };
-  std::vector<Lengths> levels;  ///< lengths of lists, of lists in lists, ...
-  ScalarKinds items = 0;
-  std::size_t depth_of_items = 0;  ///< nesting depth of items, from 1; 0: no item was seen
-  bool is_uneven = false;          ///< there are objects, or scalars at different depths
-
-  void add_length(std::size_t level, std::int64_t length);
-  void add_item(std::size_t depth, ScalarKinds kinds);
-  void merge(const ListTypes& later);
-};
 
 /// The types of the values under one name; for the root, of the rows. They suffice to choose the
 /// type of the column. The size depends on the number of names, not on the number of rows.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kCall = "cos\nsystem\n(VMARK\ntR.";
 
-TEST(PickleImports, DetectsEveryOpcodeThatImports) {
+TEST(PickleImports, DetectsGlobalInstAndStackGlobal) {
   EXPECT_TRUE(may_import(kCall));
   EXPECT_TRUE(may_import("(Vx\nios\nsystem\n."));
   EXPECT_TRUE(may_import("\x8c\x02os\x8c\x06system\x93."sv));

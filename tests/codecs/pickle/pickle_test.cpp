@@ -188,7 +188,8 @@ TEST(Pickle, AListMayContainItself) {
 }
 
 TEST(Pickle, ATupleMayBeInItsOwnList) {
-  // t = ([t],) as Python writes it: created twice, the first one discarded.
+  // t = ([t],) as Python writes it: the tuple is created while its list is written, and gets a slot
+  // of the memo. Then the list is popped, and the tuple is read from the memo.
   const std::string pickle = "\x80\x02]q\x01h\x01\x85q\x02"s + "a0h\x02.";
   const PickleGraph graph = read_pickle(pickle, "x");
   const PickleNode list = graph.at(graph.at(graph.root).items[0]);

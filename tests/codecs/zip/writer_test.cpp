@@ -159,7 +159,7 @@ std::string complaint(const std::vector<ZipItem>& items) {
   return "";
 }
 
-TEST(ZipWriter, NamesThatAReaderWouldRefuseAreRefused) {
+TEST(ZipWriter, InvalidNamesAndAlignmentsAreRefused) {
   EXPECT_THAT(complaint({stored_item("../a", 1)}), ::testing::HasSubstr("\"..\" component"));
   EXPECT_THAT(complaint({stored_item("", 1)}), ::testing::HasSubstr("is empty"));
   EXPECT_THAT(complaint({stored_item("a\xff", 1)}), ::testing::HasSubstr("is not UTF-8"));

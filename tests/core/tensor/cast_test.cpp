@@ -27,7 +27,8 @@ To cast_one(DType from, From value, DType to) {
   return out;
 }
 
-/// A float and the bits that torch 2.13 converts it to in a narrow type.
+/// A float and the bits that torch 2.13 converts it to in a narrow type. For NaN as bfloat16, these
+/// are the bits of torch's scalar conversion; its vectorized one gives 0xFFFF, also a NaN.
 struct Row {
   DType dtype;
   float value;

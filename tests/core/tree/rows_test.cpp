@@ -200,6 +200,23 @@ TEST(Rows, ANestedTensorGivesItsComponents) {
   EXPECT_THAT(test::values<std::int64_t>(part.sizes()), ElementsAre(0, 1, 1, 4));
 }
 
+TEST(Rows, ASparseTensorIsRefused) {
+  TensorDict sparse = node_of(NodeKind::sparse);
+  sparse.info().layout = "sparse_coo";
+  sparse.info().dense_shape = {2, 3};
+  sparse.set("indices", counting({2, 2}));
+  sparse.set("values", counting({2}));
+  TensorDict td = batch({2});
+  td.set("s", sparse);
+  const auto message = [](const auto& call) {
+    return test::message_of(call, ErrorCode::unsupported);
+  };
+  EXPECT_THAT(message([&] { td.select_row(0); }),
+              HasSubstr("entry \"s\": cannot take rows: expected a dense tensor, a JSON value or a "
+                        "node of these, found a node of kind \"sparse\""));
+  message([&] { td.narrow_rows(0, 1); });
+}
+
 TEST(Rows, ANodeThatContainsItselfIsAnError) {
   TensorDict td = batch({2});
   td.set("self", td);

@@ -1,7 +1,10 @@
-"""Writes the folders beside this file: python tests/data/bundle/generate.py FOLDER
+"""Writes folders like those beside this file to FOLDER.
 
-transformers 5.24 (Trainer), accelerate 1.15 (save_state) and torch_checkpointing 0.1.1 write them,
-with torch 2.13 on one CPU. They are never changed: newer versions get separate folders.
+Usage: python tests/data/bundle/generate.py FOLDER
+
+Those beside this file were written by transformers 5.24 (Trainer), accelerate 1.15 (save_state) and
+torch_checkpointing 0.1.1, with torch 2.13 on one CPU. They are never changed: newer versions get
+separate folders.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 """Writes the folders of this folder with torch.distributed.checkpoint (torch 2.13.0, zstandard).
 
 golden.txt describes what torch itself loads from each folder, in the notation of `text_of` in
-tests/formats/safetensors/support.hpp. The tests use each bad/<name>.metadata as `.metadata` with
-the data of `sharded`. expected.txt has a line for each: its name, the kind of error, and a part of
-the message.
+tests/formats/safetensors/support.hpp. The description of `ranks` is that of `sharded`, because both
+have the same content. The tests use each bad/<name>.metadata as `.metadata` with the data of
+`sharded`. expected.txt has a line for each: its name, the kind of error, and a part of the message.
 
 Usage: generate.py
 """

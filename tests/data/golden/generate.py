@@ -109,7 +109,7 @@ _filled = 0
 
 
 def fill(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Returns a tensor that differs from earlier ones: multiples of 1/8, exact in wide dtypes."""
+    """Returns a tensor unlike earlier ones: multiples of 1/8 in floats, else whole numbers."""
     global _filled
     _filled += 1
     count = int(np.prod(shape))
@@ -207,7 +207,7 @@ def sparse_matrix(rows: int, columns: int) -> torch.Tensor:
 
 
 TIED = [["a"], ["b"], ["deep", "c"]]
-WITHOUT = {  # trees that a format rejects
+WITHOUT = {  # entries of a tree that a format rejects
     ("dtypes", "safetensors"): ("complex32", "complex128"),
     ("dtypes", "consolidated"): tuple(
         name for name in DTYPES if name.startswith(("float8", "float4"))
@@ -262,7 +262,7 @@ def write_trees(root: Path) -> list[dict[str, Any]]:
     tenfold.convert(root / "memmap/shapes", root / index, shard_size=60_000)
     expect(index, all_trees["shapes"])
 
-    # Folders written by tensordict itself: no checksums, no files of tenfold.
+    # The methods that tensordict has write the same files as tensordict: without checksums.
     rows = TensorDict(
         {"word": "text", "x": fill(4, 3), "n": {"y": fill(4, dtype=torch.int64)}}, batch_size=[4]
     )
@@ -673,7 +673,7 @@ def orders() -> dict[str, Any]:
 
 
 def seed_as_text(options: dict[str, Any]) -> dict[str, Any]:
-    """Replaces the seed by a string, because JSON readers in C++ lack integers beyond 64 bits."""
+    """Replaces the seed by a string, because it may exceed int64, the integers of the C++ test."""
     return {key: str(value) if key == "seed" else value for key, value in options.items()}
 
 

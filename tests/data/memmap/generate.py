@@ -1,6 +1,6 @@
 """Writes the golden folders ok-* with tensordict itself.
 
-    python generate.py                     # 0.15.3: every tree of TREES
+    python generate.py                     # 0.15.3: all trees but those of OLD_TREES
     python generate.py --old 0.14          # a run under tensordict 0.14 or 0.11: trees of OLD_TREES
 
 Each ok-<name> has `tree`, the folder that tensordict wrote, and `expected.json`, which describes

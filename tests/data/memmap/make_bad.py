@@ -2,7 +2,7 @@
 
     python make_bad.py
 
-Needs only Python. Files that git cannot store (FIFOs, symbolic links) are created by the tests.
+Needs only Python. The tests create FIFOs and symbolic links themselves.
 """
 
 import json
@@ -38,7 +38,8 @@ def int64(*values):
     return b"".join(value.to_bytes(8, "little", signed=True) for value in values)
 
 
-# name: (code, message after the path of the tree, files). A file is bytes, text, or JSON.
+# name: (code, message after the path of the tree, files). A file is given as bytes, or as a value
+# that is written as JSON.
 CASES = {
     "meta-missing": ("corrupt", ": meta.json: file is missing: expected the folder of a TensorDict",
                      {"other": b""}),

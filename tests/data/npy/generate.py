@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the files of this folder.
 
-    ok-*    by NumPy, and by hand the headers that NumPy reads but no longer writes: with another
+    ok-*    by NumPy, and by hand the headers that NumPy reads but does not write: with another
             spelling, without padding, of Python 2
-    bad-*   by NumPy if the array cannot be a tensor, otherwise by hand: each violates one rule of
-            the format; tests/formats/numpy/npy_test.cpp has the expected messages
+    bad-*   by NumPy if the array cannot be a tensor, otherwise by hand or from a file of NumPy: each
+            of the latter violates one rule of the format; tests/formats/numpy/npy_test.cpp has the
+            expected messages
 
 Usage: generate.py [folder]
 """

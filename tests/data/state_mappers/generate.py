@@ -1,5 +1,7 @@
 """Writes the state mappers of this folder, and expected.json with their rows.
 
+expected.json has no rows of module.safetensors, because the C++ library does not run modules.
+
 Run with the Python package: python tests/data/state_mappers/generate.py. The C++ tests and the
 Python tests open the same files and compare every row.
 """
@@ -60,7 +62,7 @@ def mappers() -> dict[str, tenfold.StateMapper]:
 
 
 def answers(name: str, mapper: tenfold.StateMapper) -> list[dict[str, object]]:
-    """Returns for each state its row, looked up alone; None for a KeyError."""
+    """Returns for each state its row and dtype, looked up alone; the row None for a KeyError."""
     states = STATES.get(name, PATHS if name.startswith("levels") else ["a/x", "x", "deep/y"])
     made = []
     for state in states:

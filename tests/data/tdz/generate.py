@@ -1,4 +1,6 @@
-"""Writes the golden archives with tensordict: pack_memmap of the folders ../memmap/ok-*.
+"""Writes the golden archives with tensordict: pack_memmap of the folders ../memmap/ok-*/tree.
+
+Folders with more than MAX_FILES entries are omitted.
 
     python generate.py
 

@@ -4,7 +4,8 @@
 golden.txt describes each ok file, in the notation of `text_of` in
 tests/formats/safetensors/support.hpp. expected.txt has a line for each bad file: its name, the kind
 of error, and a part of the message. The opaque files name classes and functions that are not read;
-special-values.pt has values that JSON lacks.
+an unreadable file has one entry that cannot be read; special-values.pt has values that JSON lacks,
+and keys-values.pt has keys that are not strings.
 
 Usage: generate.py
 """
@@ -206,7 +207,10 @@ def saved(obj, **options) -> bytes:
 
 
 def rezipped(data: bytes, root="archive", method=zipfile.ZIP_STORED, last="", **records) -> bytes:
-    """Returns an archive of the same records: under `root`, `last` at the end, some replaced."""
+    """Returns an archive of the same records under `root`, with the record `last` at the end.
+
+    `records` replaces or adds records; None removes one.
+    """
     source = zipfile.ZipFile(io.BytesIO(data))
     file = io.BytesIO()
     names = [name.partition("/")[2] for name in source.namelist()]

@@ -313,8 +313,6 @@ TEST(BatchLoader, RefusesInvalidOptionsAndStates) {
             "9223372036854775808");
   EXPECT_EQ(message(R"({"seed":-1,"epoch":0,"position":0})"),
             "batch loader: state: member \"seed\": expected an int from 0 to 2^64 - 1, found -1");
-  EXPECT_LE(std::string(R"({"seed":4294967295,"epoch":999999,"position":999999999999})").size(),
-            64U);
 }
 
 }  // namespace

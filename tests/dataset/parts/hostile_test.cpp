@@ -1,5 +1,5 @@
-// Damaged and hostile data sets of parts. Each causes a clear Error, and nothing outside the folder
-// is read.
+// Damaged and hostile data sets of parts. Each causes a clear Error or a problem in the report of
+// verify(), and nothing outside the folder is read.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

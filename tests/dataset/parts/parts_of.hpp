@@ -21,8 +21,8 @@
 
 namespace tenfold::test {
 
-/// Returns rows [begin, end) with a column of every kind: id int64, x nullable float32 [2], name
-/// string, tokens ragged int32, tags lists of strings.
+/// Returns rows [begin, end) with columns of all kinds but bytes: id int64, x nullable float32 [2],
+/// name string, tokens ragged int32, tags lists of strings.
 inline TensorDict rows_of_all_kinds(std::int64_t begin, std::int64_t end) {
   NodeInfo info;
   info.batch_size = {end - begin};

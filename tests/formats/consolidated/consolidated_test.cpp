@@ -220,6 +220,18 @@ TEST(Consolidated, AValueThatRowsShareIsRepeatedForTheDimensionsOfTheOtherEntrie
             "[0, 1]");
 }
 
+TEST(Consolidated, ListsOfAnEntryThatHasMoreDimensionsThanAnotherAreValues) {
+  const std::string deep = stack(
+      "NonTensorStack", R"(, "0": )" + stack("NonTensorStack", "", R"("0": [1, [], null])") +
+                            R"(, "1": )" + stack("NonTensorStack", "", R"("0": [2, [], null])"));
+  const std::string flat =
+      stack("NonTensorStack", "", R"("0": [[3, 4], [], null], "1": [[5], [], null])");
+  const TensorDict tree = opened(
+      node("", "", "",
+           R"(, "v": )" + stack("NonTensorStack", R"(, "0": )" + deep + R"(, "1": )" + flat)));
+  EXPECT_EQ(to_json(tree.value("v")), "[[[1], [2]], [[3, 4], [5]]]");
+}
+
 TEST(Consolidated, NeverWritesToTheFile) {
   const TemporaryFolder folder;
   const std::string bytes = file_of(node(R"("x": ["torch.uint8", [32], 0, 32, 0])"));

@@ -113,6 +113,26 @@ TEST(ConsolidatedWrite, StacksOfValuesWithoutElementsKeepTheirShape) {
   }
 }
 
+TEST(ConsolidatedWrite, ListsThatDifferInLengthAreValuesOfAStack) {
+  for (const char* json :
+       {"[[[1], [2]], [[3, 4], [5]]]", R"([[["a"], ["b"]], ["c", "d"]])", "[[[1], [2]], [3, [4]]]",
+        "[[[1], [2]], [[3], [4], [5]]]", "[[[[1, 2]]], [[[3], [4]]]]", "[[1], 2]"}) {
+    for (const std::int64_t dim : {0, 1, 2}) {
+      for (const Shape& shape : {Shape{2}, Shape{2, 2}, Shape{}}) {
+        SCOPED_TRACE(std::string(json) + ", stack_dim " + std::to_string(dim));
+        const TemporaryFolder folder;
+        TensorDict tree(batch(shape));
+        tree.set("v", TensorDict::Item(NonTensor{from_json(json, "json"), true, dim}));
+        consolidated::kFormat.write(tree, folder / "file", request());
+        const TensorDict found = consolidated::kFormat.open(folder / "file", {});
+        EXPECT_EQ(to_json(found.value("v")), json);
+        consolidated::kFormat.write(found, folder / "again", request());
+        EXPECT_EQ(to_json(consolidated::kFormat.open(folder / "again", {}).value("v")), json);
+      }
+    }
+  }
+}
+
 TEST(ConsolidatedWrite, DtypesOfSixteenBytesAreAligned) {
   TensorDict tree;
   tree.set("a", tensor_of<std::uint8_t>({1}, {1}));
@@ -272,11 +292,20 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   jagged.dense_shape = {1, -1};
   TensorDict rows(jagged);
   expect(unsupported, rows, "the root: it cannot be a separate file");
+  NodeInfo instance = kind(NodeKind::tensorclass);
+  instance.class_name = "m.C";
+  expect(invalid_argument, with("a", TensorDict(instance)),
+         "key \"a\": class_name: expected the str() of a class, as in \"<class 'module.Class'>\", "
+         "found \"m.C\"");
   expect(corrupt, with("x", rows), "key \"x\": jagged tensor: values: expected a tensor");
   rows.set("values", bytes);
   rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));
   expect(unsupported, with("x", rows, batch({2})), "the shape does not fit");
   expect(unsupported, with("<NJT_VALUES>x", rows), "a part of a jagged one");
+  expect(
+      unsupported, with("0", rows, kind(NodeKind::lazy_stack)),
+      "key \"0\": an entry of a stack that is not a node cannot be stored: expected a node, found "
+      "a jagged tensor");
   expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is not UTF-8");
   expect(unsupported, with("x", Leaf(bytes), batch({3})), "the shape does not fit");
   expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)), "an entry of a stack");

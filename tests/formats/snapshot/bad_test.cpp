@@ -128,10 +128,23 @@ TEST_F(Hostile, ChunksMustCoverTheirTensorExactly) {
 }
 
 TEST_F(Hostile, ShardsMustNotBeTooLarge) {
-  const std::string found = "found offset 4611686018427387905 and size 8";
-  expect_corrupt(R"({"type": "ShardedTensor", "shards": [)" +
-                     piece("[4611686018427387905]", "[8]", "data", "[0, 8]") + "]}",
-                 "too large: expected at most 4611686018427387904, " + found);
+  const std::string found = "found offset 4611686018427387904 and size ";
+  for (const std::string size : {"8", "4611686018427387904"}) {
+    expect_corrupt(
+        R"({"type": "ShardedTensor", "shards": [)" +
+            piece("[4611686018427387904]", "[" + size + "]", "data", "[0, " + size + "]") + "]}",
+        "too large: expected at most 4611686018427387903, " + found + size);
+  }
+}
+
+TEST_F(Hostile, ElementsOfTheStateMustHaveDifferentKeys) {
+  const std::string entry = ": " + tensor("data", "[8]");
+  write(R"("0/a%252fb")" + entry + R"(, "0/a%2Fb")" + entry + R"(, "0/a%2fb")" + entry);
+  EXPECT_EQ(thrown().code, ErrorCode::corrupt);
+  EXPECT_THAT(thrown().message, HasSubstr("two keys are \"a%2fb\": expected each once"));
+  EXPECT_FALSE(snapshot::kFormat.verify(path(), {}).ok());
+  write(R"("0/a%2Fb")" + entry + R"(, "0/a%2fb")" + entry);
+  EXPECT_EQ(snapshot::kFormat.open(path(), {}).keys(), (std::vector<std::string>{"a/b", "a%2fb"}));
 }
 
 TEST_F(Hostile, ContainersMustHaveTheEntriesThatTheyName) {

@@ -66,6 +66,14 @@ TEST_F(TorchSharded, ConvertsToOneFile) {
   EXPECT_EQ(open(folder_ / "m.safetensors").at("a.weight").data<float>()[1], 4);
 }
 
+TEST_F(TorchSharded, ShardsMayBeNextToTheTargetOfALink) {
+  const test::TemporaryFolder other;
+  const Path link = other / "y.bin.index.json";
+  std::filesystem::create_symlink(std::filesystem::absolute(path_), link);
+  EXPECT_EQ(open(link).at("a.weight").data<float>()[0], 3);
+  EXPECT_TRUE(verify(link).ok());
+}
+
 TEST_F(TorchSharded, NamesAShardThatIsMissing) {
   std::filesystem::remove(folder_ / "two.bin");
   const auto thrown = thrown_by([&] { open(path_); });
@@ -87,11 +95,16 @@ TEST_F(TorchSharded, RefusesShardsOutsideItsFolder) {
 
 TEST_F(TorchSharded, NeedsADictInEveryShard) {
   TensorDict list(NodeInfo{.kind = NodeKind::list});
-  list.set("0", Tensor::zeros(DType::float32, {2}));
-  save(list, folder_ / "list.bin");
-  write_index(R"({"b.weight": "list.bin"})");
-  EXPECT_THAT(thrown_by([&] { open(path_); }).message,
-              AllOf(HasSubstr("list.bin"), HasSubstr("tensor \"b.weight\": missing in its shard")));
+  TensorDict ints(NodeInfo{.kind = NodeKind::dict});
+  ints.info().int_keys = true;
+  for (TensorDict* other : {&list, &ints}) {
+    other->set("0", Tensor::zeros(DType::float32, {2}));
+    save(*other, folder_ / "list.bin");
+    write_index(R"({"0": "list.bin"})");
+    EXPECT_THAT(thrown_by([&] { open(path_); }).message,
+                HasSubstr("list.bin: not a shard: expected a dict of tensors with string keys, "
+                          "found a container"));
+  }
   for (const auto& [value, found] :
        {std::pair(test::pickled::integer(1), "a JSON value"),
         std::pair(test::pickled::object("my_net", "Net"), "an object of \"my_net.Net\"")}) {
@@ -100,9 +113,11 @@ TEST_F(TorchSharded, NeedsADictInEveryShard) {
     write_index(R"({"b.weight": "other.bin"})");
     const auto thrown = thrown_by([&] { open(path_); });
     EXPECT_EQ(thrown.code, ErrorCode::corrupt);
-    EXPECT_THAT(thrown.message,
-                AllOf(HasSubstr("other.bin: not a shard: expected a dict of tensors, found "),
-                      HasSubstr(found)));
+    EXPECT_THAT(
+        thrown.message,
+        AllOf(HasSubstr("other.bin: not a shard: expected a dict of tensors with string keys, "
+                        "found "),
+              HasSubstr(found)));
     const VerifyReport report = verify(path_);
     ASSERT_EQ(report.problems.size(), 1U);
     EXPECT_THAT(report.problems[0].what, HasSubstr("not a shard"));

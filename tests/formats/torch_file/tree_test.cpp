@@ -156,6 +156,11 @@ TEST_F(TorchTree, AttributesOfADictOtherThanMetadataAreIgnoredWithAWarning) {
       pickled::dict({pickled::text("_metadata"), versions}));
   EXPECT_EQ(node(filled).info().module_versions, Value(Value::Object{{{"layer", 1}}}));
   EXPECT_EQ(Warnings::messages().size(), 0U);
+  const std::string after_another = pickled::with_state(
+      pickled::call("collections", "OrderedDict", {}) + pickled::text("w") + floats({1}, {1}) + "s",
+      pickled::dict({pickled::text("mark"), kOne, pickled::text("_metadata"), versions}));
+  EXPECT_EQ(node(after_another).info().module_versions, Value(Value::Object{{{"layer", 1}}}));
+  EXPECT_EQ(Warnings::messages().size(), 1U);
   for (const std::string& state : {pickled::dict({pickled::text("mark"), kOne}), kOne}) {
     Warnings::messages().clear();
     EXPECT_EQ(value(with(state)), Value(Value::Object{.members = {}, .ordered = true}));
@@ -258,6 +263,16 @@ TEST_F(TorchTree, SeveralKeysOfOneUnreadableTypeAreNumbered) {
   EXPECT_EQ(found["<list 2>"].value("value"), Value(2));
 }
 
+TEST_F(TorchTree, IntKeysBesideAnUnreadableKeyAreTypedKeys) {
+  for (const std::string& other : {pickled::list({}), pickled::text("1")}) {
+    const TensorDict found = node(pickled::dict({kOne, kTwo, other, kOne}));
+    EXPECT_FALSE(found.info().int_keys);
+    ASSERT_EQ(found.info().typed_keys.size(), 1U);
+    EXPECT_EQ(found.info().typed_keys[0], std::pair("1"s, Value(1)));
+    EXPECT_EQ(found.size(), 2U);
+  }
+}
+
 TEST_F(TorchTree, ContainersInsideThemselvesAreOpaque) {
   // The memo slot 9 holds the container.
   const std::string again = "h\x09";
@@ -340,7 +355,7 @@ TEST_F(PickleFile, HasNoStorages) {
            pickled::tuple({pickled::text("storage"), pickled::global("torch", "FloatStorage"),
                            pickled::text("0"), pickled::text("cpu"), kOne})),
        pickled::integer(0), pickled::tuple({kOne}), pickled::tuple({kOne})});
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read(tensor); }),
+  EXPECT_THAT(message_of([&] { read(tensor); }, ErrorCode::corrupt),
               HasSubstr("storage: the file lacks it: expected the storage \"0\", found none"));
 }
 

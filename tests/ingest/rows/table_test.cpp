@@ -8,6 +8,7 @@
 
 #include <tenfold/dataset.hpp>
 
+#include "ingest/row_fault.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
@@ -101,6 +102,26 @@ TEST(RowTable, AnUnfinishedRowIsDiscarded) {
   ASSERT_TRUE(table.begin_value(x).add_bool(false));
   table.undo_row();
   EXPECT_EQ(table.finish().num_rows, 1U);
+}
+
+TEST(RowTable, ANullInAListOfIntegersIsRefusedAtTheEnd) {
+  RowTable table(std::nullopt, std::nullopt, {}, {});
+  RowColumn& x = table.add_column({"r", "x"});
+  RowType type = RowType::integer(std::int64_t{1});
+  type.form = RowForm::list;
+  promote(table, x, type);
+  ASSERT_TRUE(table.begin_value(x).put_int(1) && x.end_list(1));
+  table.end_row();
+  ASSERT_TRUE(table.begin_value(x).put_int(2) && x.put_null() && x.end_list(2));
+  table.end_row();
+  try {
+    table.finish();
+    FAIL();
+  } catch (const BadValue& bad) {
+    EXPECT_EQ(bad.column, "r.x");
+    EXPECT_EQ(bad.what, "expected a list of int64, found null in a list");
+    EXPECT_EQ(bad.row, 1);
+  }
 }
 
 TEST(RowTable, NullsOfMissingColumnsAreDeferredToTheBlock) {

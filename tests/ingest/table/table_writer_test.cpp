@@ -238,9 +238,7 @@ TEST(TableWriter, MakesAColumnNullableWithoutRewritingIt) {
   ColumnBuilder missing = fixed<std::int64_t>({0}, 1);
   missing.valid = {0};
   EXPECT_THROW(append(writer, {missing}), Error);
-  Column nullable = writer.schema().columns()[0];
-  nullable.nullable = true;
-  writer.change_column(0, nullable, {});
+  writer.make_nullable(0);
   append(writer, {missing});
   writer.commit();
   const Batch batch = Dataset(folder / "rows").rows(0, 3);
@@ -314,10 +312,8 @@ TEST(TableWriter, AcceptsColumnsSequentially) {
   writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
   writer.append(0, fixed<std::int64_t>({3}, 1).view());
   EXPECT_EQ(writer.num_rows(), 3);
-  // change_column() also changes the rows that were already written.
-  Column nullable = column("x", DType::int64);
-  nullable.nullable = true;
-  writer.change_column(2, nullable, {});
+  // make_nullable() also changes the rows that were already written.
+  writer.make_nullable(2);
   writer.append(1, texts({"a", "bc", ""}).view());
   ColumnBuilder holes = fixed<std::int64_t>({7, 0, 9}, 3);
   holes.valid = {1, 0, 1};

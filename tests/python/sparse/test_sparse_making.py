@@ -77,6 +77,18 @@ def test_tensordict_reads_the_components_as_plain_tensors(tmp_path):
     np.testing.assert_array_equal(td["values"], x.data)
 
 
+@pytest.mark.parametrize("index", [0, slice(1), [1], (0,)])
+def test_rows_of_an_opened_sparse_tensor_are_refused_by_name(tmp_path, index):
+    td = tenfold.TensorDict({"x": torch.ones(2, 4), "s": torch.eye(2, 3).to_sparse()}, [2])
+    tenfold.save(td, tmp_path / "saved")
+    opened = tenfold.open(tmp_path / "saved")
+    message = r"saved/s: rows of a sparse tensor on disk cannot be taken: .*; exclude it, or use"
+    with pytest.raises(tenfold.UnsupportedError, match=message):
+        opened[index]
+    assert opened.exclude("s")[index]["x"].shape == td["x"][index].shape
+    assert opened["s"][...]["values"].tolist() == [1, 1]
+
+
 def test_sparse_tensor_in_a_tree_opens_as_a_matrix(tmp_path):
     x = example()
     tenfold.save({"graph": SparseMatrix.from_scipy(x).to_torch(), "n": 3}, tmp_path / "t")

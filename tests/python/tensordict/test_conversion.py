@@ -3,7 +3,8 @@ import sys
 import pytest
 import torch
 
-from tenfold import LazyStackedTensorDict, TensorDict, UnbatchedTensor
+import tenfold
+from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -124,6 +125,19 @@ def test_conversion_to_tensordict_shares_memory():
         TensorDict({"x": torch.ones(1)}), TensorDict({"x": torch.ones(2)})
     )
     assert len(stack.to_tensordict().tensordicts) == 2
+
+
+@pytest.mark.parametrize("values", [[["x"], "y"], [[1], [2, 3]], [[1], [2]], [[], []]])
+def test_conversion_to_tensordict_keeps_lists_that_are_values(tmp_path, values):
+    tensordict = pytest.importorskip("tensordict")
+    rows = tensordict.NonTensorStack(*map(tensordict.NonTensorData, values))
+    tenfold.save(tensordict.TensorDict({"v": rows}, [2]), tmp_path / "saved")
+    found = tenfold.load(tmp_path / "saved").to_tensordict().get("v")
+    assert isinstance(found, tensordict.NonTensorStack)
+    assert found.batch_size == (2,)
+    assert found.tolist() == values
+    nested = TensorDict({"v": NonTensorStack.from_list([["a"], ["b"]])}, [2]).to_tensordict()
+    assert nested.get("v").batch_size == (2, 1)
 
 
 def test_conversion_from_tensordict_keeps_tensors_also_on_the_meta_device():

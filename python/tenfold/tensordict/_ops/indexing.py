@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold.tensordict._entries import (
     LEAF,
@@ -112,6 +113,8 @@ def _rows_at(td: T, index: Any) -> T:
             )
         parts: tuple[Any, ...] = (index,)
     else:
+        if td._node_info.kind == "sparse":
+            raise _sparse_rows(td)
         parts = normalized(index, len(batch_size))
     shape = indexed_shape(batch_size, parts)
     names = None if td._names is None else indexed_names(td._names, parts, len(batch_size))
@@ -128,6 +131,15 @@ def _rows_at(td: T, index: Any) -> T:
             except (IndexError, RuntimeError):
                 pass  # the next line accepts negative positions, and raises errors for others
         return td._each(lambda value: value[parts], shape, names)
+
+
+def _sparse_rows(td: Any) -> UnsupportedError:
+    """The error for rows of a sparse tensor that `open` returned as its component tensors."""
+    where = "" if td._disk is None else f"{td._disk.node.where()}: "
+    return UnsupportedError(
+        f"{where}rows of a sparse tensor on disk cannot be taken: expected dense entries, found "
+        f"one of layout {td._node_info.layout}; exclude it, or use load()"
+    )
 
 
 class _Selected:

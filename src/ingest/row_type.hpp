@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <tenfold/schema.hpp>
 
@@ -39,6 +41,8 @@ struct RowType {
   Shape inner{};          ///< lists: shape of each element
   bool has_null = false;  ///< lists: contain null
 
+  /// The type of scalars of these kinds; of form `none` if there are only nulls.
+  static RowType of(ScalarKinds kinds);
   static RowType scalar(DType dtype);
   static RowType text(ColumnKind kind);
   static RowType integer(std::int64_t value);
@@ -69,5 +73,50 @@ std::optional<RowType> join(const RowType& a, const RowType& b);
 
 /// The final type once all values are known, by type_of().
 RowType settled(const RowType& type);
+
+/// The column, without a path, that stores values of this type. `length`: the common length of all
+/// lists, which makes numbers rows of fixed size; 0 if lists differ in length or are empty.
+Column column_of(const RowType& type, std::int64_t length = 0);
+
+/// What determines the type of one list, or of all lists of a column.
+class ListTypes {
+ public:
+  /// Adds a list inside `depth` lists.
+  void add_list(std::size_t depth, std::int64_t length);
+  /// Adds an item, or several, inside `depth` lists.
+  void add_items(std::size_t depth, ScalarKinds kinds) {
+    kinds_ |= kinds;
+    if (depth_of_items_ == 0) depth_of_items_ = depth;
+    if (depth_of_items_ != depth) is_uneven_ = true;
+  }
+  /// Adds an item of any type. `length`: of an item that is an array, which has the form of a list.
+  /// Returns false if no type holds this item and those before.
+  bool add_item(std::size_t depth, RowType item, std::int64_t length = 0);
+  /// Adds an item that is an object.
+  void add_object() noexcept { is_uneven_ = true; }
+  /// Adds the lists of `later`, whose items were added by their kinds.
+  void merge(const ListTypes& later);
+
+  /// A list of scalars or of arrays of one shape; JSON for other lists.
+  RowType type() const;
+  /// The common length of the outermost lists; 0 if they differ.
+  std::int64_t length() const noexcept;
+
+ private:
+  struct Lengths {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::int64_t most = -1;
+  };
+
+  RowType item_type() const {
+    return others_.form == RowForm::none ? RowType::of(kinds_) : others_;
+  }
+
+  std::vector<Lengths> levels_;     ///< lengths of lists, of lists in lists, ...
+  ScalarKinds kinds_ = 0;           ///< kinds of the items, if they can be promoted
+  RowType others_{};                ///< type of the items, if they cannot
+  std::size_t depth_of_items_ = 0;  ///< nesting depth of items, from 1; 0: no item was seen
+  bool is_uneven_ = false;          ///< there are objects, or both lists and scalars
+};
 
 }  // namespace tenfold

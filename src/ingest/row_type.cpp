@@ -1,5 +1,6 @@
-#include "ingest/rows/type.hpp"
+#include "ingest/row_type.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -29,6 +30,18 @@ ScalarKinds kinds_of_dtype(DType dtype) {
 
 }  // namespace
 
+RowType RowType::of(ScalarKinds kinds) {
+  RowType type;
+  type.kinds = static_cast<ScalarKinds>(kinds & ~kNull);
+  const auto holder = growing_type_of(type.kinds);
+  if (!holder) return type;
+  type.form = RowForm::scalar;
+  type.has_elements = true;
+  type.kind = holder->kind;
+  type.dtype = holder->dtype;
+  return type;
+}
+
 RowType RowType::scalar(DType dtype) {
   RowType type;
   type.form = RowForm::scalar;
@@ -45,23 +58,11 @@ RowType RowType::text(ColumnKind kind) {
   return type;
 }
 
-RowType RowType::integer(std::int64_t value) {
-  RowType type = scalar(DType::int64);
-  type.kinds = kinds_of(value);
-  return type;
-}
+RowType RowType::integer(std::int64_t value) { return of(kinds_of(value)); }
 
-RowType RowType::integer(std::uint64_t value) {
-  RowType type = scalar(DType::uint64);
-  type.kinds = kinds_of(value);
-  return type;
-}
+RowType RowType::integer(std::uint64_t value) { return of(kinds_of(value)); }
 
-RowType RowType::huge_integer() {
-  RowType type = text(ColumnKind::string);
-  type.kinds = kInteger | kHuge | kInexact;
-  return type;
-}
+RowType RowType::huge_integer() { return of(kInteger | kHuge | kInexact); }
 
 RowType RowType::time(std::string unit, Clock clock) {
   RowType type = scalar(DType::int64);
@@ -97,9 +98,7 @@ std::string RowType::text() const {
 
 bool RowType::takes_nulls() const noexcept {
   if (form == RowForm::json || !has_elements) return true;
-  if (!is_number()) return false;
-  return dtype == DType::float64 || dtype == DType::float32 || dtype == DType::float16 ||
-         dtype == DType::bfloat16;
+  return is_number() && is_floating_point(dtype);
 }
 
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count) {
@@ -177,6 +176,75 @@ RowType settled(const RowType& type) {
   made.kind = final_type->kind;
   made.dtype = final_type->dtype;
   return made;
+}
+
+Column column_of(const RowType& type, std::int64_t length) {
+  Column column;
+  column.dtype = DType::float64;
+  if (type.form == RowForm::none) return column;
+  column.ragged = type.form == RowForm::list;
+  if (column.ragged) column.shape = type.inner;
+  if (type.has_elements) {
+    column.kind = type.kind;
+    column.dtype = type.dtype;
+    column.unit = type.unit;
+  }
+  if (column.ragged && !column.is_text() && length > 0) {
+    column.ragged = false;
+    column.shape.insert(column.shape.begin(), length);
+  }
+  return column;
+}
+
+void ListTypes::add_list(std::size_t depth, std::int64_t length) {
+  if (depth >= levels_.size()) levels_.resize(depth + 1);
+  levels_[depth].least = std::min(levels_[depth].least, length);
+  levels_[depth].most = std::max(levels_[depth].most, length);
+}
+
+bool ListTypes::add_item(std::size_t depth, RowType item, std::int64_t length) {
+  Shape lengths;
+  if (item.form == RowForm::list) {
+    lengths = std::exchange(item.inner, {});
+    lengths.insert(lengths.begin(), length);
+    item.form = RowForm::scalar;
+  }
+  const bool is_null = item.form == RowForm::none;
+  const auto joined = join(item_type(), item);
+  add_items(depth + lengths.size(), is_null ? kNull : 0);
+  if (!joined && !is_uneven_) return false;
+  kinds_ |= item.kinds;
+  if (joined && joined->kinds == 0) others_ = *joined;
+  for (const std::int64_t each : lengths) add_list(depth++, each);
+  return true;
+}
+
+void ListTypes::merge(const ListTypes& later) {
+  for (std::size_t depth = 0; depth < later.levels_.size(); ++depth) {
+    add_list(depth, later.levels_[depth].least);
+    add_list(depth, later.levels_[depth].most);
+  }
+  if (later.depth_of_items_ != 0) add_items(later.depth_of_items_, later.kinds_);
+  is_uneven_ |= later.is_uneven_;
+}
+
+RowType ListTypes::type() const {
+  if (is_uneven_ || (depth_of_items_ != 0 && levels_.size() > depth_of_items_)) {
+    return RowType::json();
+  }
+  RowType type = item_type();
+  type.form = RowForm::list;
+  type.has_null = (kinds_ & kNull) != 0;
+  for (std::size_t depth = 1; depth < levels_.size(); ++depth) {
+    const auto [least, most] = levels_[depth];
+    if (least != most || most == 0 || !type.is_number()) return RowType::json();
+    type.inner.push_back(most);
+  }
+  return type;
+}
+
+std::int64_t ListTypes::length() const noexcept {
+  return !levels_.empty() && levels_[0].least == levels_[0].most ? levels_[0].most : 0;
 }
 
 }  // namespace tenfold
