@@ -30,6 +30,17 @@ levels = st.recursive(
 )
 
 
+def with_one_nan(item):
+    """Replaces all NaNs of the tensors in a value by the same NaN, as JSON stores no payloads."""
+    if isinstance(item, dict):
+        return {key: with_one_nan(value) for key, value in item.items()}
+    if isinstance(item, list):
+        return [with_one_nan(value) for value in item]
+    if torch.is_tensor(item) and item.is_floating_point():
+        return torch.where(item.isnan(), torch.nan, item)
+    return item
+
+
 def has_level_as_default(hierarchy, default_key):
     """Returns True if a mapper must refuse the hierarchy because a default is a level."""
     return any(

@@ -1,4 +1,4 @@
-"""Measures the memory that code takes, in a separate interpreter."""
+"""Measures how much memory code takes; programs for a separate interpreter import it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-# Prepend this to a program for `run_python`: it defines peak_of().
+# Prepend this to a program for `run_python`: it imports anonymous_bytes() and peak_of().
 PEAK_OF = f"""
 import sys
 sys.path.append({str(Path(__file__).resolve().parent)!r})
@@ -23,7 +23,7 @@ def anonymous_bytes() -> int:
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Returns the maximum growth of anonymous memory, in bytes, while work() runs."""
+    """Returns the maximum growth of anonymous memory, in bytes, sampled while work() runs."""
     # Freed memory must not count. By default glibc raises both limits as blocks are freed, up to 32
     # and 64 MiB, and keeps that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
     for parameter in (-3, -1):

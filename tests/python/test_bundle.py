@@ -30,7 +30,7 @@ def program(*arguments):
 
 @pytest.fixture
 def trainer(tmp_path):
-    """Writes `checkpoint-2/` as the Trainer of transformers does, with the files of a tokenizer."""
+    """Writes `checkpoint-2/` as the Trainer of transformers does, with a file of a tokenizer."""
     folder = tmp_path / "checkpoint-2"
     shutil.copytree(DATA / "trainer", folder)
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")
@@ -217,7 +217,7 @@ def test_a_checkpoint_of_torch_checkpointing_is_a_bundle():
 
 
 def deepspeed_folder(folder, stage):
-    """Writes the layout of DeepSpeed's ZeRO: the files and objects that its engine saves."""
+    """Writes a small folder with the names of files and objects that DeepSpeed's ZeRO saves."""
     part = folder / "global_step10"
     part.mkdir(parents=True)
     (folder / "latest").write_text("global_step10")

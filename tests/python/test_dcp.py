@@ -92,7 +92,7 @@ def test_keys_select_what_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["folder", "file.safetensors"])
-def test_converts_to_every_format(tmp_path, target):
+def test_converts_to_a_folder_and_a_safetensors_file(tmp_path, target):
     state = {"model": {"w": torch.randn(40, 30)}, "epoch": 3}
     path = saved(state, tmp_path / "ckpt")
     tenfold.convert(path, tmp_path / target)

@@ -119,7 +119,9 @@ def test_documentation_and_wheels_agree_with_the_metadata():
     (built,) = re.findall(r"^build = (\[.*\])$", project, re.MULTILINE)
     assert json.loads(built) == [f"cp{version.replace('.', '')}-*" for version in supported]
     readme = (REPOSITORY / "README.md").read_text()
-    for name, floor in re.findall(
+    floors = re.findall(
         r"^(torch|numpy)>=([0-9.]+);", "\n".join(metadata.requires("tenfold")), re.MULTILINE
-    ):
+    )
+    assert sorted(name for name, _ in floors) == ["numpy", "torch"]
+    for name, floor in floors:
         assert f"{name} ({floor} or newer)" in readme

@@ -1,7 +1,8 @@
-"""The Python code of README and docs/ runs unchanged, each page from its top in its own folder.
+"""The Python code of README.md, docs/ and the README.md of top-level folders runs unchanged.
 
-A block names a library that the tests do not install after the language: ```python requires=lmdb.
-Such a block is run separately, and only if the library is installed.
+The blocks of a page run from the top, in a folder of their own. A block that needs a library which
+the tests do not install has an info string such as `python requires=lmdb`. It runs separately, and
+only if the library is installed.
 """
 
 import gzip
@@ -103,7 +104,7 @@ def test_shell_commands_of_the_readme_run(tmp_path):
             capture_output=True,
             text=True,
         )
-        # The two steps differ, so the exit status of diff is not 0.
+        # The two steps differ, so the exit status of diff is 1.
         assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
     assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
     assert len(tenfold.Dataset(tmp_path / "trips")) == 1

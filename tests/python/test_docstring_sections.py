@@ -83,7 +83,10 @@ class Source:
             }
 
     def find(self, module: str, name: str) -> tuple[str, Definition] | None:
-        """Returns the module and definition of a name of `module`; None if the name is a value."""
+        """Returns the module and definition of a name of `module`.
+
+        None if the name is a value, or from another package.
+        """
         if module not in self.modules:
             return None
         if name in self._defined[module]:
@@ -160,7 +163,7 @@ def _parameters(node: Function) -> list[str]:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes of a body, except those of nested functions."""
+    """Yields the nodes of a body, except those of nested functions, lambdas and classes."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, Definition | ast.Lambda):
             yield child

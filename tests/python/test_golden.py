@@ -1,4 +1,4 @@
-"""Golden files of all earlier versions open, verify and load unchanged.
+"""Golden files of each version in tests/data/golden open, verify and load unchanged.
 
 tests/data/golden/<version> has the files that this version wrote. Its expected.json, written with
 them, describes their content in the format of golden.py. The tests read a copy without write
@@ -88,7 +88,7 @@ def test_golden_file_verifies(files, version, entry):
 
 
 def named(path, loaded):
-    """Returns `loaded`, or for a bare tensor a dict with the file name as its key."""
+    """Returns `loaded`, or for a bare tensor a dict with the stem of the file name as its key."""
     return {path.stem: loaded} if isinstance(loaded, torch.Tensor) else loaded
 
 

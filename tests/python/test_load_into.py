@@ -353,7 +353,7 @@ def test_state_without_tensors_is_refused(tmp_path):
 
 
 class Averages:
-    """An object with a state that is not a module."""
+    """An object that is no module but has a state_dict()."""
 
     def __init__(self, names):
         self.own = {name: torch.zeros(2) for name in names}
@@ -419,7 +419,7 @@ def test_autograd_detects_overwritten_values(target):
 
 
 class IndirectTensors:
-    """Makes `load_into` treat some tensors as if they were on another device."""
+    """Makes `load_into` treat some tensors as if they were on another device, in small groups."""
 
     def __init__(self, monkeypatch, names):
         from tenfold._io import load_into

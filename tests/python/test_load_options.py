@@ -87,7 +87,7 @@ def test_an_unknown_mode_is_refused(saved):
 
 def test_map_location_moves_every_tensor(saved):
     found = tenfold.load(saved, map_location="meta")
-    assert found["model"]["head"].device == torch.device("meta")
+    assert all(tensor.is_meta for tensor in [*found["model"].values(), *found["list"]])
     assert found["step"] == 7
 
 
@@ -120,7 +120,7 @@ def test_map_location_keeps_shared_storage(target):
 
 
 def test_unknown_format_is_refused(saved):
-    with pytest.raises(ValueError, match="safetensors"):
+    with pytest.raises(ValueError, match='format "nonsense": no such format: expected one of'):
         tenfold.load(saved, format="nonsense")
 
 
@@ -137,7 +137,7 @@ def test_verify_on_load_detects_a_flipped_bit(target):
     data[data.index(bytes(3000)) + 2000] ^= 1
     data_file.write_bytes(data)
     tenfold.load(target)
-    with pytest.raises(tenfold.CorruptFileError, match="x"):
+    with pytest.raises(tenfold.CorruptFileError, match=r"checksum|CRC-32"):
         tenfold.load(target, verify=True)
 
 

@@ -1,4 +1,4 @@
-"""Errors of common mistakes in calls state what was expected, what was found, and the remedy."""
+"""Common mistakes in calls raise errors of the right type that state the mistake."""
 
 from __future__ import annotations
 
@@ -544,7 +544,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_error_names_what_is_expected_found_and_the_remedy(name: str, made: Path) -> None:
+def test_mistake_raises_an_error_of_its_type_and_message(name: str, made: Path) -> None:
     call, kind, text = CASES[name]
     with pytest.raises(kind, match=text):
         call()

@@ -1,6 +1,7 @@
-"""Every public call with unusual values of each option returns a result or raises a clear error.
+"""Public calls with unusual values of each option return a result or raise a clear error.
 
-It never crashes, hangs, takes gigabytes, raises an undocumented exception or loses rows.
+They never crash, hang, take more than 4 GiB, raise an undocumented exception or lose all rows.
+`WITHOUT_CASE` lists the public names that are not tested here.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Case(NamedTuple):
 
     make: Callable[[Path], tuple[Callable[..., Any], dict[str, Any]]]
     count: Callable[[Any], int] | None = None
-    may_be_empty: tuple[str, ...] = ()  # options that are sizes or counts
+    may_be_empty: tuple[str, ...] = ()  # options for which a value may select nothing
 
 
 CASES: dict[str, Case] = {}
@@ -861,7 +862,7 @@ def test_unusual_option_values_succeed_or_raise_a_clear_error(
     assert faults == [], "\n" + "\n".join(faults)
 
 
-# Values of the right type but without meaning, which were once accepted silently.
+# Values without meaning, which were once accepted silently.
 MEANINGLESS: dict[str, Callable[[tenfold.Dataset], Any]] = {
     "accumulate: steps=1.5": lambda ds: tenfold.accumulate(tenfold.BatchLoader(ds, 4), 1.5),  # type: ignore[arg-type]
     "BatchLoader: pad of no column": lambda ds: tenfold.BatchLoader(ds, 4, pad={"typo": 0}),
@@ -895,8 +896,8 @@ def test_meaningless_option_values_are_refused(
         MEANINGLESS[name](rows(tmp_path))
 
 
-# Calls without options, or only with options of another case. Other tests compare each call of
-# TensorDict and its relatives with the tensordict package.
+# Names that need no case: errors, reports, and calls without options or with those of another case.
+# Other tests compare the calls of TensorDict and its relatives with the tensordict package.
 WITHOUT_CASE = {
     "__version__",
     "CorruptFileError",

@@ -247,7 +247,7 @@ def declared_things():
         )
 
 
-def test_modules_that_set_module_names_have_the_class_or_function():
+def test_the_module_given_to_set_module_has_the_class_or_function():
     for module, name in declared_things():
         assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 

@@ -68,7 +68,7 @@ def test_progress_false_shows_nothing_and_true_a_bar(big, target, capsys, monkey
     assert "[####" in capsys.readouterr().err
 
 
-def test_progress_true_without_standard_error_shows_nothing(big, target, monkeypatch):
+def test_progress_true_without_standard_error_is_ignored(big, target, monkeypatch):
     monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
     monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", None)

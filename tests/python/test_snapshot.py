@@ -209,7 +209,7 @@ def test_read_object_returns_each_entry(tmp_path):
             snapshot.read_object(path)
 
 
-def test_read_object_returns_every_entry_of_values_and_of_equal_keys(tmp_path):
+def test_read_object_returns_every_entry_of_values_and_under_equal_names(tmp_path):
     for state in ({"v": {"w": {1: [{"x": 2}]}}}, {"v": [[1, 2]], "t": torch.ones(2)}):
         snapshot = Snapshot.take(tmp_path / "s", {"v": StateDict(state)}, durable=False)
         paths = list(snapshot.get_manifest())

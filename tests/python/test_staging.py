@@ -1,4 +1,4 @@
-"""Folders filled by other libraries are complete at every moment, whatever fails."""
+"""Folders filled by other libraries: a crash or failure leaves the old or the new version."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES = ("rename", "mkdir", "link", "fsync", "open", "unlink", "rmdir")
 
 
 def crash_at(monkeypatch, number: int) -> None:
-    """Allows `number` changes of the file system; all later ones raise Killed."""
+    """Allows `number` calls of CHANGES and of `_exchange`; all later ones raise Killed."""
     left = [number]
 
     def counted(real):

@@ -1,4 +1,4 @@
-"""Calls that work without torch, run in the environment without torch that `make deps` makes."""
+"""Calls without torch, run in the environment without torch that `make deps` makes."""
 
 import os
 from pathlib import Path

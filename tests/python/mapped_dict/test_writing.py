@@ -93,7 +93,7 @@ def _plain(value):
 
 @pytest.mark.parametrize("key", [str, lambda i: f"k{i}".encode(), int], ids=["str", "bytes", "int"])
 @pytest.mark.parametrize("form", FORMS)
-def test_extend_spills_items_that_exceed_its_memory(tmp_path, form, key):
+def test_extend_spills_more_items_than_one_batch(tmp_path, form, key):
     value = FORMS[form]
     first = MappedDict.build({key(i): value(i) for i in range(1, 8)}, tmp_path / "d")
     whole = MappedDict.build({key(i): value(i) for i in range(1, 9500)}, tmp_path / "whole")

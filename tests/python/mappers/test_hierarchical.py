@@ -178,7 +178,7 @@ def test_numbers_lists_arrays_and_strings_are_values():
     assert mapper(["t", "i"]) == ["text", torch.tensor(1)]
 
 
-def test_batch_dtype_is_promoted_to_hold_all_values():
+def test_batch_dtype_is_promoted_as_by_torch():
     mapper = tenfold.HierarchicalStateMapper(
         {"i": 1, "f": 0.5, "h": torch.tensor(2.0, dtype=torch.float16), "l": [1.0, 2.0]}
     )
@@ -269,15 +269,17 @@ def test_repr_shows_node_counts_and_value_types():
 
 def walked(hierarchy, path, default_key):
     """Returns the value that a walk through nested dicts finds, in a tuple, or None."""
-    level, default = hierarchy, hierarchy.get(default_key)
+    level, default = hierarchy, None
     for part in path:
-        if not isinstance(level, dict) or part not in level:
-            return (default,) if default is not None else None
+        if not isinstance(level, dict):
+            return default
+        if default_key in level:
+            default = (level[default_key],)
+        if part not in level:
+            return default
         level = level[part]
-        if isinstance(level, dict) and level.get(default_key) is not None:
-            default = level[default_key]
     if isinstance(level, dict):
-        return (default,) if default is not None else None
+        return (level[default_key],) if default_key in level else default
     return (level,)
 
 
@@ -294,6 +296,8 @@ def test_lookups_match_nested_dicts_and_the_hierarchy_round_trips(hierarchy, pat
     for path in paths:
         expected = walked(hierarchy, path, default_key)
         if expected is None:
+            with pytest.raises(KeyError, match="no state"):
+                mapper(tuple(path))
             continue
         found = mapper(tuple(path))
         if torch.is_tensor(expected[0]):

@@ -1,4 +1,4 @@
-"""Behavior of all state mappers: names, files, processes."""
+"""Behavior that all state mappers share: names, files, processes."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ HEAD = {"class": "test.one_hot", "version": 1, "config": {"size": 2}}
         ({"state_mapper": HEAD, "tensors": torch.zeros(2)}, "Corrupt", "tensors: expected a tree"),
     ],
 )
-def test_damaged_mapper_files_raise_clear_errors(tmp_path, tree, error, what):
+def test_invalid_mapper_files_raise_clear_errors(tmp_path, tree, error, what):
     tenfold.register_mapper("test.embedding_factory")(torch.nn.Embedding)
     tree = {"pad": torch.zeros(1), **tree} if tree else {"pad": torch.zeros(1)}
     tenfold.save(tree, tmp_path / "mapper")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings  # noqa: E402
 
 import tenfold  # noqa: E402
 from helpers import DTYPES, assert_same, make_tensor  # noqa: E402
-from hierarchies import has_level_as_default, levels  # noqa: E402
+from hierarchies import has_level_as_default, levels, with_one_nan  # noqa: E402
 
 SEED = {"level1": {"a": 1, "b": 2}, "level2": {"c": 3}}
 
@@ -74,13 +74,14 @@ def test_tensors_are_readable_json_and_round_trip_exactly(tmp_path):
     assert_same(loaded.hierarchy, hierarchy)
 
 
-def test_every_numeric_dtype_round_trips(tmp_path):
+def test_real_dtypes_round_trip(tmp_path):
     for dtype in DTYPES:
         if dtype.is_complex or dtype == getattr(torch, "float4_e2m1fn_x2", None):
             continue
         tensor = make_tensor((3, 2), dtype)
         if dtype.is_floating_point:  # JSON does not distinguish NaN payloads
-            tensor = torch.nan_to_num(tensor.float()).to(dtype)
+            wide = tensor if dtype == torch.float64 else tensor.float()
+            tensor = torch.nan_to_num(wide).to(dtype)
         tenfold.HierarchicalStateMapper({"x": tensor}).save(tmp_path / "x.json")
         assert_same(tenfold.StateMapper.load(tmp_path / "x.json")("x"), tensor)
 
@@ -93,8 +94,7 @@ def test_any_hierarchy_round_trips(tmp_path, hierarchy):
     mapper.save(tmp_path / "x.json")
     loaded = tenfold.HierarchicalStateMapper.load(tmp_path / "x.json")
     assert loaded.default_key == "a"
-    assert repr(loaded.hierarchy) == repr(hierarchy)
-    assert list(loaded.hierarchy) == list(hierarchy)
+    assert_same(with_one_nan(loaded.hierarchy), with_one_nan(hierarchy))
 
 
 @pytest.mark.parametrize(
@@ -157,21 +157,22 @@ HEAD = '"%state_mapper": {"version": 1, "default_key": "default"}'
         (f'{{{HEAD}, "x": {{"%tensor": "int8", "shape": [1], "values": [999]}}}}', "Corrupt", "x"),
         (f'{{{HEAD}, "x": {{"%tensor": "int8", "shape": [1], "values": ["a"]}}}}', "Corrupt", "x"),
         (f'{{{HEAD}, "x": {{"%tensor": "int8", "shape": [1], "values": null}}}}', "Corrupt", "x"),
-        (f'{{{HEAD}, "x": {{"%tensor": "int8", "shape": [9999999999, 0], "values": []}}}}',
-         None, None),
         (f'{{{HEAD}, "x": {{"%tensor": "int8", "shape": [-1, 0], "values": []}}}}', "Corrupt", "x"),
     ],
 )  # fmt: skip
 def test_malformed_json_raises_clear_errors(tmp_path, text, error, what):
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
-    if error is None:
-        tenfold.StateMapper.load(tmp_path / "x.json")
-        return
     kind = {"Corrupt": tenfold.CorruptFileError, "Unsupported": tenfold.UnsupportedError}[error]
     with pytest.raises(kind) as raised:
         tenfold.StateMapper.load(tmp_path / "x.json")
     assert str(raised.value).startswith(str(tmp_path / "x.json"))
     assert what in str(raised.value)
+
+
+def test_a_tensor_without_elements_may_have_a_long_dimension(tmp_path):
+    tensor = '{"%tensor": "int8", "shape": [9999999999, 0], "values": []}'
+    (tmp_path / "x.json").write_text(f'{{{HEAD}, "x": {tensor}}}')
+    assert tenfold.StateMapper.load(tmp_path / "x.json")("x").shape == (9999999999, 0)
 
 
 def test_longer_integers_than_python_converts_are_refused_when_they_are_read(tmp_path):

@@ -37,7 +37,7 @@ CONFIG = {"input_dim": 100, "output_dim": 50}
 
 
 @pytest.mark.parametrize("name", ["mapper", "mapper.tdz", "mapper.safetensors", "mapper.pt"])
-def test_registered_module_round_trips_in_every_format(tmp_path, name):
+def test_registered_module_round_trips(tmp_path, name):
     mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
     mapper.save(tmp_path / name)
     loaded = tenfold.StateMapper.load(tmp_path / name)
@@ -121,12 +121,18 @@ def test_unregistered_factory_is_named_with_the_remedy(tmp_path):
 
 
 def test_parameters_of_another_shape_are_all_listed(tmp_path):
-    tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4}).save(tmp_path / "mapper")
+    tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG).save(tmp_path / "mapper")
     tree = tenfold.load(tmp_path / "mapper")
-    tree["state_mapper"]["config"]["config"]["dim"] = 5
+    tree["state_mapper"]["config"]["config"]["hidden_dim"] = 5
     tenfold.save(tree, tmp_path / "other")
-    with pytest.raises(ValueError, match=r"weight.*\[9, 5\].*\[9, 4\]"):
+    with pytest.raises(ValueError, match="3 mismatched") as caught:
         tenfold.StateMapper.load(tmp_path / "other")
+    for part in (
+        '"fc1.weight": expected float32 [5, 100], found float32 [64, 100]',
+        '"fc1.bias": expected float32 [5], found float32 [64]',
+        '"fc2.weight": expected float32 [50, 5], found float32 [50, 64]',
+    ):
+        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("config", [[], {"factory": 3, "config": {}}, {"factory": "x"}])

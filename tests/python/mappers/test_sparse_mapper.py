@@ -407,7 +407,7 @@ def test_an_invalid_list_of_states_is_an_error(keys):
         (torch.tensor([0.0, 0.0, 0.0, 0.0, 1e300], dtype=torch.float64), torch.float32),
     ],
 )
-def test_default_that_overflows_the_dtype_is_refused(default, dtype):
+def test_default_that_the_dtype_cannot_hold_is_refused(default, dtype):
     matrix = matrix_of(dense_of(2, dtype=dtype))
     with pytest.raises(ValueError, match=r"default: expected numbers that .* holds"):
         tenfold.SparseStateMapper([0, 1], matrix, default)

@@ -1,4 +1,7 @@
-"""Files that change while a tree maps them cause errors that say what was expected, no crash."""
+"""Files of mapped trees that are truncated, replaced, removed or damaged.
+
+Reading them raises errors that state what was expected, and never crashes.
+"""
 
 import os
 
@@ -19,14 +22,14 @@ def td(tmp_path):
 @pytest.mark.parametrize("size", [0, 10, BIG * 4 - 1])
 def test_truncated_file_of_a_mapped_tree_is_not_saved(td, tmp_path, size):
     os.truncate(tmp_path / "p" / "a.memmap", size)
-    message = rf"p/a\.memmap: the file is too short: expected {BIG * 4} bytes, found {size}"
+    message = rf"p/a\.memmap: .*the file is too short: expected {BIG * 4} bytes, found {size};"
     for save in (
         lambda: tenfold.save(td, tmp_path / "q"),
         lambda: td.memmap(tmp_path / "q", copy_existing=True),
         lambda: td.memmap(tmp_path / "p", atomic=True, copy_existing=True),
         lambda: TensorDict.load_memmap(tmp_path / "p")["a"],
     ):
-        with pytest.raises(tenfold.CorruptFileError, match=f"{message}|expected {BIG * 4} bytes"):
+        with pytest.raises(tenfold.CorruptFileError, match=message):
             save()
     assert not (tmp_path / "q").exists()
 
@@ -65,7 +68,8 @@ def test_damaged_metadata_is_named(td, tmp_path):
 def test_newer_format_version_is_refused(td, tmp_path):
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(meta.read_text().replace('"_format_version": 1', '"_format_version": 2'))
-    with pytest.raises(tenfold.UnsupportedError, match="2"):
+    message = r"p/meta\.json: _format_version: expected at most 1, found 2"
+    with pytest.raises(tenfold.UnsupportedError, match=message):
         TensorDict.load_memmap(tmp_path / "p")
 
 

@@ -275,10 +275,14 @@ def test_append_removes_the_checksums_of_a_saved_tree(tmp_path):
 )
 def test_mismatched_rows_raise_and_change_nothing(tmp_path, change, message):
     rows(4).memmap(tmp_path / "p")
-    before = {path: path.read_bytes() for path in (tmp_path / "p").rglob("*") if path.is_file()}
+
+    def files():
+        return {path: path.read_bytes() for path in (tmp_path / "p").rglob("*") if path.is_file()}
+
+    before = files()
     with pytest.raises(ValueError, match=message):
         append_memmap(tmp_path / "p", change(rows(2)))
-    assert before == {path: path.read_bytes() for path in before}
+    assert files() == before
 
 
 def test_invalid_appends_raise_clear_errors(tmp_path):

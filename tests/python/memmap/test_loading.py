@@ -1,4 +1,4 @@
-"""load_memmap and similar: shared or private mappings, parts of trees, targets of other trees."""
+"""load_memmap and similar: shared or private mappings, parts of trees, loading into other trees."""
 
 import pickle
 import shutil
@@ -57,8 +57,9 @@ def test_only_requested_entries_are_loaded(saved):
             TensorDict.load_memmap(saved, subpath=subpath)
 
 
-def test_the_meta_device_opens_no_file(saved):
-    (saved / "a.memmap").unlink()
+def test_the_meta_device_opens_no_file_of_a_tensor(saved):
+    for file in [*saved.rglob("*.memmap")]:
+        file.unlink()
     td = TensorDict.load_memmap(saved, device="meta")
     assert td["a"].device == torch.device("meta")
     assert td["b", "c"].shape == (3, 2)
@@ -206,12 +207,12 @@ def test_allow_pickle_true_is_refused(saved):
 
 
 def test_trees_of_very_many_tensors_are_mapped_on_access(tmp_path, monkeypatch):
-    from tenfold.tensordict._files import folder
-
-    monkeypatch.setattr(folder, "MAX_MAPPED_LEAVES", 5)
+    monkeypatch.setattr(folder.map_now, "__defaults__", (5,))
     tree = {f"n{i}": {f"w{j}": torch.full((2,), float(i)) for j in range(4)} for i in range(6)}
     made = TensorDict(tree, []).memmap(tmp_path / "p")
     for td in (made, TensorDict.load_memmap(tmp_path / "p")):
+        assert folder.held(td["n0"]).keys() == {"w0", "w1", "w2", "w3"}
+        assert not folder.held(td["n5"])
         assert td["n5", "w3"].tolist() == [5, 5]
         td["n5", "w3"].fill_(5)
         assert type(td["n4", "w0"]) is MemoryMappedTensor

@@ -121,17 +121,19 @@ def test_constructors_fill_as_torch_does(tmp_path, filename):
 
     like = torch.zeros(2, 3, dtype=torch.int16)
     assert MemoryMappedTensor.empty(2, 3, **options("a")).shape == (2, 3)
-    assert MemoryMappedTensor.zeros((2, 3), **options("b")).dtype == torch.float32
+    zeros = MemoryMappedTensor.zeros((2, 3), **options("b"))
+    assert (zeros.dtype, zeros.tolist()) == (torch.float32, [[0] * 3] * 2)
     assert MemoryMappedTensor.ones(shape=[2, 3], dtype=torch.int8, **options("c")).sum() == 6
     full = MemoryMappedTensor.full((2,), fill_value=7, dtype=torch.int64, **options("d"))
     assert full.tolist() == [7, 7]
-    for name, made in {
-        "e": MemoryMappedTensor.empty_like(like, **options("e")),
-        "f": MemoryMappedTensor.zeros_like(like, **options("f")),
-        "g": MemoryMappedTensor.ones_like(like, **options("g")),
-        "h": MemoryMappedTensor.full_like(like, 9, **options("h")),
-    }.items():
-        assert (made.dtype, made.shape) == (torch.int16, (2, 3)), name
+    for made, value in (
+        (MemoryMappedTensor.empty_like(like, **options("e")), None),
+        (MemoryMappedTensor.zeros_like(like, **options("f")), 0),
+        (MemoryMappedTensor.ones_like(like, **options("g")), 1),
+        (MemoryMappedTensor.full_like(like, 9, **options("h")), 9),
+    ):
+        assert (made.dtype, made.shape) == (torch.int16, (2, 3)), value
+        assert value is None or (made == value).all(), value
     with pytest.raises(RuntimeError, match="CPU"):
         MemoryMappedTensor.zeros(2, device="meta")
     with pytest.raises(ValueError, match="cpu"):

@@ -97,6 +97,8 @@ def test_readers_see_complete_rows_while_rows_are_appended(tmp_path):
         length = td.batch_size[0]
         assert td["x"].shape == (length, 4)
         assert length % 10 == 0
+        appended = torch.arange(-1, length // 10 - 1).clamp(min=0)  # 10 rows of zeros come first
+        assert torch.equal(td["x"], appended.repeat_interleave(10).view(-1, 1).expand(-1, 4))
         seen.add(length)
         reads.release()
     process.join(60)

@@ -119,14 +119,14 @@ def test_unlocked_tree_is_not_memmap(tmp_path):
     assert not td.lock_().is_memmap()
 
 
-# --- without a prefix ----------------------------------------------------------------------------
-
-
 def test_rows_that_a_bool_selects_are_not_memmap(tmp_path):
     td = make().memmap(tmp_path / "p")
     assert td[None].is_memmap()
     assert not td[True].is_memmap()
     assert not td[False].is_memmap()
+
+
+# --- without a prefix ----------------------------------------------------------------------------
 
 
 def test_without_a_prefix_all_tensors_share_one_anonymous_file():
@@ -163,7 +163,7 @@ def test_thousands_of_anonymous_tensors_need_one_descriptor():
     td = TensorDict({str(i): torch.full((2,), i) for i in range(3000)})
     before = len(os.listdir("/proc/self/fd"))
     mapped = td.memmap()
-    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
     assert mapped["2999"].tolist() == [2999, 2999]
 
 
@@ -291,7 +291,7 @@ def test_foreign_entries_are_named_and_kept(tmp_path):
     ):
         make().memmap(tmp_path / "p")
     make(a=torch.full((3,), 8.0)).memmap(tmp_path / "p", atomic=False)
-    assert (tmp_path / "p" / "mine").exists()
+    assert {"mine", "b/too", "x1", "x2"} <= set(names(tmp_path / "p"))
     assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [8, 8, 8]
 
 
@@ -432,7 +432,7 @@ def test_save_returns_the_mapped_tree_and_writes_checksums(tmp_path):
     assert TensorDict.load(tmp_path / "p")["a"].tolist() == [0, 1, 2]
 
 
-def test_save_accepts_the_options_of_every_format(tmp_path):
+def test_save_and_dumps_write_other_formats(tmp_path):
     saved = make().save(tmp_path / "x.safetensors", checksums=False)
     assert tenfold.probe(tmp_path / "x.safetensors") == "safetensors"
     assert saved["b", "c"].shape == (3, 2)
@@ -472,6 +472,7 @@ def test_part_of_a_private_mapping_does_not_overwrite_its_folder(tmp_path, rows)
 
 def test_durable_writes_round_trip(tmp_path):
     make().memmap(tmp_path / "p", durable=True)
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2]
     td = make().memmap_(tmp_path / "q", durable=True)
     td["a"].fill_(1)
     td.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 
 import numpy as np
 import pytest
@@ -104,11 +105,13 @@ def test_invalid_appends_raise(tmp_path):
 
 def read_until(path, rows):
     m = SparseMatrix(path)
-    while len(m) < rows:
-        m.refresh()
+    while True:
         sums = m.rows(list(range(len(m))), "csr").to_dense().sum(1)
         assert sums.tolist() == [row % 5 + 1 for row in range(len(m))]
-    return len(m)
+        if len(m) >= rows:
+            return len(m)
+        path.with_name("has_read").touch()
+        m.refresh()
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -120,6 +123,10 @@ def test_readers_in_other_processes_see_only_complete_rows(tmp_path, method):
     SparseMatrix.build([row(0)], path, num_cols=5)
     with multiprocessing.get_context(method).Pool(1) as pool:
         reading = pool.apply_async(read_until, (path, 121))
+        end = time.monotonic() + 60
+        while not path.with_name("has_read").exists():  # so that the reader overlaps the appends
+            assert time.monotonic() < end
+            time.sleep(0.001)
         with SparseMatrix(path, mode="r+") as m:
             for begin in range(1, 121, 4):
                 m.append_rows([row(i) for i in range(begin, begin + 4)])

@@ -31,7 +31,7 @@ def same(m, x):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_scipy_conversion_shares_memory_both_ways(layout):
+def test_scipy_conversion_round_trips_and_shares_memory_unless_coo(layout):
     x = example(layout)
     m = SparseMatrix.from_scipy(x)
     same(m, x)
@@ -408,7 +408,7 @@ def test_columns_may_be_scalar_tensors(tmp_path):
         ),
     ],
 )
-def test_invalid_coordinates_are_named(tmp_path, monkeypatch, call, named):
+def test_invalid_input_is_named(tmp_path, monkeypatch, call, named):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=named):
         call()

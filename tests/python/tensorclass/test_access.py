@@ -1,4 +1,4 @@
-"""Fields of a tensorclass: read, set, deleted, compared, as those of tensordict's."""
+"""Fields of a tensorclass: read, set, deleted, compared, as in tensordict."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_lazy_stacks_are_interchangeable_with_tensordict(tmp_path):
     assert (found[1] == theirs(cls)).all()
 
 
-def test_files_match_those_of_tensordict(tmp_path):
+def test_names_of_files_match_those_of_tensordict(tmp_path):
     _, cls = upstream_class()
     theirs(cls).memmap(tmp_path / "theirs")
     full().memmap(tmp_path / "ours")

@@ -140,7 +140,7 @@ def test_conversion_to_tensordict_keeps_lists_that_are_values(tmp_path, values):
     assert nested.get("v").batch_size == (2, 1)
 
 
-def test_conversion_from_tensordict_keeps_the_tensors_on_every_device():
+def test_conversion_from_tensordict_keeps_tensors_also_on_the_meta_device():
     tensordict = pytest.importorskip("tensordict")
     theirs = tensordict.TensorDict(
         {"a": torch.empty(2, device="meta"), "s": "x", "v": tensordict.NonTensorStack("y", "z")},

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))  # trees and describe.py, also imported by old_ver
 
 @pytest.fixture(autouse=True)
 def _no_advice():
-    """Ignores warnings of other libraries, and that of tenfold about float8 (tested elsewhere)."""
+    """Ignores warnings of other libraries, and that of tenfold about float8 and float4."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*nested tensors.*")
@@ -24,7 +24,10 @@ def _no_advice():
 
 @pytest.fixture(scope="session")
 def memmap_of(tmp_path_factory):
-    """The folder that tensordict's `memmap` writes for a tree; made once, not to be changed."""
+    """Returns a function from the name of a tree to the folder that tensordict's `memmap` writes.
+
+    Each folder is written once, and must not be changed.
+    """
     import trees
 
     root = tmp_path_factory.mktemp("memmap")
@@ -40,7 +43,10 @@ def memmap_of(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def save_of(tmp_path_factory):
-    """The folder that `tenfold.save` writes for a tree; made once, not to be changed."""
+    """Returns a function from the name of a tree to the folder that `tenfold.save` writes.
+
+    Each folder is written once, and must not be changed.
+    """
     import trees
 
     import tenfold

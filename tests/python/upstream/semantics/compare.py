@@ -3,11 +3,13 @@
 Both results are described by values that do not depend on the library:
 
     Leaf                     a tensor: dtype, shape, requires_grad, device, values
-    Value                    what is not a tensor: NonTensorData, NonTensorStack, int, bool, ...
+    Value                    any other value: NonTensorData, NonTensorStack, int, bool, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
     Raised                   an exception
     list, tuple, str, None   themselves, lists and tuples of the above
     dict                     a list of its class and its items
+    torch.Size, dtype, ...   a str; so are devices and classes
+    nested tensor            a list of a str and the Leaf of each component
 
 The descriptions use only public members, none that starts with an underscore.
 """
@@ -23,7 +25,8 @@ import torch
 
 import tenfold
 
-# Exceptions that a call must not raise in tensordict, because they would be errors of the test.
+# Exceptions that would be errors of the test: a call must not raise them in tensordict, unless
+# `raises` names the exception.
 NOT_A_CONTRACT = (AttributeError, NameError, SyntaxError, NotImplementedError)
 
 
@@ -63,7 +66,7 @@ def real(flat):
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """What is neither tensor nor tree. Unlike with ==, True, 1 and 1.0 differ, also within it."""
+    """A value that is neither tensor nor tree. True, 1 and 1.0 differ, also within it."""
 
     value: object
     shape: list | None = None  # the batch size of NonTensorData and NonTensorStack
