@@ -1,6 +1,7 @@
 """Growing and refreshing a memory-mapped TensorDict: make_memmap and similar, append_memmap.
 
-As in test_memmap_life.py, every story runs in both libraries with the same results and files.
+As in test_memmap_life.py, every story runs in both libraries with the same results. The files are
+also compared, unless a test says otherwise.
 """
 
 import json
