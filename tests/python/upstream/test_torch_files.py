@@ -283,6 +283,7 @@ def test_deflated_files_above_1_gib_load_by_key(tmp_path):
             deflated.writestr(name, stored.read(name))
     (tmp_path / "stored.pt").unlink()
     loaded = tenfold.load(path, keys=["t3", "t11"])
+    assert set(loaded) == {"t3", "t11"}
     assert all(torch.equal(value, tensors[key]) for key, value in loaded.items())
     assert tenfold.verify(path).ok
     data = bytearray(path.read_bytes())
