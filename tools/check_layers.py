@@ -5,6 +5,8 @@
     dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
     io  <-  checkpoint  <-  { python, cli, examples }
 
+LAYERS forbids some of these edges: no layer of src/ includes scan, for example.
+
 Also checks the imports between the modules of python/tenfold (python_layers.py).
 
 Usage: tools/check_layers.py [repository root]

@@ -5,8 +5,9 @@
 
 The preset `coverage` builds everything with gcc's counters. This script runs the programs, asks
 gcov for the lines of each parser, prints a table and writes it to a file. A parser is a source that
-reads bytes of a file or of another program: PARSERS lists them. Exits with 1 if fewer lines of a
-parser ran than the goal, or if a test failed, and with 2 if there are no counters.
+reads bytes of a file or of another program: the sources of PARSERS without NOT_PARSERS. Exits with
+1 if fewer lines of a parser ran than the goal, or if a test failed, and with 2 if there are no
+counters.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def parsers() -> list[str]:
 
 
 def run_programs(build: Path, corpus_only: bool) -> bool:
-    """Runs all C++ tests, or with `corpus_only` the fuzz targets over their corpus only.
+    """Runs all tests of CTest, or with `corpus_only` the fuzz targets over their corpus only.
 
     Returns:
         False if a test failed.
@@ -157,7 +158,7 @@ def lines_run(build: Path) -> dict[str, dict[int, int]]:
 
 
 def add(described: dict[str, Any], counts: dict[str, dict[int, int]]) -> None:
-    """Adds the counts of an object file. A line ran if it ran in one object file or template."""
+    """Adds the counts of an object file. A line ran if any object or template ran it."""
     for file in described["files"]:
         path = (Path(described["current_working_directory"]) / file["file"]).resolve()
         if not path.is_relative_to(REPOSITORY):

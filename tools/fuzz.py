@@ -6,7 +6,7 @@
 Inputs that reach new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
 same coverage) with those of fuzz/corpus/<target>. `--keep` adds inputs of up to 16 KiB that run
 further branches to fuzz/corpus, to be committed. Exits with 1 if a target failed; the failing input
-is in build/fuzz/findings.
+is in build/fuzz/findings. Exits with 2 if there are no targets, or none of a name in `--only`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="targets, separated by commas")
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "fuzz")
     parser.add_argument("--record", type=Path, default=RECORD)
-    parser.add_argument("--keep", action="store_true", help="copies the corpus into fuzz/corpus")
+    parser.add_argument(
+        "--keep", action="store_true", help="adds small inputs with new branches to fuzz/corpus"
+    )
     options = parser.parse_args()
 
     programs = sorted((options.build / "fuzz").glob("fuzz_*"))

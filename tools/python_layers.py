@@ -3,7 +3,8 @@
 At its top level, a module may import its own layer and lower ones. A function may import a lower
 layer, which postpones the time of the import. It may import its own layer or a higher one only if
 `TIES` gives a reason. Only `_interop/` and the modules of `LIBRARY_USERS` import torch, numpy and
-the tensordict package. At most `LARGEST_CYCLE` modules import each other in a cycle.
+the tensordict package. At most `LARGEST_CYCLE` modules import each other in a cycle. The modules of
+`ENTRANCES` may import any module of the package.
 """
 
 from __future__ import annotations

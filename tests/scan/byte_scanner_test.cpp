@@ -115,7 +115,7 @@ TEST(ByteScanner, SkipsTheStoragesOfAnOldTorchFile) {
   EXPECT_THAT(report.findings, IsEmpty());
 }
 
-/// A .npy file of version 1 with that header, before a pickle.
+/// A .npy file with that header and format version, followed by a pickle.
 std::string npy(const std::string& header, char version = '\1') {
   return "\x93NUMPY"s + version + '\0' + pickled::little(header.size(), version == '\1' ? 2 : 4) +
          header + kEvil;
@@ -137,7 +137,7 @@ TEST(ByteScanner, FindsThePickleOfANpyFileThatMayHoldObjects) {
   EXPECT_THAT(scanned(cut).findings, IsEmpty());
 }
 
-/// A tar header without the magic number, with that checksum in base 8 or 256.
+/// A tar header without the magic number. Its checksum is in base 8 or 256, and `more` too large.
 std::string tar_header(bool is_octal, std::int64_t more = 0) {
   std::string header(512, '\0');
   header.replace(0, 5, "a.txt");

@@ -17,7 +17,7 @@ void expect_all(const Globals& globals, ScanRisk risk) {
   }
 }
 
-TEST(ScanRisk, OfWhatCheckpointsOfTensorsNameIsSafe) {
+TEST(ScanRisk, GlobalsOfTensorCheckpointsAreSafe) {
   expect_all({{"collections", "OrderedDict"},
               {"torch", "float32"},
               {"torch", "per_tensor_affine"},
@@ -31,7 +31,7 @@ TEST(ScanRisk, OfWhatCheckpointsOfTensorsNameIsSafe) {
              ScanRisk::safe);
 }
 
-TEST(ScanRisk, OfWhatRunsCodeIsDangerous) {
+TEST(ScanRisk, GlobalsThatRunCodeAreDangerous) {
   expect_all({{"os", "system"},
               {"os.path", "join"},
               {"torch.hub", "load"},
@@ -42,7 +42,7 @@ TEST(ScanRisk, OfWhatRunsCodeIsDangerous) {
              ScanRisk::dangerous);
 }
 
-TEST(ScanRisk, OfNamesThatLeadOutOfTheirModuleIsDangerous) {
+TEST(ScanRisk, NamesThatLeadOutOfTheirModuleAreDangerous) {
   expect_all({{"collections", "_sys.modules"},
               {"numpy.dtypes", "sys.DType"},
               {"torch", "os.FloatStorage"},
@@ -50,7 +50,7 @@ TEST(ScanRisk, OfNamesThatLeadOutOfTheirModuleIsDangerous) {
              ScanRisk::dangerous);
 }
 
-TEST(ScanRisk, OfOtherNamesIsSuspicious) {
+TEST(ScanRisk, OtherNamesAreSuspicious) {
   expect_all({{"my_net", "Net"},
               {"torch", "_evil_Storage"},
               {"other", "FloatStorage"},

@@ -83,20 +83,20 @@ TEST_F(Scan, NamesTheRisks) {
   EXPECT_EQ(to_string(ScanRisk::dangerous), "dangerous");
 }
 
-TEST_F(Scan, OfAFileHasNoNameInItsPlaces) {
+TEST_F(Scan, OmitsTheNameOfASingleFile) {
   write_bytes(folder_ / "m.pkl", kEvil);
   EXPECT_THAT(findings("m.pkl"), ElementsAre(evil("at byte 2")));
   write_bytes(folder_ / "empty", "");
   EXPECT_TRUE(scan(folder_ / "empty").safe());
 }
 
-TEST_F(Scan, OfAMissingFileThrows) {
+TEST_F(Scan, ThrowsForAMissingFile) {
   const auto thrown = thrown_by([&] { scan(folder_ / "none"); });
   EXPECT_EQ(thrown.code, ErrorCode::file_not_found);
   EXPECT_THAT(thrown.message, HasSubstr("none: no such file"));
 }
 
-TEST_F(Scan, OfAFolderVisitsEveryFile) {
+TEST_F(Scan, VisitsEveryFileOfAFolder) {
   fs::create_directories(folder_ / "b/c");
   write_bytes(folder_ / "b/c/w.pkl", kEvil);
   write_bytes(folder_ / "a.pt", archive(kEvil));
@@ -110,7 +110,7 @@ TEST_F(Scan, OfAFolderVisitsEveryFile) {
   EXPECT_EQ(scan(folder_.path()).num_pickles, 3U);
 }
 
-TEST_F(Scan, OfAFolderReportsAnArchiveThatCannotBeRead) {
+TEST_F(Scan, ReportsAnArchiveOfAFolderThatCannotBeRead) {
   write_bytes(folder_ / "a.zip", "PK\x03\x04, but no archive");
   write_bytes(folder_ / "b.pkl", kEvil);
   EXPECT_THAT(
@@ -122,7 +122,7 @@ TEST_F(Scan, OfAFolderReportsAnArchiveThatCannotBeRead) {
   EXPECT_EQ(thrown_by([&] { findings("a.zip"); }).code, ErrorCode::corrupt);
 }
 
-TEST_F(Scan, OfAFolderReportsALinkThatCannotBeFollowed) {
+TEST_F(Scan, ReportsALinkInAFolderThatCannotBeFollowed) {
   fs::create_symlink("x", folder_ / "x");
   EXPECT_THAT(findings(), ElementsAre(AllOf(
                               Field(&ScanFinding::global,
@@ -132,7 +132,7 @@ TEST_F(Scan, OfAFolderReportsALinkThatCannotBeFollowed) {
                               Field(&ScanFinding::where, "\"x\": at byte 0"))));
 }
 
-TEST_F(Scan, OfAFolderReportsWhatItMayNotRead) {
+TEST_F(Scan, ReportsEntriesOfAFolderThatItMayNotRead) {
   fs::permissions(folder_.path(), fs::perms::all);
   fs::create_directory(folder_ / "closed");
   write_bytes(folder_ / "closed/m.pkl", kEvil);

@@ -27,7 +27,8 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kColumns = 9;
 
-/// Row i has i % 4 elements, in the columns 0, 2 and 4. The element in column c is 100 * i + c.
+/// Row i has i % 4 elements, in the first of the columns 0, 2 and 4. The element in column c is
+/// 100 * i + c.
 SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = DType::int64,
                      SparseLayout layout = SparseLayout::csr) {
   SparseBuilder builder(end - begin, kColumns, DType::float32,

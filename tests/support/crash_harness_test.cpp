@@ -17,7 +17,8 @@
 namespace tenfold::test {
 namespace {
 
-// Each of the following writers omits one necessary step, which the harness must detect.
+// Each of the following writers has one defect, such as a missing sync, which the harness must
+// detect.
 
 os::File create_new(os::Directory& parent) {
   parent.remove_tree("new");
@@ -73,13 +74,13 @@ void use_a_new_name_each_time(const Path& path) {
 struct BrokenWriter {
   const char* name;
   void (*save)(const Path& path);
-  bool by_kill;       ///< a crash detects the error, otherwise a power failure does
+  bool by_kill;       ///< a crash shows the defect, otherwise a power failure does
   const char* found;  ///< a part of the expected report
 };
 
 class CrashHarness : public ::testing::TestWithParam<BrokenWriter> {};
 
-TEST_P(CrashHarness, DetectsAWriterThatOmitsAStep) {
+TEST_P(CrashHarness, DetectsADefectiveWriter) {
   crash_at_every_change();
   const BrokenWriter& writer = GetParam();
   const CrashCase broken = {"Broken", "data.bin",

@@ -14,8 +14,8 @@
 namespace tenfold::test {
 
 /// A model of a disk with only the guarantees of POSIX: bytes of a file are durable after a sync of
-/// the file, entries of a folder after a sync of the folder. Other writes and entries may survive a
-/// power failure or not, each independently and in any order.
+/// the file, entries of a folder after a sync of the folder. Other writes and changes of entries
+/// may survive a power failure or not, each independently; the writes in any order.
 ///
 /// The model is stricter than a journaling file system, in which a sync of one file may make other
 /// changes durable as well.

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-/// The opcodes that push one value in a pickle, as text, for tests that need values which no writer
-/// of this project writes. Values are concatenated: `pickled::whole(pickled::list({...}))`.
+/// The opcodes that push one value in a pickle, as strings, for tests that need values which no
+/// writer of this project writes. Values are concatenated: `pickled::whole(pickled::list({...}))`.
 namespace tenfold::test::pickled {
 
 using Values = std::vector<std::string>;

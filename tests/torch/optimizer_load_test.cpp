@@ -150,7 +150,7 @@ TEST(LoadIntoOptimizer, AcceptsATensorAsLearningRate) {
   EXPECT_EQ(target.adam.param_groups()[0].options().get_lr(), 4);
 }
 
-TEST(LoadIntoOptimizer, AcceptsStepCountsInPythonsForm) {
+TEST(LoadIntoOptimizer, AcceptsStepCountsInPythonsFormAndRefusesInvalidOnes) {
   const std::int64_t five = 5;
   for (const TensorDict::Item& steps : std::vector<TensorDict::Item>{
            TensorDict::Item(NonTensor{Value(5)}),

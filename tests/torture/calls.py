@@ -128,9 +128,9 @@ def in_even_order(total: int, shift: float) -> list[int]:
     return sorted(range(1, total + 1), key=lambda number: (number * _GOLDEN + shift) % 1)
 
 
-#: What nanobind, Rust's standard library, glibc and libstdc++ print when a failed allocation ends
-#: the process. The last one is for nanobind and torch, which allocate in noexcept functions. It
-#: also excuses such functions of tenfold: a backtrace does not tell them from nanobind's.
+#: The messages of nanobind, Rust's standard library, glibc and libstdc++ when a failed allocation
+#: ends the process. The last one is for nanobind and torch, which allocate in noexcept functions.
+#: It also excuses such functions of tenfold: a backtrace does not tell them from nanobind's.
 _LAST_WORDS_WITHOUT_MEMORY = (
     "Critical nanobind error",
     "memory allocation of",

@@ -108,7 +108,7 @@ class Options:
 
 
 class Clock:
-    """Divides the seconds of a case among its subjects. Later ones also get unused time."""
+    """Divides a number of seconds among subjects. Later ones also get unused time."""
 
     def __init__(self, seconds: float, subjects: int) -> None:
         self._end = time.monotonic() + seconds

@@ -45,7 +45,7 @@ class Outcome:
 
     kind: str  # "returned", "raised", "killed" (by a signal) or "hung"
     value: Any = None  # the result; the text of the error; the name of the signal
-    last_words: str = ""  # the stderr of a child that was killed or hung
+    last_words: str = ""  # the stderr of a child that sent no result
 
     @property
     def returned(self) -> bool:

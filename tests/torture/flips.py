@@ -1,4 +1,4 @@
-"""Damaged files of every format: one flipped bit in each byte, and each shorter length.
+"""Damaged files of many formats: one flipped bit in each byte, and each shorter length.
 
 `verify` and `load` with `verify=True` must report the damage unless all numbers are right, as after
 damage of padding. A load without `verify`, like those of other libraries, checks structure only.
@@ -187,7 +187,10 @@ def _make_memmap(path: Path, sizes: tuple[int, int, int]) -> None:
 
 
 def samples() -> list[Sample]:
-    """Returns samples of every format that tenfold writes, and of other libraries."""
+    """Returns samples of the formats that tenfold writes, and of other libraries.
+
+    Formats without a sample: DCP, parts, circular buffers and checkpoints of several ranks.
+    """
 
     def rows(path: Path) -> Any:
         return dict(tenfold.Dataset(path)[:])
@@ -279,17 +282,17 @@ COLUMNS = (
 
 
 def run_flips(options: Options) -> list[Row]:
-    """Flips a bit in every byte of small files of every format."""
+    """Flips a bit in every byte of small files of the tested formats."""
     return _run(options, _flips, TINY)
 
 
 def run_cuts(options: Options) -> list[Row]:
-    """Truncates small files of every format to every shorter length."""
+    """Truncates small files of the tested formats to every shorter length."""
     return _run(options, _cuts, TINY)
 
 
 def run_many_flips(options: Options) -> list[Row]:
-    """Flips bits at random places of 10 MiB of each format; verify must report them."""
+    """Flips bits at random places of 10 MiB of each format with checksums; verify reports them."""
     chosen = [s for s in samples() if s.has_checksums and not s.is_peer and options.wants(s.name)]
     return rows_of(chosen, options, _flip_many)
 

@@ -370,7 +370,7 @@ def _move_while_open(writer: Writer, path: Path, moved: Path) -> set[int]:
 
 
 def moved_while_open(folder: Path, checks: Checks) -> None:
-    """Renames paths while handles are open. The handles continue to use the same files."""
+    """Renames paths while handles are open. These use the same files, or raise OSError."""
     # The other writers open the path in every commit.
     writers = [
         w for w in tenfold_writers() if w.session and w.name not in ("commit_parts", "compact")

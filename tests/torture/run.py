@@ -6,7 +6,8 @@
     python tests/torture/run.py --list
 
 Each case prints its progress, and begins no new trial after `--seconds`; it makes at least one of
-each subject. Cases that try every fault count those that they left out. The counts of a case
+each subject, except that `memory` and `places` leave subjects out. Cases that try every fault count
+those that they left out. The counts of a case
 replace those in --results, or are added to them with `--add` (use another `--seed`). A run with
 `--subjects` is stored with `--add` only. `--tables` writes all stored counts into
 docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and with

@@ -1,6 +1,6 @@
 """The writers of tenfold and of other libraries, with one interface.
 
-A writer saves version 1, 2, ... at its path; each replaces or extends the previous version. All
+A writer saves version 1, 2, ... at its path; each replaces or extends the previous version. The
 stored numbers depend on the version, so that a mixture of two versions is recognised.
 """
 

@@ -164,7 +164,7 @@ def extension_path(environment: Environment) -> str:
 def check_linkage(extension: str, glibc: str) -> None:
     """Checks that the extension needs at most that version of glibc, and no C++ runtime.
 
-    It must use memcpy and memset of glibc, not the slower ones that zig links.
+    It must use memcpy, memmove and memset of glibc, not the slower ones that zig links.
     """
     dump = subprocess.run(
         ["objdump", "-p", "-T", extension], capture_output=True, text=True, check=True

@@ -91,7 +91,7 @@ def test_archive_functions_report_progress_and_can_be_cancelled(tmp_path):
     ):
         with pytest.raises(KeyboardInterrupt):
             work(stop)
-        # It was interrupted before or after the commit: never a partial file.
+        # Whether it was interrupted before or after the commit: no temporary file remains.
         names = {entry.name for entry in tmp_path.iterdir()}
         assert names <= {"t.tdz", "folder", "new.tdz"}
         told.clear()

@@ -1,4 +1,4 @@
-"""Files that tensordict's `consolidate` writes, read by tenfold."""
+"""Consolidated files: tensordict and tenfold read each other's, and write the same bytes."""
 
 import functools
 import pathlib
@@ -207,7 +207,7 @@ def ours_of(tmp_path_factory):
 
 
 def expected_of(name: str) -> list:
-    """Returns the expected tree. tensordict also reads a stack of tensorclasses as such a stack."""
+    """Returns the description of a tree that was converted to tenfold's classes."""
     return describe_ours(as_tenfold(trees.build(name)))
 
 

@@ -1,4 +1,4 @@
-"""tensordict reads a data set while rows are appended: it sees the rows of the last flush."""
+"""tensordict reads data sets that tenfold extends, and tenfold extends a folder of tensordict."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_every_npy_version_is_read(tmp_path, version):
     assert np.array_equal(tenfold.load(tmp_path / "x.npy").numpy(), array)
 
 
-def test_fortran_order_is_a_view_of_the_file(tmp_path):
+def test_fortran_order_loads_with_its_strides(tmp_path):
     np.save(tmp_path / "x.npy", np.asfortranarray(numbers("i8", (4, 5, 6))))
     assert tenfold.load(tmp_path / "x.npy").stride() == (1, 4, 20)
 

@@ -1,4 +1,4 @@
-"""tenfold and NumPy read each other's .npz archives."""
+"""tenfold and NumPy read each other's .npz archives; mode "r+" of .npy files."""
 
 import zipfile
 

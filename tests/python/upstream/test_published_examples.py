@@ -1,6 +1,6 @@
 """The examples of tensordict's page "Saving TensorDict and tensorclass objects".
 
-The code is that of the page, with imports from tenfold.
+The code follows that of the page, with imports from tenfold and with assertions.
 """
 
 import pathlib

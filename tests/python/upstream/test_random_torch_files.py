@@ -1,4 +1,4 @@
-"""Random checkpoints: tenfold.load and torch.load(weights_only=True) return the same."""
+"""Random checkpoints: tenfold.load and torch.load return the same."""
 
 import collections
 import math
@@ -54,7 +54,7 @@ values = st.one_of(
 
 @st.composite
 def views(draw, storages):
-    """Draws a view of a storage, of any shape, strides (including 0) and offset."""
+    """Draws a view of a storage with random shape, strides (some of them 0) and offset."""
     whole = draw(st.sampled_from(storages))
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
     strides = [draw(st.integers(0, 6)) for _ in shape]

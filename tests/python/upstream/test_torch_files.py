@@ -201,7 +201,7 @@ def test_load_with_verify_detects_a_flipped_bit_in_any_entry(tmp_path, entry):
         size = archive.getinfo(f"m/{entry}").file_size
     data[data.index(b"key1") if entry == "data.pkl" else begin + size // 2] ^= 1
     path.write_bytes(data)
-    if entry != "data.pkl":  # compared in any case
+    if entry != "data.pkl":  # its CRC-32 is checked in any case
         tenfold.load(path)
     with pytest.raises(tenfold.CorruptFileError, match=f'"m/{entry}": .*expected CRC-32'):
         tenfold.load(path, verify=True)
@@ -283,6 +283,7 @@ def test_deflated_files_above_1_gib_load_by_key(tmp_path):
             deflated.writestr(name, stored.read(name))
     (tmp_path / "stored.pt").unlink()
     loaded = tenfold.load(path, keys=["t3", "t11"])
+    assert set(loaded) == {"t3", "t11"}
     assert all(torch.equal(value, tensors[key]) for key, value in loaded.items())
     assert tenfold.verify(path).ok
     data = bytearray(path.read_bytes())

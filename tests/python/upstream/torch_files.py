@@ -6,7 +6,7 @@ import tenfold
 
 
 def assert_same(ours, theirs, where="root"):
-    """Asserts equal types, nesting, key order, dtypes, shapes and bytes.
+    """Asserts equal types, nesting, key order, dtypes, shapes, requires_grad and bytes.
 
     Sparse and nested tensors are compared only by layout and printed form.
     """

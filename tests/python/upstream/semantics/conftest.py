@@ -1,4 +1,4 @@
-"""Adds this folder to sys.path, so that the tests can import compare.py and others."""
+"""Adds this folder to sys.path for compare.py and others; skips its tests without tensordict."""
 
 import pathlib
 import sys

@@ -275,11 +275,13 @@ def test_a_reduction_of_all_tensors_together_includes_unbatched_ones(build, call
     assert_same_outcome(build, call)
 
 
-# tensordict gives the requested batch size to the parts of a stack, not to the stack.
+# If a batch size is given, tensordict applies the function to the stacked tensors of a stack, and
+# returns a dense TensorDict. tenfold applies it to the tensors of the members.
 NEW_DIMENSION = [("nested_stacked_td", "apply_names")]
 
 
-# If the function takes and returns nodes, tensordict returns a dense stack and loses names.
+# If a batch size is given and the function takes nodes, tensordict returns a dense TensorDict for a
+# stack, and keeps the dimension names of the root.
 NODES = [(kind, "apply_call_on_nested") for kind in ("nested_stacked_td", "td_with_names")]
 UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
 
@@ -490,8 +492,8 @@ def test_operands_of_every_shape_match_tensordict(name, call_name):
 
 
 # In tensordict, a comparison of a stack broadcasts an operand that does not expand to the batch
-# size with each member, and a comparison of a stack below raises an error.
-# The value "v" is not comparable: see OF_VALUES.
+# size with each member, and a comparison of a stack below raises an error. For a value, the result
+# of tensordict contains the value itself.
 COMPARED = [name for name in TREES if "below" not in name and name != "value"]
 
 

@@ -115,8 +115,8 @@ def test_indexed_reads_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# For these, tensordict raises another exception than for all other indices, or returns a lazy stack
-# although all other pairs of index tensors return a dense TensorDict.
+# If index tensors do not broadcast, tensordict raises another exception than torch. If two of them
+# are around the stack dimension, it returns a lazy stack, and tenfold a dense TensorDict.
 INCONSISTENT = [
     ("nested_stacked_td", name)
     for name in ("tensors_that_do_not_broadcast", "list_slice_list", "tensor_slice_tensor")

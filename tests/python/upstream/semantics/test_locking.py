@@ -1,4 +1,4 @@
-"""Calls that a locked TensorDict refuses; effects of locks on parents, children and views."""
+"""Calls on a locked TensorDict; effects of locks on parents, children, views and stacks."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
 """Intended differences of tenfold's memory-mapped folders from tensordict's.
 
-tenfold never pickles, replaces folders atomically, reports damaged files, and loses no value.
+tenfold never pickles, replaces whole folders, reports damaged files, and loses no value.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_sharing_values_between_processes_is_accepted_and_ignored(tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p")["s"] == "x"
 
 
-# --- atomic --------------------------------------------------------------------------------------
+# --- replaced as a whole -------------------------------------------------------------------------
 
 
 def test_memmap_replaces_all_files_of_the_folder(tmp_path):

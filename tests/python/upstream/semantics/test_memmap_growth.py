@@ -1,6 +1,7 @@
 """Growing and refreshing a memory-mapped TensorDict: make_memmap and similar, append_memmap.
 
-As in test_memmap_life.py, every story runs in both libraries with the same results and files.
+As in test_memmap_life.py, every story runs in both libraries with the same results. The files are
+also compared, unless a test says otherwise.
 """
 
 import json
@@ -61,7 +62,7 @@ def test_make_memmap_matches_tensordict(tmp_path, name):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=MAKING_RAISES.get(name))
 
 
-# Without files, tensordict differs in the excluded cases: it does not map empty tensors, copies
+# Without files, tensordict differs in the excluded cases: it cannot map empty tensors, copies
 # data despite copy_data=False, and does not lock new nodes.
 WITHOUT_FILES = MAKING.keys() - {
     "make_memmap_zero_elements", "from_tensor_without_data", "make_memmap_in_a_new_node",

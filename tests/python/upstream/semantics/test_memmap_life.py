@@ -1,6 +1,7 @@
 """Writing, loading and sharing memory-mapped TensorDicts.
 
-Every story runs in both libraries; results, exceptions, file names and bytes must be the same.
+Every story runs in both libraries; results and exceptions must be the same. So must the file names
+and bytes of a story that does not raise, unless a test says otherwise.
 test_memmap_growth.py tests growing and refreshing, and test_memmap_differences.py tests intended
 differences.
 """

@@ -74,7 +74,7 @@ def step(run):
 
 
 # Each step takes the library, a TensorDict, the Step and another TensorDict of the program. It
-# returns a new TensorDict, or None if it changed its argument.
+# returns a new TensorDict, or None if it changed its argument or did nothing.
 
 
 def known(td, s):

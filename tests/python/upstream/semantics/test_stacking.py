@@ -50,7 +50,7 @@ KINDS = (
 )  # fmt: skip
 
 
-# For a partly mapped stack, is_memmap() of tensordict returns neither True nor False.
+# For a partly mapped stack, is_memmap() of tensordict raises an error.
 MIXED = [
     ("memmap_td", name)
     for name in ("lazy_stack", "lazy_stack_dim_1", "lazy_stack_last", "lazy_stack_constructor")

@@ -122,7 +122,7 @@ CHANGES = {
     "zeros_like": lambda td: torch.zeros_like(td),
     "clear_device_": lambda td: td.to("cpu").clear_device_(),
 }
-NEED_TWO = ("int of the second", "flatten", "flatten of three")
+NEED_TWO = ("int of the second", "flatten")
 BUILDS = [
     *[((2, 3), order) for order in [(), (0,), (1,), (0, 1), (1, 0)]],
     *[((2,), order) for order in [(), (0,)]],
@@ -133,7 +133,7 @@ BUILDS = [
 @pytest.mark.parametrize(("shape", "order"), BUILDS, ids=str)
 @pytest.mark.parametrize("change", CHANGES)
 def test_shape_operations_on_value_stacks_match_tensordict(change, shape, order):
-    if len(shape) == 1 and change in NEED_TWO:
+    if len(shape) == 1 and not order and change in NEED_TWO:
         pytest.skip("in tensordict, the call affects dimensions beyond the batch size")
     if shape == (1, 3) and change == "squeeze" and order != (1,):
         pytest.skip("tensordict leaves one of two dimensions of length 1 to the value")

@@ -180,7 +180,7 @@ def keys_that_differ_in_case():
 
 
 @tree()
-def keys_of_250_bytes():
+def keys_with_file_names_of_255_bytes():
     leaf, node = "l" * (255 - len(".memmap")), "n" * 255
     return TensorDict({leaf: numbers(2), node: {leaf: numbers(3)}, "é" * 124: numbers(4)})
 
