@@ -305,6 +305,13 @@ class ArrowIngest {
       }
       Column target = wanted;
       if (target.unit.empty()) target.unit = source->column.unit;
+      if (!source->column.unit.empty() && source->column.unit != target.unit) {
+        throw base::invalid_argument(options_.where)
+            .part("column ", base::quote(wanted.name()))
+            .expected(described(target))
+            .found(described(source->column))
+            .remedy("convert the times in the source, or request their unit");
+      }
       targets_.push_back(std::move(target));
       sources_.push_back(*source);
       take_shape(sources_.back(), targets_.back());

@@ -184,6 +184,31 @@ TEST(ArrowStream, ColumnsAreFittedToTheSchemaInItsOrder) {
   EXPECT_THAT(of.report.ignored, ElementsAre("s"));
 }
 
+TEST(ArrowStream, TimesInAnotherUnitThanInTheSchemaAreRefused) {
+  ArrowNode when("tsu:", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5}).rows(1);
+  ArrowBatchOf batch(when, 1);
+  ArrowStreamOf stream(batch.root());
+  try {
+    ingest_arrow(stream.stream(), std::nullopt,
+                 with_schema(R"("when": {"dtype": "int64", "unit": "s"})"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(),
+                 "Arrow stream: column \"when\": expected int64 (s), found int64 (us); convert the "
+                 "times in the source, or request their unit");
+  }
+}
+
+TEST(ArrowStream, CountsWithoutAUnitFitTimesOfTheSchema) {
+  ArrowNode when("l", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5}).rows(1);
+  IngestedArrow of;
+  const Dataset ds = of.rows(when, 1, with_schema(R"("when": {"dtype": "int64", "unit": "s"})"));
+  EXPECT_EQ(ds.schema().columns()[0].unit, "s");
+}
+
 TEST(ArrowStream, AColumnOfTheSchemaThatTheStreamLacksIsRefused) {
   Batch batch;
   ArrowStreamOf stream(batch.root);
