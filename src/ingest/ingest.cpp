@@ -130,6 +130,10 @@ class Ingestion {
       }
     }
     plan.targets = std::move(targets);
+    std::erase_if(plan.empty_records, [&](const KeyPath& path) {
+      return std::ranges::none_of(options_.columns,
+                                  [&](const std::string& name) { return is_below(path, name); });
+    });
     plan.ignores_new_columns = true;
     index_fields(plan);
     std::erase_if(report_.promotions, [&](const Promotion& promotion) {
