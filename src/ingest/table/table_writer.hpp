@@ -33,10 +33,10 @@ struct TableWriterOptions {
 };
 
 /// Writes a data set next to `path`, and publishes it in commit() by a FolderReplacement, which is
-/// atomic where the file system can exchange folders. Memory does not depend on the number of rows,
-/// except in change_column() of ragged strings. If the writer is destroyed before commit(), nothing
-/// remains. Removes the leftovers of a crashed process. The data set has the schema in its notes,
-/// and `%checksums`; docs/datasets.md describes the layout of columns.
+/// atomic where the file system can exchange folders. Memory does not depend on the number of rows.
+/// If the writer is destroyed before commit(), nothing remains. Removes the leftovers of a crashed
+/// process. The data set has the schema in its notes, and `%checksums`; docs/datasets.md describes
+/// the layout of columns.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
@@ -73,9 +73,9 @@ class TableWriter {
   void reorder(std::span<const std::size_t> order);
 
   /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
-  /// the stored rows block by block, and returns them in the layout of the new column. A block has
-  /// a few MiB, but for ragged strings up to 262,144 items of any size. `convert` may be empty if
-  /// the only change is that the column becomes nullable, which costs a byte per row.
+  /// the stored rows block by block, and returns them in the layout of the new column. A block of
+  /// several rows has a few MiB. `convert` may be empty if the only change is that the column
+  /// becomes nullable, which costs a byte per row.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 
