@@ -307,8 +307,11 @@ class RowsReader {
   /// Appends the numbers of nested lists, whose lengths were checked before.
   std::string add_nested(const ArrowSlice& items) {
     if (!items.type->is_list()) {
-      return copy_items(items,
-                        grow(static_cast<std::size_t>(items.size) * itemsize(column_.dtype)));
+      const std::size_t size = itemsize(column_.dtype);
+      const auto first = static_cast<std::int64_t>(owned().values.size() / size);
+      std::string wrong = copy_items(items, grow(static_cast<std::size_t>(items.size) * size));
+      if (wrong.empty()) note_nulls(items, first);
+      return wrong;
     }
     std::string wrong;
     for (std::int64_t i = 0; i < items.size && wrong.empty(); ++i) {
@@ -316,6 +319,14 @@ class RowsReader {
       wrong = add_nested(items.items(begin, end - begin));
     }
     return wrong;
+  }
+
+  /// `first`: the index of the first item in the chunk's numbers.
+  void note_nulls(const ArrowSlice& items, std::int64_t first) {
+    if (!items.type->dictionary && !items.may_have_nulls()) return;
+    for (std::int64_t i = 0; i < items.size; ++i) {
+      if (is_null(items, i)) made_.null_items.push_back(first + i);
+    }
   }
 
   // --- strings ---

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -440,6 +441,27 @@ TEST(ArrowStream, NestedListsOfAnotherLengthThanInTheSchemaAreBadRows) {
   EXPECT_THAT(of.bad_rows(),
               HasSubstr(R"("row": 1, "column": "x", "error": "expected lists of the shape [2] in )"
                         R"(the list, found another shape", "text": "{\"x\": [[3, 4, 5]]}")"));
+}
+
+TEST(ArrowStream, NullsInNestedListsAreNullInJsonWhicheverBatchHasThem) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  ArrowNode numbers("g", "item");
+  numbers.buffer(std::vector<std::uint8_t>{0b01010101, 0b1});
+  numbers.buffer(std::vector<double>{1, 0, 3, 0, nan, 0, 4, 0, 5}).rows(9, 0, 4);
+  ArrowNode lists("+l", "item");
+  lists.pointer().buffer(std::vector<std::int32_t>{0, 2, 4, 6, 8, 9}).rows(5).child(numbers);
+  ArrowNode x("+l", "x");
+  x.pointer().buffer(std::vector<std::int32_t>{0, 1, 2, 3, 5}).rows(4).child(lists);
+  ArrowNode s("u", "s");
+  s.pointer().buffer(std::vector<std::int32_t>{0, 0, 1, 1, 1}).text("\xff").rows(4);
+  ArrowNode root("+s");
+  root.pointer().rows(4).child(x).child(s);
+  ArrowIngestOptions options;
+  options.on_error = OnError::skip;  // row 1 is bad
+  options.batch_rows = 3;
+  IngestedArrow of;
+  EXPECT_THAT(texts(of.rows(root, options), "x"),
+              ElementsAre("[[1.0, null]]", "[[NaN, null]]", "[[4.0, null], [5.0]]"));
 }
 
 TEST(ArrowStream, NestedListsFillFixedRowsOfTheSchema) {
