@@ -11,6 +11,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/shared/progress.hpp"
+#include "ingest/source_report.hpp"
 #include "ingest/table/table_writer.hpp"
 #include "ingest/text/block_pipeline.hpp"
 #include "ingest/text/record_blocks.hpp"
@@ -28,14 +29,10 @@ namespace {
 /// Bytes of text in a block, chosen so that the rows of a block fit in the CPU caches.
 constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
 
-/// True if `path` is the column with that (dotted) name, or is inside the record with that name.
-bool is_below(const KeyPath& path, const std::string& name) {
-  if (path.size() == 1) return path[0] == name;
-  KeyPath shorter = path;
-  for (; !shorter.empty(); shorter.pop_back()) {
-    if (dotted(shorter) == name) return true;
-  }
-  return false;
+std::vector<Column> columns_of(const RowPlan& plan) {
+  std::vector<Column> columns;
+  for (const Target& target : plan.targets) columns.push_back(target.column);
+  return columns;
 }
 
 class Ingestion {
@@ -112,27 +109,26 @@ class Ingestion {
   }
 
   bool has_all_columns() const {
-    return std::ranges::all_of(options_.columns, [&](const std::string& name) {
-      return std::ranges::any_of(
-          plan_.targets, [&](const Target& target) { return is_below(target.column.path, name); });
+    const std::vector<Column> columns = columns_of(plan_);
+    return std::ranges::none_of(options_.columns, [&](const std::string& name) {
+      return columns_named(name, columns).empty();
     });
   }
 
   /// The requested columns, in the requested order.
   RowPlan selected(RowPlan plan) {
     if (options_.columns.empty()) return plan;
+    const std::vector<Column> columns = columns_of(plan);
     std::vector<Target> targets;
+    std::set<std::size_t> taken;
     for (const std::string& name : options_.columns) {
-      for (const Target& target : plan.targets) {
-        const bool is_new = std::ranges::none_of(
-            targets, [&](const Target& taken) { return taken.column.path == target.column.path; });
-        if (is_new && is_below(target.column.path, name)) targets.push_back(target);
+      for (const std::size_t i : columns_named(name, columns)) {
+        if (taken.insert(i).second) targets.push_back(plan.targets[i]);
       }
     }
     plan.targets = std::move(targets);
     std::erase_if(plan.empty_records, [&](const KeyPath& path) {
-      return std::ranges::none_of(options_.columns,
-                                  [&](const std::string& name) { return is_below(path, name); });
+      return position_of(path, options_.columns) == options_.columns.size();
     });
     plan.ignores_new_columns = true;
     index_fields(plan);
@@ -145,12 +141,11 @@ class Ingestion {
   }
 
   [[noreturn]] void fail_unknown(const RowPlan& all) const {
+    const std::vector<Column> columns = columns_of(all);
     for (const std::string& name : options_.columns) {
-      const bool known = std::ranges::any_of(
-          all.targets, [&](const Target& target) { return is_below(target.column.path, name); });
-      if (known) continue;
+      if (!columns_named(name, columns).empty()) continue;
       std::vector<std::string> names;
-      for (const Target& target : all.targets) names.push_back(target.column.name());
+      for (const Column& column : columns) names.push_back(column.name());
       throw base::key_not_found(subject())
           .part("column ", base::quote(name))
           .expected("a column of the ", (options_.schema ? "schema" : "data"))

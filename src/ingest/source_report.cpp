@@ -20,12 +20,40 @@ OnError on_error_from(std::string_view name) {
       .found(base::quote(name));
 }
 
+namespace {
+
+/// True if `name` is the dotted name of the column or of an enclosing record.
+bool is_within(const KeyPath& column, std::string_view name) {
+  for (const std::string& key : column) {
+    if (!name.starts_with(key)) return false;
+    name.remove_prefix(key.size());
+    if (name.empty()) return true;
+    if (name.front() != '.') return false;
+    name.remove_prefix(1);
+  }
+  return false;
+}
+
+}  // namespace
+
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names) {
-  const std::string full = dotted(column);
-  const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-    return full == name || full.starts_with(name + ".");
-  });
+  const auto found =
+      std::ranges::find_if(names, [&](const std::string& name) { return is_within(column, name); });
   return static_cast<std::size_t>(found - names.begin());
+}
+
+std::vector<std::size_t> columns_named(const std::string& name,
+                                       const std::vector<Column>& columns) {
+  const auto is_flat = [&](const Column& column) {
+    return column.path.size() == 1 && column.path[0] == name;
+  };
+  const bool has_flat = std::ranges::any_of(columns, is_flat);
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const bool is_meant = has_flat ? is_flat(columns[i]) : is_within(columns[i].path, name);
+    if (is_meant) found.push_back(i);
+  }
+  return found;
 }
 
 std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
@@ -37,23 +65,16 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
     if (names.empty()) selected.push_back(i);
     candidates.push_back(columns[i].name());
   }
-  for (std::size_t n = 0; n < names.size(); ++n) {
-    // A flat column with the name "a.b" takes precedence over column b of record a.
-    const bool is_flat = std::any_of(columns.begin(), columns.end(), [&](const Column& column) {
-      return column.path == KeyPath{names[n]};
-    });
-    bool is_known = false;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const bool is_meant = position_of(columns[i].path, {names[n]}) == 0 &&
-                            (!is_flat || columns[i].path == KeyPath{names[n]});
-      is_known |= is_meant;
-      const bool is_new = std::find(selected.begin(), selected.end(), i) == selected.end();
-      if (is_meant && is_new) selected.push_back(i);
+  for (const std::string& name : names) {
+    const std::vector<std::size_t> found = columns_named(name, columns);
+    if (found.empty()) {
+      throw base::key_not_found(where)
+          .problem("no column ", base::quote(name))
+          .remedy(base::did_you_mean(name, candidates));
     }
-    if (is_known) continue;
-    throw base::key_not_found(where)
-        .problem("no column ", base::quote(names[n]))
-        .remedy(base::did_you_mean(names[n], candidates));
+    for (const std::size_t i : found) {
+      if (std::ranges::find(selected, i) == selected.end()) selected.push_back(i);
+    }
   }
   return selected;
 }

@@ -25,8 +25,12 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::vector<std::string>& names,
                                           const std::string& where);
 
-/// The first position in `names` of the column or an enclosing record; names.size() if there is
-/// none. Compares dotted names, so that a flat column "a.b" also counts as a column of record "a".
+/// Indices of the columns with that (dotted) name: one column, or those of a record. A flat column
+/// "a.b" takes precedence over column b of record a.
+std::vector<std::size_t> columns_named(const std::string& name, const std::vector<Column>& columns);
+
+/// The first position in `names` of the (dotted) name of the column or an enclosing record;
+/// names.size() if there is none.
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names);
 
 }  // namespace tenfold

@@ -276,6 +276,17 @@ TEST(ArrowStream, TheTextOfABadRowReplacesBytesThatAreNotUtf8) {
   EXPECT_THAT(of.bad_rows(), HasSubstr(R"("text": "{\"s\": \"a\\ufffd\"}")"));
 }
 
+TEST(ArrowStream, AFlatColumnIsNotAColumnOfTheRecordWithItsPrefix) {
+  ArrowNode flat("i", "a.b");
+  flat.pointer().buffer(std::vector<std::int32_t>{5}).rows(1);
+  ArrowIngestOptions options;
+  options.columns = {"a"};
+  IngestedArrow of;
+  EXPECT_THROW(of.rows(flat, 1, options), Error);
+  options.columns = {"a.b"};
+  EXPECT_THAT(test::values<std::int32_t>(of.rows(flat, 1, options), "a.b"), ElementsAre(5));
+}
+
 /// A batch with one int32 column that counts from 1.
 struct Numbers {
   ArrowNode root{"+s"};

@@ -471,6 +471,17 @@ TEST(IngestJson, SelectsColumnsInTheRequestedOrder) {
               HasSubstr("column \"b\": expected a column of the schema, found no column"));
 }
 
+TEST(IngestJson, AFlatColumnTakesPrecedenceOverAColumnOfARecord) {
+  IngestOf of;
+  const std::string text = "{\"x\": 1, \"a\": {\"b\": 7}, \"a.b\": 5, \"a.c\": 6}\n";
+  const Dataset flat = of.rows("a.jsonl", text, {.columns = {"a.b"}});
+  ASSERT_EQ(flat.schema().size(), 1U);
+  EXPECT_THAT(values<std::int64_t>(flat, "a.b"), ElementsAre(5));
+  const Dataset record = of.rows("a.jsonl", text, {.columns = {"a"}});
+  ASSERT_EQ(record.schema().size(), 1U);
+  EXPECT_THAT(values<std::int64_t>(record, "a.b"), ElementsAre(7));
+}
+
 TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {
   IngestOf of;
   const Path b = of.write("b.jsonl", "{\"x\": 2}\n");
