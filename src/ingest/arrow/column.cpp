@@ -158,9 +158,15 @@ class RowsReader {
     }
     const std::size_t size = itemsize(column_.dtype);
     std::byte* into = grow(static_cast<std::size_t>(rows_.size) * size);
-    copy_numbers(rows_, into);
-    for (std::int64_t i = 0; i < rows_.size; ++i) {
-      if (!is_valid(i)) fill_null(column_.dtype, into + static_cast<std::size_t>(i) * size, 1);
+    // An index in a null struct may be outside the dictionary.
+    const bool is_indexed = rows_.type->dictionary != nullptr;
+    if (!is_indexed) copy_numbers(rows_, into);
+    for (std::int64_t i = 0; i < rows_.size; ++i, into += size) {
+      if (!is_valid(i)) {
+        fill_null(column_.dtype, into, 1);
+      } else if (is_indexed) {
+        copy_numbers(rows_.part(i, 1), into);
+      }
     }
   }
 
@@ -168,7 +174,7 @@ class RowsReader {
     if (!dictionary_may_have_nulls(rows_)) return;
     auto& valid = made_.owned.valid;
     for (std::int64_t i = 0; i < rows_.size; ++i) {
-      if (!rows_.is_valid(i) || !is_null(rows_, i)) continue;
+      if (!is_valid(i) || !is_null(rows_, i)) continue;
       if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
       valid[static_cast<std::size_t>(i)] = 0;
     }
@@ -337,7 +343,10 @@ class RowsReader {
 
   /// Appends one string. Returns an error message, or "".
   std::string add_one_text(const ArrowSlice& slice, std::int64_t i) {
-    if (!slice.is_valid(i)) return "expected text in the list, found null";
+    if (!slice.is_valid(i)) {
+      const bool is_string = column_.kind == ColumnKind::string;
+      return std::string("expected ") + (is_string ? "text" : "bytes") + " in the list, found null";
+    }
     if (slice.type->dictionary) return add_one_text(slice.entry(slice.index_at(i)), 0);
     if (slice.type->kind == ArrowKind::decimal) {
       owned().values.append(slice.decimal_at(i));

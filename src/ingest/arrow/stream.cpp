@@ -124,9 +124,11 @@ class BatchStream {
  public:
   BatchStream(ArrowArrayStream& stream, const std::string& where) : where_(where) {
     stream_.take(stream);
-    if (stream_.is_released()) {
-      throw base::corrupt(where_).expected("a stream").found("one that was released");
-    }
+  }
+
+  void require_unreleased() const {
+    if (!stream_.is_released()) return;
+    throw base::corrupt(where_).expected("a stream").found("one that was released");
   }
 
   void read_schema() {
@@ -182,7 +184,11 @@ class ArrowIngest {
       : options_(options),
         path_(path),
         streams_(taken(streams, options.where)),
-        again_(taken(again, options.where)) {}
+        again_(taken(again, options.where)) {
+    // Only now, so that an error releases all of them.
+    for (const auto& stream : streams_) stream->require_unreleased();
+    for (const auto& stream : again_) stream->require_unreleased();
+  }
 
   SourceReport run() {
     read_all();

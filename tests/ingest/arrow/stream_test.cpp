@@ -123,9 +123,17 @@ TEST(ArrowStream, AnErrorOfTheProducerKeepsItsMessage) {
   EXPECT_TRUE(stream.released());
 }
 
-TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
-  ArrowArrayStream stream{};
-  EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
+TEST(ArrowStream, AStreamThatWasReleasedIsRefusedAndTheOthersAreReleased) {
+  ArrowArrayStream released{};
+  EXPECT_THROW(ingest_arrow(released, std::nullopt, {}), Error);
+  Batch batch;
+  ArrowStreamOf first(batch.root);
+  ArrowStreamOf last(batch.root);
+  ArrowStreamOf again(batch.root);
+  ArrowArrayStream* const streams[] = {&first.stream(), &released, &last.stream()};
+  ArrowArrayStream* const retry[] = {&again.stream()};
+  EXPECT_THROW(ingest_arrow(streams, retry, std::nullopt, {}), Error);
+  EXPECT_TRUE(first.released() && last.released() && again.released());
 }
 
 TEST(ArrowStream, AStreamWithoutFunctionsIsRefused) {
@@ -574,6 +582,34 @@ TEST(ArrowStream, IndicesBeyondTheDictionaryAreRefused) {
   }
 }
 
+TEST(ArrowStream, IndicesInNullStructsMayBeBeyondTheDictionary) {
+  for (const std::int64_t num_entries : {0, 1}) {
+    ArrowNode words("u");
+    words.pointer().buffer(std::vector<std::int32_t>{0, 1}).text("a").rows(num_entries);
+    ArrowNode numbers("i");
+    numbers.buffer(std::vector<std::uint8_t>{0});
+    numbers.buffer(std::vector<std::int32_t>{5}).rows(num_entries, 0, -1);
+    // Row 1 of the batch, and value 2 of the fields, is null.
+    ArrowNode s("c", "s");
+    s.pointer().buffer(std::vector<std::int8_t>{0, 0, 99}).rows(2, 1).dictionary(words);
+    ArrowNode n("c", "n");
+    n.pointer().buffer(std::vector<std::int8_t>{0, 0, 99}).rows(2, 1).dictionary(numbers);
+    ArrowNode inner("+s", "inner");
+    inner.pointer().rows(2).child(s).child(n);
+    ArrowNode outer("+s", "outer");
+    const auto bits = static_cast<std::uint8_t>(num_entries == 0 ? 0b00 : 0b01);
+    outer.buffer(std::vector<std::uint8_t>{bits}).rows(2, 0, -1).child(inner);
+    IngestedArrow of;
+    const Dataset ds = of.rows(outer, 2);
+    EXPECT_THAT(test::valid(ds, "outer.inner.s"), ElementsAre(num_entries, 0));
+    EXPECT_THAT(test::valid(ds, "outer.inner.n"), ElementsAre(0, 0));
+    // The same value in a struct that is not null.
+    outer.array().null_count = 0;
+    ArrowBatchOf batch(outer, 2);
+    expect_refused(batch.root(), "column \"outer.inner.s\": index ");
+  }
+}
+
 TEST(ArrowStream, ViewsBeyondTheirBufferAreRefused) {
   struct View {
     std::int32_t size;
@@ -601,8 +637,12 @@ TEST(ArrowStream, InvalidSchemasAreRefused) {
       {[](ArrowSchema& s) { s.children = nullptr; }, "found a null pointer"},
       {[](ArrowSchema& s) { s.children[0] = nullptr; }, "child 0: expected a schema"},
       {[](ArrowSchema& s) { s.children[0]->format = "+l"; }, "children: expected 1, found 0"},
-      {[](ArrowSchema& s) { s.children[0]->format = "w:-1"; }, "format: expected a length"},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:-1"; },
+       "format: expected a length of 0 to 2147483647, found \"-1\""},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:4294967296"; }, "found \"4294967296\""},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:16,"; }, "found \"16,\""},
       {[](ArrowSchema& s) { s.children[0]->format = "d:x"; }, "expected a decimal's precision"},
+      {[](ArrowSchema& s) { s.children[0]->format = "d:9,2,"; }, "expected a decimal's precision"},
       {[](ArrowSchema& s) { s.children[0]->name = "\xff"; }, "name: expected UTF-8"},
   };
   for (const auto& [break_it, text] : cases) {
