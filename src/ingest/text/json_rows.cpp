@@ -33,7 +33,9 @@ Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
   ++row_;
   fault_.outcome = Outcome::kept;
   text_.skip_blanks();
-  bool kept = text_.peek() == '{' ? object(plan_.root, 0) : malformed("an object");
+  bool kept = text_.peek() == '{'
+                  ? object(plan_.root, 0)
+                  : malformed(text_.at_end() ? "an object next to ','" : "an object");
   if (kept) {
     text_.skip_blanks();
     if (!text_.at_end()) kept = malformed("the end of the record");

@@ -254,6 +254,10 @@ TEST(IngestJson, ReadsArraysLargerThanABlock) {
   EXPECT_THAT(cut.error("a.json", text, ErrorCode::corrupt), HasSubstr("expected ']'"));
   EXPECT_THAT(cut.error("a.json", text + "] 1", ErrorCode::corrupt), HasSubstr("more after"));
   EXPECT_THAT(cut.error("a.json", text + ",]", ErrorCode::corrupt), HasSubstr("line 300000"));
+  for (const char* const rows : {"[{\"x\": 1},]", "[,{\"x\": 1}]"}) {
+    EXPECT_THAT(cut.error("a.json", rows, ErrorCode::corrupt),
+                HasSubstr("expected an object next to ',', found the end of the record"));
+  }
 }
 
 TEST(IngestJson, NamesFileLineRowAndColumn) {
