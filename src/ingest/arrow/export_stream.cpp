@@ -123,11 +123,10 @@ class Exporter {
   void prepare_gathering() {
     auto state = std::make_shared<DatasetState>(*state_);
     state->schema = with_validity(state_->schema, validity_of_);
-    for (DatasetPart& part : state->parts) {
-      auto columns = std::make_shared<std::vector<PartColumn>>(*part.chosen());
-      for (const std::size_t i : validity_of_) columns->push_back({(*columns)[i].index, true});
-      part.choose(std::move(columns));
-    }
+    choose_columns(state->parts, [&](std::vector<PartColumn> columns) {
+      for (const std::size_t i : validity_of_) columns.push_back({columns[i].index, true});
+      return columns;
+    });
     gathered_state_ = std::move(state);
   }
 
