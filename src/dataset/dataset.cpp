@@ -78,21 +78,6 @@ class MovedOrder final : public RowOrder {
 
 bool is_same_part(const DatasetPart& a, const DatasetPart& b) { return a.is_same(b); }
 
-/// Replaces the columns of each part by choose(columns).
-template <class Choose>
-void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
-  // Consecutive parts often share one list.
-  DatasetPart::Columns before;
-  DatasetPart::Columns chosen;
-  for (DatasetPart& part : parts) {
-    if (part.chosen() != before) {
-      before = part.chosen();
-      chosen = std::make_shared<const std::vector<PartColumn>>(choose(*before));
-    }
-    part.choose(chosen);
-  }
-}
-
 RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
   return rows == 0 ? order : std::make_shared<MovedOrder>(order, rows);
 }

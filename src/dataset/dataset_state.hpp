@@ -67,6 +67,21 @@ class DatasetPart {
   Columns chosen_;
 };
 
+/// Replaces the columns of each part by choose(columns).
+template <class Choose>
+void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
+  // Consecutive parts often share one list.
+  DatasetPart::Columns before;
+  DatasetPart::Columns chosen;
+  for (DatasetPart& part : parts) {
+    if (part.chosen() != before) {
+      before = part.chosen();
+      chosen = std::make_shared<const std::vector<PartColumn>>(choose(*before));
+    }
+    part.choose(chosen);
+  }
+}
+
 namespace detail {
 
 /// The state behind a Dataset, which is a handle.

@@ -77,25 +77,25 @@ DictIndexPlace place_of(const TensorDict& tree, const DictNote& note, const Colu
   return place;
 }
 
-std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index) {
-  auto made = std::make_shared<DatasetState>(state);
-  std::vector<Column> columns = state.schema.columns();
-  columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(index));
-  made->schema = Schema(std::move(columns));
-  for (DatasetPart& part : made->parts) {
-    auto columns_left = std::make_shared<std::vector<PartColumn>>(*part.chosen());
-    columns_left->erase(columns_left->begin() + static_cast<std::ptrdiff_t>(index));
-    part.choose(std::move(columns_left));
-  }
-  return made;
-}
-
 std::int64_t dead_rows(const DictState& state) {
   const auto num_rows = static_cast<std::uint64_t>(state.keys.num_rows);
   return static_cast<std::int64_t>(state.index->num_dead(num_rows));
 }
 
 }  // namespace
+
+std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index) {
+  auto made = std::make_shared<DatasetState>(state);
+  const auto at = static_cast<std::ptrdiff_t>(index);
+  std::vector<Column> columns = state.schema.columns();
+  columns.erase(columns.begin() + at);
+  made->schema = Schema(std::move(columns));
+  choose_columns(made->parts, [&](std::vector<PartColumn> shown) {
+    shown.erase(shown.begin() + at);
+    return shown;
+  });
+  return made;
+}
 
 std::string shown_columns(const Schema& values) {
   if (values.size() == 1) return base::quote(values.columns()[0].name());

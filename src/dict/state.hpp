@@ -57,6 +57,10 @@ struct DictState {
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
 
+/// The data set without column `index`. Dataset::select() cannot omit it, because two columns may
+/// have the same dotted name.
+std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index);
+
 /// Formats the columns of values for messages: "x", or 3 columns.
 std::string shown_columns(const Schema& values);
 

@@ -103,9 +103,9 @@ class Ingestion {
   }
 
   bool has_all_columns() const {
-    return std::ranges::all_of(options_.columns, [&](const std::string& name) {
-      return std::ranges::any_of(
-          plan_.targets, [&](const Target& target) { return is_below(target.column.path, name); });
+    const std::vector<Column> columns = plan_.columns();
+    return std::ranges::none_of(options_.columns, [&](const std::string& name) {
+      return known_columns(columns, {name}).empty();
     });
   }
 
@@ -117,6 +117,9 @@ class Ingestion {
       targets.push_back(plan.targets[i]);
     }
     plan.targets = std::move(targets);
+    std::erase_if(plan.empty_records, [&](const KeyPath& path) {
+      return position_of(path, options_.columns) == options_.columns.size();
+    });
     plan.ignores_new_columns = true;
     index_fields(plan);
     std::erase_if(report_.promotions, [&](const Promotion& promotion) {
@@ -128,12 +131,11 @@ class Ingestion {
   }
 
   [[noreturn]] void fail_unknown(const RowPlan& all) const {
+    const std::vector<Column> columns = all.columns();
     for (const std::string& name : options_.columns) {
-      const bool known = std::ranges::any_of(
-          all.targets, [&](const Target& target) { return is_below(target.column.path, name); });
-      if (known) continue;
+      if (!known_columns(columns, {name}).empty()) continue;
       std::vector<std::string> names;
-      for (const Target& target : all.targets) names.push_back(target.column.name());
+      for (const Column& column : columns) names.push_back(column.name());
       throw base::key_not_found(subject())
           .part("column ", base::quote(name))
           .expected("a column of the ", (options_.schema ? "schema" : "data"))

@@ -151,21 +151,26 @@ class TypeParser {
     }
   }
 
+  /// Consumes a number, and a comma that another number follows.
   std::optional<std::int64_t> number(std::string_view& text) const {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc()) return std::nullopt;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    if (!text.empty() && text[0] == ',') text.remove_prefix(1);
+    if (text.size() > 1 && text[0] == ',') text.remove_prefix(1);
     return value;
   }
 
   /// Parses the number after the colon of "w:16" or "+w:3".
   std::int64_t width(std::string_view text) const {
     constexpr std::int64_t kMaxWidth = std::int64_t{1} << 31;
-    const auto value = number(text);
-    if (!value || !text.empty() || *value < 0 || *value >= kMaxWidth) {
-      throw corrupt().part("format").expected("a length").found(base::quote(text));
+    std::string_view rest = text;
+    const auto value = number(rest);
+    if (!value || !rest.empty() || *value < 0 || *value >= kMaxWidth) {
+      throw corrupt()
+          .part("format")
+          .expected("a length of 0 to ", kMaxWidth - 1)
+          .found(base::quote(text));
     }
     return *value;
   }
@@ -205,7 +210,7 @@ class TypeParser {
     const auto scale = number(text);
     const auto bits = text.empty() ? std::optional<std::int64_t>(128) : number(text);
     const bool known = bits && (*bits == 32 || *bits == 64 || *bits == 128 || *bits == 256);
-    if (!precision || !scale || !known || *scale < -1000 || *scale > 1000) {
+    if (!precision || !scale || !known || !text.empty() || *scale < -1000 || *scale > 1000) {
       throw corrupt()
           .part("format")
           .expected("a decimal's precision, scale and bits")
@@ -282,8 +287,16 @@ class Checker {
  public:
   explicit Checker(const std::string& where) : where_(where) {}
 
-  /// Checks `array`, which must have at least `needed` values after its offset.
-  void check(const ArrowArray& array, const ArrowType& type, std::int64_t needed) {
+  /// A struct around an array, which may itself be a field of another one.
+  struct Enclosing {
+    ArrowSlice rows;
+    const Enclosing* outer;
+  };
+
+  /// Checks `array`, which must have at least `needed` values after its offset. `enclosing`: if not
+  /// null, the struct whose field it is.
+  void check(const ArrowArray& array, const ArrowType& type, std::int64_t needed,
+             const Enclosing* enclosing = nullptr) {
     path_.push_back(type.name);
     if (array.length < 0 || array.offset < 0 || array.length > kMaxLength ||
         array.offset > kMaxLength) {
@@ -300,13 +313,13 @@ class Checker {
     }
     const bool has_rows = array.length > 0;
     check_buffers(array, type, has_rows);
-    check_children(array, type);
+    check_children(array, type, enclosing);
     if (type.dictionary) {
       if (array.dictionary == nullptr) {
         throw corrupt().part("dictionary").expected("an array").found("a null pointer");
       }
       check(*array.dictionary, *type.dictionary, 0);
-      if (has_rows) check_indices(array, type);
+      if (has_rows) check_indices(array, type, enclosing);
     }
     if (has_rows && type.kind == ArrowKind::text) check_text(array, type);
     if (has_rows && type.kind == ArrowKind::text_view) check_views(array);
@@ -371,7 +384,7 @@ class Checker {
     }
   }
 
-  void check_children(const ArrowArray& array, const ArrowType& type) {
+  void check_children(const ArrowArray& array, const ArrowType& type, const Enclosing* enclosing) {
     const auto expected = static_cast<std::int64_t>(type.children.size());
     if (array.n_children != expected) {
       throw corrupt().part("children").expected(expected).found(array.n_children);
@@ -379,6 +392,7 @@ class Checker {
     if (expected > 0 && array.children == nullptr) {
       throw corrupt().part("children").found("a null pointer");
     }
+    const Enclosing here{ArrowSlice::whole(array, type), enclosing};
     for (std::int64_t i = 0; i < expected; ++i) {
       if (array.children[i] == nullptr) {
         throw corrupt().part("child ", i).expected("an array").found("a null pointer");
@@ -397,7 +411,8 @@ class Checker {
         needed = lists * type.width;
       }
       if (needed > kMaxLength) throw corrupt().part("length").expected("at most 2^48 items");
-      check(*array.children[i], type.children[static_cast<std::size_t>(i)], needed);
+      check(*array.children[i], type.children[static_cast<std::size_t>(i)], needed,
+            type.kind == ArrowKind::record ? &here : nullptr);
     }
     const bool has_ranges = type.kind == ArrowKind::list || type.kind == ArrowKind::list_view ||
                             type.kind == ArrowKind::map;
@@ -461,13 +476,24 @@ class Checker {
     }
   }
 
-  void check_indices(const ArrowArray& array, const ArrowType& type) const {
+  /// True if a struct around value `i` is null.
+  static bool is_in_null(std::int64_t i, const Enclosing* enclosing) {
+    for (; enclosing != nullptr; enclosing = enclosing->outer) {
+      i -= enclosing->rows.array->offset;
+      if (i < 0 || i >= enclosing->rows.size) return false;
+      if (!enclosing->rows.is_valid(i)) return true;
+    }
+    return false;
+  }
+
+  void check_indices(const ArrowArray& array, const ArrowType& type,
+                     const Enclosing* enclosing) const {
     const ArrowSlice all = ArrowSlice::whole(array, type);
     const std::int64_t limit = array.dictionary->length;
     for (std::int64_t i = 0; i < array.length; ++i) {
       if (!all.is_valid(i)) continue;
       const std::int64_t index = all.index_at(i);
-      if (index >= 0 && index < limit) continue;
+      if ((index >= 0 && index < limit) || is_in_null(i, enclosing)) continue;
       throw corrupt()
           .part("index ", i)
           .expected("an index in [0, ", limit, ") of the dictionary")

@@ -133,9 +133,9 @@ struct ArrowSlice {
 
 /// Checks what protects readers from accesses out of bounds: counts and pointers of buffers and
 /// children, that offsets do not decrease, that lists stay inside the child and views inside their
-/// buffers, and that indices stay inside the dictionary. Null views, null indices and null lists of
-/// a list view are not checked. The interface does not provide the sizes of other buffers. Throws
-/// Error(corrupt) naming the column.
+/// buffers, and that indices stay inside the dictionary. Null views, null indices, indices in null
+/// structs and null lists of a list view are not checked. The interface does not provide the sizes
+/// of other buffers. Throws Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

@@ -153,9 +153,15 @@ class RowsReader {
     }
     const std::size_t size = itemsize(column_.dtype);
     std::byte* into = grow(static_cast<std::size_t>(rows_.size) * size);
-    copy_numbers(rows_, into);
-    for (std::int64_t i = 0; i < rows_.size; ++i) {
-      if (!is_valid(i)) fill_null(column_.dtype, into + static_cast<std::size_t>(i) * size, 1);
+    // An index in a null struct may be outside the dictionary.
+    const bool is_indexed = rows_.type->dictionary != nullptr;
+    if (!is_indexed) copy_numbers(rows_, into);
+    for (std::int64_t i = 0; i < rows_.size; ++i, into += size) {
+      if (!is_valid(i)) {
+        fill_null(column_.dtype, into, 1);
+      } else if (is_indexed) {
+        copy_numbers(rows_.part(i, 1), into);
+      }
     }
   }
 
@@ -163,7 +169,7 @@ class RowsReader {
     if (!dictionary_may_have_nulls(rows_)) return;
     auto& valid = made_.owned.valid;
     for (std::int64_t i = 0; i < rows_.size; ++i) {
-      if (!rows_.is_valid(i) || !is_null(rows_, i)) continue;
+      if (!is_valid(i) || !is_null(rows_, i)) continue;
       if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
       valid[static_cast<std::size_t>(i)] = 0;
     }
@@ -297,8 +303,11 @@ class RowsReader {
   /// Appends the numbers of nested lists, whose lengths were checked before.
   std::string add_nested(const ArrowSlice& items) {
     if (!items.type->is_list()) {
-      return copy_items(items,
-                        grow(static_cast<std::size_t>(items.size) * itemsize(column_.dtype)));
+      const std::size_t size = itemsize(column_.dtype);
+      const auto first = static_cast<std::int64_t>(owned().values.size() / size);
+      std::string wrong = copy_items(items, grow(static_cast<std::size_t>(items.size) * size));
+      if (wrong.empty()) note_nulls(items, first);
+      return wrong;
     }
     std::string wrong;
     for (std::int64_t i = 0; i < items.size && wrong.empty(); ++i) {
@@ -306,6 +315,14 @@ class RowsReader {
       wrong = add_nested(items.items(begin, end - begin));
     }
     return wrong;
+  }
+
+  /// `first`: the index of the first item in the chunk's numbers.
+  void note_nulls(const ArrowSlice& items, std::int64_t first) {
+    if (!items.type->dictionary && !items.may_have_nulls()) return;
+    for (std::int64_t i = 0; i < items.size; ++i) {
+      if (is_null(items, i)) made_.null_items.push_back(first + i);
+    }
   }
 
   // --- strings ---
@@ -316,7 +333,10 @@ class RowsReader {
 
   /// Appends one string. Returns an error message, or "".
   std::string add_one_text(const ArrowSlice& slice, std::int64_t i) {
-    if (!slice.is_valid(i)) return "expected text in the list, found null";
+    if (!slice.is_valid(i)) {
+      const bool is_string = column_.kind == ColumnKind::string;
+      return std::string("expected ") + (is_string ? "text" : "bytes") + " in the list, found null";
+    }
     if (slice.type->dictionary) return add_one_text(slice.entry(slice.index_at(i)), 0);
     if (slice.type->kind == ArrowKind::decimal) {
       owned().values.append(slice.decimal_at(i));

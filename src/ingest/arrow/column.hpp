@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "ingest/arrow/array.hpp"
@@ -16,6 +17,8 @@ struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;
   std::vector<BadValue> bad;
+  /// ArrowColumn::is_nested: indices of the numbers that are NaN because they were null.
+  std::vector<std::int64_t> null_items;
 };
 
 /// Converts a column of `batch`, which must have passed check_arrow_array(). Bad rows have no value

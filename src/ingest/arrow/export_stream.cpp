@@ -25,24 +25,24 @@ struct Span {
 };
 
 /// The span of rows, or of items of ragged strings, [begin, end). Throws Error(corrupt) unless its
-/// offsets are nondecreasing and within [0, limit]; an empty span is not checked. `noun`: the word
-/// for an offset in the message.
+/// offsets are nondecreasing and within [0, limit]. `noun`: the word for an offset in the message.
 Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int64_t limit,
              const Column& column, const char* noun) {
   const std::span<const std::int64_t> all = ends.span<std::int64_t>();
+  const auto fail = [&](std::int64_t row) {
+    return base::corrupt()
+        .part("data set: column ", base::quote(column.name()), ": ", noun, " ", row)
+        .expected("nondecreasing offsets within [0, ", limit, "]");
+  };
   Span found;
   found.first = begin == 0 ? 0 : all[static_cast<std::size_t>(begin - 1)];
+  if (found.first < 0 || found.first > limit) throw fail(begin - 1).found(found.first);
   found.offsets.reserve(static_cast<std::size_t>(end - begin) + 1);
   found.offsets.push_back(0);
   found.last = found.first;
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t next = all[static_cast<std::size_t>(row)];
-    if (found.first < 0 || next < found.last || next > limit) {
-      throw base::corrupt()
-          .part("data set: column ", base::quote(column.name()), ": ", noun, " ", row)
-          .expected("nondecreasing offsets within [0, ", limit, "]")
-          .found(next, " after ", found.last);
-    }
+    if (next < found.last || next > limit) throw fail(row).found(next, " after ", found.last);
     found.offsets.push_back(next - found.first);
     found.last = next;
   }
@@ -123,11 +123,10 @@ class Exporter {
   void prepare_gathering() {
     auto state = std::make_shared<DatasetState>(*state_);
     state->schema = with_validity(state_->schema, validity_of_);
-    for (DatasetPart& part : state->parts) {
-      auto columns = std::make_shared<std::vector<PartColumn>>(*part.chosen());
-      for (const std::size_t i : validity_of_) columns->push_back({(*columns)[i].index, true});
-      part.choose(std::move(columns));
-    }
+    choose_columns(state->parts, [&](std::vector<PartColumn> columns) {
+      for (const std::size_t i : validity_of_) columns.push_back({columns[i].index, true});
+      return columns;
+    });
     gathered_state_ = std::move(state);
   }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -99,16 +102,39 @@ void set_column(const ArrowType& type, ArrowColumn& made) {
   }
 }
 
-void add_columns(const ArrowType& record, ArrowColumn& at, std::vector<ArrowColumn>& columns) {
+/// Throws if a struct has two fields of one name, because JSON readers return only one of them.
+void check_names(const ArrowType& type, const base::Where& where) {
+  std::set<std::string_view> names;
+  // The names of a map's keys and values are not stored.
+  const ArrowType& record = type.kind == ArrowKind::map ? type.children[0] : type;
+  for (const ArrowType& child : record.children) {
+    if (type.kind == ArrowKind::record && !names.insert(child.name).second) {
+      throw base::unsupported(where)
+          .problem("structs in a list are stored as JSON")
+          .expected("distinct names of their fields")
+          .found(base::quote(child.name), " twice")
+          .remedy("rename one of the fields");
+    }
+    check_names(child, where);
+  }
+  if (type.dictionary) check_names(*type.dictionary, where);
+}
+
+void add_columns(const ArrowType& record, const std::string& where, ArrowColumn& at,
+                 std::vector<ArrowColumn>& columns) {
   for (std::size_t i = 0; i < record.children.size(); ++i) {
     const ArrowType& field = record.children[i];
     at.fields.push_back(i);
     at.column.path.push_back(field.name);
     if (field.kind == ArrowKind::record && field.dictionary == nullptr) {
-      add_columns(field, at, columns);
+      add_columns(field, where, at, columns);
     } else {
       ArrowColumn made = at;
       set_column(field, made);
+      if (made.is_json) {
+        check_names(field,
+                    base::Where(where, "schema").at("column " + base::quote(made.column.name())));
+      }
       name_leaves(made.column);
       columns.push_back(std::move(made));
     }
@@ -129,7 +155,7 @@ std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string
   }
   std::vector<ArrowColumn> columns;
   ArrowColumn at;
-  add_columns(batch, at, columns);
+  add_columns(batch, where, at, columns);
   return columns;
 }
 

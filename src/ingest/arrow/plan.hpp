@@ -39,7 +39,8 @@ struct ArrowColumn {
 };
 
 /// The columns of a record batch of that type, in order. Only null columns are nullable at first.
-/// Throws Error(unsupported) if the batch is not a struct.
+/// Throws Error(unsupported) if the batch is not a struct, or a struct that becomes JSON has two
+/// fields of one name.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
 /// Sets the inner shape of a nested column to that of the rows of `target`, if that is a column of

@@ -125,9 +125,11 @@ class BatchStream {
  public:
   BatchStream(ArrowArrayStream& stream, const std::string& where) : where_(where) {
     stream_.take(stream);
-    if (stream_.is_released()) {
-      throw base::corrupt(where_).expected("a stream").found("one that was released");
-    }
+  }
+
+  void require_unreleased() const {
+    if (!stream_.is_released()) return;
+    throw base::corrupt(where_).expected("a stream").found("one that was released");
   }
 
   void read_schema() {
@@ -184,7 +186,11 @@ class ArrowIngest {
         rows_{options.where, options.find_row},
         path_(path),
         streams_(taken(streams, options.where)),
-        again_(taken(again, options.where)) {}
+        again_(taken(again, options.where)) {
+    // Only now, so that an error releases all of them.
+    for (const auto& stream : streams_) stream->require_unreleased();
+    for (const auto& stream : again_) stream->require_unreleased();
+  }
 
   SourceReport run() {
     read_all();
@@ -206,7 +212,9 @@ class ArrowIngest {
  private:
   /// The source of a column.
   struct Source : ArrowColumn {
-    std::size_t stream;  ///< index in streams_
+    std::size_t stream;             ///< index in streams_
+    Origins origins{};              ///< is_nested: which of the written numbers were nulls
+    std::int64_t num_elements = 0;  ///< is_nested: number of numbers that were written
   };
 
   void read_all() {
@@ -307,6 +315,13 @@ class ArrowIngest {
       }
       Column target = wanted;
       if (target.unit.empty()) target.unit = source->column.unit;
+      if (!source->column.unit.empty() && source->column.unit != target.unit) {
+        throw base::invalid_argument(options_.where)
+            .part("column ", base::quote(wanted.name()))
+            .expected(described(target))
+            .found(described(source->column))
+            .remedy("convert the times in the source, or request their unit");
+      }
       targets_.push_back(std::move(target));
       sources_.push_back(*source);
       take_shape(sources_.back(), targets_.back());
@@ -326,6 +341,7 @@ class ArrowIngest {
     // Reserved, because `chunks` has spans into the elements.
     rows.reserve(columns_.size());
     fitted.reserve(columns_.size());
+    dropped_.clear();
     bad_batch_rows(batch, bad);
     for (const std::size_t i : columns_) settle(i, batch);
     for (const std::size_t i : columns_) {
@@ -347,6 +363,9 @@ class ArrowIngest {
       drop(batch, bad, chunks, fitted);
     }
     append(chunks);
+    for (std::size_t k = 0; writer_ && k < rows.size(); ++k) {
+      note_nulls(sources_[columns_[k]], rows[k]);
+    }
     position_ += batch.size;
   }
 
@@ -364,10 +383,40 @@ class ArrowIngest {
     name_leaves(now);
     if (sources_[i].is_json) report_json(now);
     if (writer_) {
-      writer_->change_column(
-          i, now, [&](const ColumnChunk& chunk) { return convert_chunk(before, chunk, now); });
+      std::int64_t position = 0;
+      writer_->change_column(i, now, [&](const ColumnChunk& chunk) {
+        return convert_chunk(before, chunk, now, &sources_[i].origins, &position);
+      });
+      if (sources_[i].is_json) sources_[i].origins = {};
     }
     targets_[i] = std::move(now);
+  }
+
+  /// Records which numbers of a nested column are NaN because they were null: if the column becomes
+  /// JSON, they become null.
+  void note_nulls(Source& source, const ArrowRows& read) const {
+    if (!source.is_nested || source.is_json || options_.schema) return;
+    Origins& origins = source.origins;
+    if (!read.null_items.empty()) origins.begin(source.num_elements, Origins::Kind::same);
+    const std::int64_t per_element = numel_of(source.column.shape);
+    auto next_dropped = dropped_.begin();
+    auto next_null = read.null_items.begin();
+    std::int64_t begin = 0;
+    for (std::int64_t row = 0; row < read.chunk.num_rows; ++row) {
+      const std::int64_t end = read.chunk.ends[static_cast<std::size_t>(row)] * per_element;
+      const bool is_dropped = next_dropped != dropped_.end() && *next_dropped == row;
+      if (is_dropped) {
+        ++next_dropped;
+      } else {
+        source.num_elements += end - begin;
+      }
+      for (std::int64_t i = begin; origins.is_kept() && i < end; ++i) {
+        const bool is_null = next_null != read.null_items.end() && *next_null == i;
+        if (is_null) ++next_null;
+        if (!is_dropped) origins.push(is_null ? Origins::Kind::null : Origins::Kind::same);
+      }
+      begin = end;
+    }
   }
 
   bool must_fit(std::size_t i, const ArrowRows& read) const {
@@ -394,17 +443,16 @@ class ArrowIngest {
   /// Drops the bad rows, or throws for the first one.
   void drop(const ArrowSlice& batch, std::vector<BadValue>& bad, std::vector<ColumnChunk>& chunks,
             std::vector<ColumnBuilder>& fitted) {
-    std::vector<std::int64_t> dropped;
     for (BadValue& one : bad) {
-      dropped.push_back(one.row);
+      dropped_.push_back(one.row);
       one.row += position_;
       if (options_.on_error == OnError::raise) throw rows_.error_of(one);
       if (options_.on_error == OnError::collect && writer_) {
-        tell(one, text_of(batch, dropped.back()));
+        tell(one, text_of(batch, dropped_.back()));
       }
     }
-    report_.num_bad_rows += dropped.size();
-    drop_rows(dropped, chunks, fitted);
+    report_.num_bad_rows += dropped_.size();
+    drop_rows(chunks, fitted);
   }
 
   /// Handles bad rows of several streams. The first pass collects the bad rows; with the first of
@@ -417,27 +465,25 @@ class ArrowIngest {
       if (!bad.empty()) writer_.reset();
       return;
     }
-    std::vector<std::int64_t> dropped;
     auto row = std::lower_bound(bad_rows_seen_.begin(), bad_rows_seen_.end(), position_);
     auto found = bad.begin();
     for (; row != bad_rows_seen_.end() && *row < position_ + batch.size; ++row) {
-      dropped.push_back(*row - position_);
+      dropped_.push_back(*row - position_);
       if (!pieces_) continue;
-      BadRowPieces::Piece piece{.text = text_of(batch, dropped.back())};
-      while (found != bad.end() && found->row < dropped.back()) ++found;
-      if (found != bad.end() && found->row == dropped.back()) {
+      BadRowPieces::Piece piece{.text = text_of(batch, dropped_.back())};
+      while (found != bad.end() && found->row < dropped_.back()) ++found;
+      if (found != bad.end() && found->row == dropped_.back()) {
         piece.column = found->column;
         piece.error = found->what;
       }
       pieces_->add(piece);
     }
-    if (!dropped.empty()) drop_rows(dropped, chunks, fitted);
+    if (!dropped_.empty()) drop_rows(chunks, fitted);
   }
 
-  void drop_rows(const std::vector<std::int64_t>& dropped, std::vector<ColumnChunk>& chunks,
-                 std::vector<ColumnBuilder>& fitted) const {
+  void drop_rows(std::vector<ColumnChunk>& chunks, std::vector<ColumnBuilder>& fitted) const {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
-      fitted[k] = without_rows(targets_[columns_[k]], chunks[k], dropped);
+      fitted[k] = without_rows(targets_[columns_[k]], chunks[k], dropped_);
       chunks[k] = fitted[k].view();
     }
   }
@@ -492,6 +538,7 @@ class ArrowIngest {
   std::int64_t position_ = 0;         ///< number of rows that were read from the current stream
   bool defers_bad_rows_ = false;      ///< a row that is bad in one stream must be dropped from all
   bool is_again_ = false;
+  std::vector<std::int64_t> dropped_;        ///< rows of the current batch to omit, ascending
   std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source;
                                              ///< in the second pass ascending and unique
   std::optional<BadRowPieces> pieces_;       ///< descriptions of these rows

@@ -1,9 +1,12 @@
 #include "ingest/arrow/value.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/base64.hpp"
 #include "base/text.hpp"
@@ -40,26 +43,43 @@ Value record_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_by
   return object;
 }
 
+/// True if all keys are strings, and no two are equal.
+bool has_unique_texts(const std::vector<std::pair<Value, Value>>& members) {
+  std::vector<std::string_view> texts;
+  texts.reserve(members.size());
+  for (const auto& [key, value] : members) {
+    const auto* text = key.get_if<std::string>();
+    if (text == nullptr) return false;
+    texts.push_back(*text);
+  }
+  std::ranges::sort(texts);
+  return std::ranges::adjacent_find(texts) == texts.end();
+}
+
 Value map_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_bytes) {
   const auto [begin, end] = slice.range_at(i);
   const ArrowSlice entries = slice.items(begin, end - begin);
   const ArrowSlice keys = entries.field(0);
   const ArrowSlice values = entries.field(1);
-  Value::Object object;
-  Value::List pairs;
-  bool all_text = true;
+  std::vector<std::pair<Value, Value>> members;
   for (std::int64_t k = 0; k < entries.size; ++k) {
     Value key = arrow_value(keys, k, other_bytes);
-    Value value = arrow_value(values, k, other_bytes);
-    const auto* text = key.get_if<std::string>();
-    all_text = all_text && text != nullptr && object.find(*text) == nullptr;
-    if (all_text) object.members.emplace_back(*text, value);
+    members.emplace_back(std::move(key), arrow_value(values, k, other_bytes));
+  }
+  if (has_unique_texts(members)) {
+    Value::Object object;
+    for (auto& [key, value] : members) {
+      object.members.emplace_back(std::move(std::get<std::string>(key.data())), std::move(value));
+    }
+    return object;
+  }
+  Value::List pairs;
+  for (auto& [key, value] : members) {
     Value::List pair;
     pair.items.push_back(std::move(key));
     pair.items.push_back(std::move(value));
     pairs.items.emplace_back(std::move(pair));
   }
-  if (all_text) return object;
   return pairs;
 }
 

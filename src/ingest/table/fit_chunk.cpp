@@ -105,8 +105,9 @@ bool is_out_of_range(double value, DType to) {
 
 std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to,
                                std::int64_t count) {
-  if (from == to || from == DType::bool_) return count;
+  if (from == to) return count;
   if (!can_cast(from, to)) return 0;
+  if (from == DType::bool_ && to != DType::float8_e8m0fnu) return count;
   if (is_integer(to) || to == DType::bool_) {
     const Range range = range_of(to);
     if (is_integer(from)) return integer_beyond(from, elements, range, count);
@@ -153,14 +154,15 @@ class ChunkConverter {
       }
     } else if (to_.is_text() && from_.kind == to_.kind && from_.ragged == to_.ragged) {
       texts();
-    } else if (to_.kind == ColumnKind::string && !from_.is_text()) {
+    } else if (becomes_text()) {
       ColumnBuilder text = convert_chunk(from_, chunk_, text_column());
       const ColumnChunk view = text.view();
       Column column = text_column();
       return ChunkConverter(column, view, to_, bad_).run();
     } else {
-      for_each_row(
-          [&](std::int64_t row, std::int64_t, std::int64_t) { mismatch(row, described(from_)); });
+      for_each_row([&](std::int64_t row, std::int64_t, std::int64_t) {
+        if (!missing(row)) mismatch(row, described(from_));
+      });
     }
     made_.num_rows = chunk_.num_rows;
     made_.valid.clear();
@@ -169,6 +171,12 @@ class ChunkConverter {
   }
 
  private:
+  /// True if convert_chunk() converts the numbers to the strings of the requested column.
+  bool becomes_text() const {
+    if (to_.kind != ColumnKind::string || from_.is_text()) return false;
+    return !to_.ragged || (from_.ragged ? from_.shape.empty() : from_.shape.size() == 1);
+  }
+
   Column text_column() const {
     Column column = to_;
     column.nullable = !chunk_.valid.empty();

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 #include <tenfold/mapped_dict.hpp>
@@ -238,10 +241,6 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
         .expected("one column of keys")
         .found("a record");
   }
-  std::vector<std::string> names;
-  for (const Column& other : source.schema().columns()) {
-    if (other.path != column->path) names.push_back(other.name());
-  }
   const bool is_int = !column->has_ends() && is_key_dtype(column->dtype) && column->shape.empty();
   if (column->nullable || column->ragged || (!is_int && !column->is_text())) {
     throw base::invalid_argument(path)
@@ -254,7 +253,8 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   const DictKeyType type = is_int                               ? DictKeyType::int64
                            : column->kind == ColumnKind::string ? DictKeyType::string
                                                                 : DictKeyType::bytes;
-  return {std::move(keys), source.select(names), type};
+  const auto index = static_cast<std::size_t>(column - source.schema().columns().data());
+  return {std::move(keys), dataset_of(without_column(*state_of(source), index)), type};
 }
 
 }  // namespace

@@ -47,6 +47,12 @@ void PartFile::flush() {
   gathered_.clear();
 }
 
+void PartFile::shrink_buffer(std::size_t buffer_bytes) {
+  flush();
+  gathered_ = {};
+  options_.buffer_bytes = buffer_bytes;
+}
+
 void PartFile::write(std::span<const std::byte> bytes) {
   const bool opens = !file_.valid();
   if (opens) file_ = os::File::open_read_write_at(*folder_, name_);

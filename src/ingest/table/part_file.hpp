@@ -35,6 +35,8 @@ class PartFile {
   void append(std::span<const std::byte> bytes);
   /// Writes the buffer. Afterwards the file can be read.
   void flush();
+  /// Writes the buffer, and replaces it by one of `buffer_bytes`, a smaller power of two.
+  void shrink_buffer(std::size_t buffer_bytes);
   /// Writes the buffer. Nothing can be appended afterwards. Closes the file, unless sync() follows.
   void finish();
   /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,

@@ -58,8 +58,7 @@ class ColumnWriter {
   /// Makes the column nullable. The existing rows have values.
   void make_nullable(const MakePart& make_part);
 
-  /// Calls `use` with all rows, in blocks of a few MiB. For ragged strings, the number of items in
-  /// a block is limited, but not their size.
+  /// Calls `use` with all rows, in blocks of a few MiB; a larger row is a block.
   void for_each_block(const std::function<void(const ColumnChunk&)>& use);
 
   /// One stored part: its file, and its tensor in the tree.
@@ -88,8 +87,7 @@ class ColumnWriter {
   std::vector<std::int64_t> scratch_;
 };
 
-/// Greatest size of a block of several rows that is read back or filled, without the bytes of
-/// ragged strings.
+/// Greatest size of the values of several rows that are read back or filled at a time.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -215,6 +213,15 @@ std::vector<std::int64_t> ColumnWriter::read_ends(const PartFile& file, std::int
   return ends;
 }
 
+/// The number of rows of ragged strings that have at most `most_bytes` together; at least 1.
+std::int64_t rows_within(const ColumnBuilder& chunk, std::int64_t most_bytes) {
+  const auto fits = [&](std::int64_t end) {
+    return end == 0 || chunk.item_ends[static_cast<std::size_t>(end - 1)] <= most_bytes;
+  };
+  const auto last = std::partition_point(chunk.ends.begin(), chunk.ends.end(), fits);
+  return std::max<std::int64_t>(1, last - chunk.ends.begin());
+}
+
 void ColumnWriter::for_each_block(const std::function<void(const ColumnChunk&)>& use) {
   for (PartFile* file : {values_.get(), ends_.get(), item_ends_.get(), valid_.get()}) {
     if (file != nullptr) file->flush();
@@ -247,7 +254,10 @@ void ColumnWriter::for_each_block(const std::function<void(const ColumnChunk&)>&
       if (item_ends_) {
         chunk.item_ends = read_ends(*item_ends_, first_item, first_item + elements);
         for (std::int64_t& end : chunk.item_ends) end -= first_element;
-        first_item += elements;
+        count = rows_within(chunk, static_cast<std::int64_t>(kBlockBytes));
+        chunk.ends.resize(static_cast<std::size_t>(count));
+        chunk.item_ends.resize(static_cast<std::size_t>(chunk.ends.back()));
+        first_item += chunk.ends.back();
         elements = chunk.item_ends.empty() ? 0 : chunk.item_ends.back();
       }
       chunk.values.resize(static_cast<std::size_t>(elements) *
@@ -289,14 +299,21 @@ namespace {
 
 using formats::folder::Plan;
 
-/// Memory that the write buffers of the first columns' files share, within the limits of each
-/// buffer below. The buffers of columns that are added later have the same size.
+/// Memory that the write buffers of all columns' files share, within the limits of each buffer
+/// below.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
+
 /// Number of files that stay open, in the order of their creation. Later files are opened for each
 /// write.
 constexpr std::size_t kOpenFiles = 256;
+
+/// Size of each of so many write buffers.
+std::size_t gathered_bytes_of(std::size_t num_files) {
+  return std::bit_floor(
+      std::clamp(kGatheredBytes / num_files, kLeastGatheredBytes, kMaxGatheredBytes));
+}
 
 /// The source of the tree's leaves while metadata is planned. The position of a leaf is the index
 /// of its stored part.
@@ -382,16 +399,26 @@ struct TableWriter::State {
                     expected_bytes(wanted, with.expected_rows), formats::folder::foreign_in) {
     std::vector<Column> columns = wanted.columns();
     name_leaves(columns);
-    std::size_t num_parts = 1;
     for (const Column& column : columns) num_parts += parts_of(column);
-    gathered_bytes = std::bit_floor(
-        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMaxGatheredBytes));
+    gathered_bytes = gathered_bytes_of(num_parts);
     for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
     check_names(0, writers.size());
   }
 
   MakePart make_part() {
     return [this](bool unbatched) { return create(unbatched); };
+  }
+
+  /// Makes room for the write buffers of `count` more files of columns. The buffers never grow
+  /// again.
+  void expect_parts(std::size_t count) {
+    num_parts += count;
+    const std::size_t size = gathered_bytes_of(num_parts);
+    if (size >= gathered_bytes) return;
+    gathered_bytes = size;
+    for (const ColumnWriter& writer : writers) {
+      for (const ColumnWriter::Stored& part : writer.stored(0)) part.file->shrink_buffer(size);
+    }
   }
 
   std::unique_ptr<PartFile> create(bool unbatched) {
@@ -494,8 +521,9 @@ struct TableWriter::State {
 
   TableWriterOptions options;
   formats::FolderReplacement replacement;
-  os::Directory values;  ///< `%values/`, once it has content
-  std::size_t gathered_bytes = 0;
+  os::Directory values;            ///< `%values/`, once it has content
+  std::size_t gathered_bytes = 0;  ///< size of each write buffer
+  std::size_t num_parts = 1;       ///< number of files of columns, and one more for others
   std::size_t num_created = 0;
   std::vector<ColumnWriter> writers;
   std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;  ///< by name
@@ -564,6 +592,9 @@ void TableWriter::add_columns(std::vector<Column> columns) {
           .found("a used name");
     }
   }
+  std::size_t num_parts = 0;
+  for (const Column& column : columns) num_parts += parts_of(column);
+  state.expect_parts(num_parts);
   for (Column& column : columns) {
     name_leaves(column);
     state.writers.emplace_back(std::move(column), state.make_part());
@@ -583,6 +614,7 @@ void TableWriter::reorder(std::span<const std::size_t> order) {
 void TableWriter::make_nullable(std::size_t index) {
   ColumnWriter& writer = state_->writers.at(index);
   if (writer.column().nullable) return;
+  state_->expect_parts(1);
   writer.make_nullable(state_->make_part());
   state_->check_names(index, 1);
 }
@@ -592,6 +624,7 @@ void TableWriter::change_column(std::size_t index, Column column,
   State& state = *state_;
   ColumnWriter& old = state.writers.at(index);
   name_leaves(column);
+  state.expect_parts(parts_of(column));
   ColumnWriter made(std::move(column), state.make_part());
   old.for_each_block([&](const ColumnChunk& block) {
     const ColumnBuilder chunk = convert(block);
@@ -605,6 +638,7 @@ void TableWriter::change_column(std::size_t index, Column column,
         .found(made.num_rows());
   }
   for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
+  state.num_parts -= parts_of(old.column());
   old = std::move(made);
   state.check_names(index, 1);
 }

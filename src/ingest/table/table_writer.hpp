@@ -33,10 +33,10 @@ struct TableWriterOptions {
 };
 
 /// Writes a data set next to `path`, and publishes it in commit() by a FolderReplacement, which is
-/// atomic where the file system can exchange folders. Memory does not depend on the number of rows,
-/// except in change_column() of ragged strings. If the writer is destroyed before commit(), nothing
-/// remains. Removes the leftovers of a crashed process. The data set has the schema in its notes,
-/// and `%checksums`; docs/datasets.md describes the layout of columns.
+/// atomic where the file system can exchange folders. Memory does not depend on the number of rows.
+/// If the writer is destroyed before commit(), nothing remains. Removes the leftovers of a crashed
+/// process. The data set has the schema in its notes, and `%checksums`; docs/datasets.md describes
+/// the layout of columns.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
@@ -77,8 +77,8 @@ class TableWriter {
   void make_nullable(std::size_t index);
 
   /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
-  /// the stored rows block by block, and returns them in the layout of the new column. A block has
-  /// a few MiB, but for ragged strings up to 262,144 items of any size.
+  /// the stored rows block by block, and returns them in the layout of the new column. A block of
+  /// several rows has a few MiB.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 

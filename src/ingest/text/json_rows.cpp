@@ -33,7 +33,9 @@ Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
   ++row_;
   fault_.outcome = Outcome::kept;
   text_.skip_blanks();
-  bool kept = text_.peek() == '{' ? object(plan_.root, 0) : malformed("an object");
+  bool kept = text_.peek() == '{'
+                  ? object(plan_.root, 0)
+                  : malformed(text_.at_end() ? "an object next to ','" : "an object");
   if (kept) {
     text_.skip_blanks();
     if (!text_.at_end()) kept = malformed("the end of the record");
@@ -82,7 +84,8 @@ bool JsonRows::object(const Field& field, std::size_t depth) {
       }
       std::uint64_t& mark = seen_[child->number];
       if (mark == row_)
-        return mismatch(child->name, "the key is duplicated: expected it once", Outcome::malformed);
+        return mismatch(child->full_name, "the key is duplicated: expected it once",
+                        Outcome::malformed);
       mark = row_;
       ++num_seen;
       if (!text_.take(':')) return malformed("':' after a key");
@@ -168,13 +171,14 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
 /// Skips a member that is not in the plan, or rejects the record because it needs another plan.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
   // A final plan has all names except those of records that are invalid JSON, which are reported
-  // anyway, and those whose objects never have members: their values are skipped.
+  // anyway.
   if (!plan_.ignores_new_columns && !plan_.is_final) {
     return mismatch(std::string(key), "a new column", Outcome::promote);
   }
   std::uint64_t& mark = mark_of_other(parent, key);
   if (mark == row_) {
-    return mismatch(std::string(key), "the key is duplicated: expected it once",
+    const std::string prefix = parent.full_name.empty() ? "" : parent.full_name + ".";
+    return mismatch(prefix + std::string(key), "the key is duplicated: expected it once",
                     Outcome::malformed);
   }
   mark = row_;
@@ -194,7 +198,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   if (text_.take_word("null")) return allows_absence(field);
   const std::string found = shown(text_.at());
   if (!text_.skip_value()) return malformed(nullptr);
-  return mismatch(field.name, "expected an object, found " + found);
+  return mismatch(field.full_name, "expected an object, found " + found);
 }
 
 /// Handles the fields that the object does not have. Rejects the record if one of them requires a

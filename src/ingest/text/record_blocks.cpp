@@ -317,6 +317,23 @@ bool BlockReader::find_line_end(const char* begin, const char* end) {
   return true;
 }
 
+/// Throws if a line feed ends a record of a file whose header ends with a carriage return only,
+/// because otherwise the rest of the file would be one record.
+void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
+  if (file_->line_end != '\r' || find_char(begin, end, '\n') == nullptr) return;
+  for (const char* at = begin; at < end;) {
+    const char* const after = end_of_csv_record(at, end, file_->delimiter, '\r');
+    const char* const limit = after == nullptr ? end : after;
+    if (end_of_csv_record(at, limit, file_->delimiter) != nullptr) {
+      throw base::corrupt(file_->display)
+          .expected("a carriage return at the end of each record, as of the header")
+          .found("a line feed")
+          .remedy("convert the line ends");
+    }
+    at = limit;
+  }
+}
+
 /// Uses the separator that the first line of the file names.
 void BlockReader::use_separator(char named) {
   if (file_->has_known_delimiter && file_->delimiter != named) {
@@ -427,10 +444,12 @@ void BlockReader::read_records(TextMemory& memory, const char*& begin, const cha
       end = cut;
       return;
     }
-    if (at_end_) return;
-    if (cut != nullptr) {
-      rest_.assign(cut, end);
-      end = cut;
+    if (at_end_ || cut != nullptr) {
+      if (!at_end_) {
+        rest_.assign(cut, end);
+        end = cut;
+      }
+      refuse_line_feeds(begin, end);
       return;
     }
     if (size >= kMaxRecordBytes) {

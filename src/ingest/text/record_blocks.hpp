@@ -99,7 +99,8 @@ class BlockReader {
 
   /// Reads the next block into reused memory. Returns false after the last one. Throws
   /// Error(corrupt) for damaged or truncated compressed data, a .json array that does not end or is
-  /// followed by more, a malformed header, and a record that is longer than kMaxRecordBytes. Throws
+  /// followed by more, a malformed header, records of CSV that end with line feeds after a header
+  /// that ends with a carriage return, and a record that is longer than kMaxRecordBytes. Throws
   /// Error(invalid_argument) for duplicate names in a header, for a file that names another
   /// separator than the caller, and, if neither names one, for a header that contains another
   /// separator more often than the expected one.
@@ -120,6 +121,7 @@ class BlockReader {
   void use_separator(char named);
   bool skip_blank_lines(const char*& begin, const char* end);
   bool find_line_end(const char* begin, const char* end);
+  void refuse_line_feeds(const char* begin, const char* end) const;
   std::uint64_t count_lines(const char* begin, const char* end) const;
 
   std::vector<SourceFile> files_;

@@ -17,6 +17,7 @@ Field& field_of(Field& parent, const std::string& name) {
   if (is_new) {
     Field field;
     field.name = name;
+    field.full_name = parent.full_name.empty() ? name : parent.full_name + "." + name;
     field.quoted = to_json(Value(name), codecs::JsonStyle::utf8_compact);
     const std::size_t count = std::min(field.quoted.size(), sizeof(field.head));
     std::memcpy(&field.head, field.quoted.data(), count);
@@ -72,6 +73,10 @@ void index_fields(RowPlan& plan) {
       if (is_required) field->required.push_back(i);
     }
     field->target = i;
+  }
+  for (const KeyPath& path : plan.empty_records) {
+    Field* field = &plan.root;
+    for (const std::string& key : path) field = &field_of(*field, key);
   }
   plan.num_fields = 0;
   number_fields(plan.root, plan.num_fields);

@@ -58,11 +58,15 @@ struct Field {
                                       ///< in every row
   std::vector<std::size_t> required_fields;  ///< indices in `fields` of those that contain such
                                              ///< targets
+  std::string full_name;                     ///< dotted, for messages; empty for the root
 };
 
 /// The conversion of rows of text to columns.
 struct RowPlan {
   std::vector<Target> targets;
+  /// Records without a column, because all their objects are empty. Another value than an object or
+  /// null is an error of the row, as for other records.
+  std::vector<KeyPath> empty_records;
   Field root;
   std::size_t num_fields = 0;
   /// Skip names that are not in the plan; otherwise they require another plan, unless is_final.
@@ -80,7 +84,7 @@ struct RowPlan {
 /// The plan for a schema given by the user.
 RowPlan plan_of(const Schema& schema);
 
-/// Sets `root` and `num_fields` from the targets.
+/// Sets `root` and `num_fields` from the targets and empty records.
 void index_fields(RowPlan& plan);
 
 }  // namespace tenfold

@@ -37,7 +37,9 @@ class Planner {
     for (const auto& [name, member] : types.members) {
       path_.push_back(name);
       const bool may_miss = nullable || member.has_null || member.num_present < num_records;
-      if (member.kind == ValueTypes::Kind::object) {
+      if (member.kind == ValueTypes::Kind::object && member.members.empty()) {
+        plan_.empty_records.push_back(path_);
+      } else if (member.kind == ValueTypes::Kind::object) {
         record(member, member.num_objects, may_miss);
       } else {
         add(member, may_miss);

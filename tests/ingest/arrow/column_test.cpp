@@ -325,6 +325,12 @@ TEST(ArrowColumns, ANullOrOtherBytesInAListOfTextIsABadRow) {
   IngestedArrow of;
   const Dataset ds = without_bad_row(of, x, 2, 0, "expected text in the list, found null");
   EXPECT_THAT(items(ds, "x"), ElementsAre("b"));
+  ArrowNode blobs("z", "item");
+  blobs.buffer(Bits{0b101}).buffer(Ints{0, 1, 1, 2}).text("ab").rows(3, 0, 1);
+  ArrowNode z("+l", "x");
+  z.pointer().buffer(Ints{0, 2, 3}).rows(2).child(blobs);
+  IngestedArrow binary;
+  without_bad_row(binary, z, 2, 0, "expected bytes in the list, found null");
   ArrowNode bytes("u", "item");
   bytes.pointer().buffer(Ints{0, 1, 2}).text("a\xff").rows(2);
   ArrowNode y("+l", "x");

@@ -224,6 +224,17 @@ TEST(ArrowExport, DamagedOffsetsAreAnErrorOfTheBatchThatReadsThem) {
                         "[0, 12], found 1000000 after 8"));
 }
 
+TEST(ArrowExport, DamagedOffsetsOfABatchWithoutItemsAreAnErrorToo) {
+  TensorDict tree = test::ragged();
+  tree.set("tags.end", test::ints({2, 2, 2, 2}));
+  tree.set("tags.item_end", TensorDict::Item(test::unbatched(test::ints({3, 1'000'000, 8, 12}))));
+  Reader reader(Dataset(tree).range(2, 4), {});
+  ArrowOwned<ArrowArray> batch;
+  EXPECT_THAT(reader.next(batch),
+              HasSubstr("column \"tags\": end offset of item 1: expected nondecreasing offsets "
+                        "within [0, "));
+}
+
 TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {
   NodeInfo info;
   info.batch_size = {2};

@@ -96,8 +96,9 @@ TEST(ArrowPlan, DictionariesOfListsOrStructsAndMapsBecomeJson) {
   ArrowNode number("i", "item");
   ArrowNode list("+l");
   list.child(number);
+  ArrowNode other("i", "other");
   ArrowNode record("+s", "entries");
-  record.child(number).child(number);
+  record.child(number).child(other);
   for (ArrowNode* values : {&list, &record}) {
     ArrowNode field("c", "x");
     field.dictionary(*values);
@@ -106,6 +107,25 @@ TEST(ArrowPlan, DictionariesOfListsOrStructsAndMapsBecomeJson) {
   ArrowNode map("+m", "x");
   map.child(record);
   EXPECT_EQ(column_of(map), "string, JSON");
+}
+
+TEST(ArrowPlan, AStructInJsonHasDistinctFields) {
+  ArrowNode a("i", "a");
+  ArrowNode record("+s", "item");
+  record.child(a).child(a);
+  ArrowNode lists("+l", "item");
+  lists.child(record);
+  ArrowNode field("+l", "x");
+  field.child(lists);
+  try {
+    column_of(field);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_STREQ(error.what(),
+                 "test: schema: column \"x\": structs in a list are stored as JSON: expected "
+                 "distinct names of their fields, found \"a\" twice; rename one of the fields");
+  }
 }
 
 TEST(ArrowPlan, OnlyRecordBatchesHaveColumns) {

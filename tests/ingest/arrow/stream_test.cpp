@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -122,9 +123,17 @@ TEST(ArrowStream, AnErrorOfTheProducerKeepsItsMessage) {
   EXPECT_TRUE(stream.released());
 }
 
-TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
-  ArrowArrayStream stream{};
-  EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
+TEST(ArrowStream, AStreamThatWasReleasedIsRefusedAndTheOthersAreReleased) {
+  ArrowArrayStream released{};
+  EXPECT_THROW(ingest_arrow(released, std::nullopt, {}), Error);
+  Batch batch;
+  ArrowStreamOf first(batch.root);
+  ArrowStreamOf last(batch.root);
+  ArrowStreamOf again(batch.root);
+  ArrowArrayStream* const streams[] = {&first.stream(), &released, &last.stream()};
+  ArrowArrayStream* const retry[] = {&again.stream()};
+  EXPECT_THROW(ingest_arrow(streams, retry, std::nullopt, {}), Error);
+  EXPECT_TRUE(first.released() && last.released() && again.released());
 }
 
 TEST(ArrowStream, AStreamWithoutFunctionsIsRefused) {
@@ -182,6 +191,31 @@ TEST(ArrowStream, ColumnsAreFittedToTheSchemaInItsOrder) {
   EXPECT_EQ(type_of(ds, "x"), "float32");
   EXPECT_THAT(test::values<float>(ds.column("x")), ElementsAre(1, 2, 3));
   EXPECT_THAT(of.report.ignored, ElementsAre("s"));
+}
+
+TEST(ArrowStream, TimesInAnotherUnitThanInTheSchemaAreRefused) {
+  ArrowNode when("tsu:", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5}).rows(1);
+  ArrowBatchOf batch(when, 1);
+  ArrowStreamOf stream(batch.root());
+  try {
+    ingest_arrow(stream.stream(), std::nullopt,
+                 with_schema(R"("when": {"dtype": "int64", "unit": "s"})"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(),
+                 "Arrow stream: column \"when\": expected int64 (s), found int64 (us); convert the "
+                 "times in the source, or request their unit");
+  }
+}
+
+TEST(ArrowStream, CountsWithoutAUnitFitTimesOfTheSchema) {
+  ArrowNode when("l", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5}).rows(1);
+  IngestedArrow of;
+  const Dataset ds = of.rows(when, 1, with_schema(R"("when": {"dtype": "int64", "unit": "s"})"));
+  EXPECT_EQ(ds.schema().columns()[0].unit, "s");
 }
 
 TEST(ArrowStream, AColumnOfTheSchemaThatTheStreamLacksIsRefused) {
@@ -248,6 +282,17 @@ TEST(ArrowStream, TheTextOfABadRowReplacesBytesThatAreNotUtf8) {
   EXPECT_THAT(texts(of.rows(s, 2, options), "s"), ElementsAre("b"));
   EXPECT_THAT(of.bad_rows(), HasSubstr(R"("error": "expected UTF-8, found \"a\\xff\"")"));
   EXPECT_THAT(of.bad_rows(), HasSubstr(R"("text": "{\"s\": \"a\\ufffd\"}")"));
+}
+
+TEST(ArrowStream, AFlatColumnIsNotAColumnOfTheRecordWithItsPrefix) {
+  ArrowNode flat("i", "a.b");
+  flat.pointer().buffer(std::vector<std::int32_t>{5}).rows(1);
+  ArrowIngestOptions options;
+  options.columns = {"a"};
+  IngestedArrow of;
+  EXPECT_THROW(of.rows(flat, 1, options), Error);
+  options.columns = {"a.b"};
+  EXPECT_THAT(test::values<std::int32_t>(of.rows(flat, 1, options), "a.b"), ElementsAre(5));
 }
 
 /// A batch with one int32 column that counts from 1.
@@ -417,6 +462,27 @@ TEST(ArrowStream, NestedListsOfAnotherLengthThanInTheSchemaAreBadRows) {
                         R"(the list, found another shape", "text": "{\"x\": [[3, 4, 5]]}")"));
 }
 
+TEST(ArrowStream, NullsInNestedListsAreNullInJsonWhicheverBatchHasThem) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  ArrowNode numbers("g", "item");
+  numbers.buffer(std::vector<std::uint8_t>{0b01010101, 0b1});
+  numbers.buffer(std::vector<double>{1, 0, 3, 0, nan, 0, 4, 0, 5}).rows(9, 0, 4);
+  ArrowNode lists("+l", "item");
+  lists.pointer().buffer(std::vector<std::int32_t>{0, 2, 4, 6, 8, 9}).rows(5).child(numbers);
+  ArrowNode x("+l", "x");
+  x.pointer().buffer(std::vector<std::int32_t>{0, 1, 2, 3, 5}).rows(4).child(lists);
+  ArrowNode s("u", "s");
+  s.pointer().buffer(std::vector<std::int32_t>{0, 0, 1, 1, 1}).text("\xff").rows(4);
+  ArrowNode root("+s");
+  root.pointer().rows(4).child(x).child(s);
+  ArrowIngestOptions options;
+  options.on_error = OnError::skip;  // row 1 is bad
+  options.batch_rows = 3;
+  IngestedArrow of;
+  EXPECT_THAT(texts(of.rows(root, options), "x"),
+              ElementsAre("[[1.0, null]]", "[[NaN, null]]", "[[4.0, null], [5.0]]"));
+}
+
 TEST(ArrowStream, NestedListsFillFixedRowsOfTheSchema) {
   NestedRows rows({2, 2, 3});
   ArrowIngestOptions options = with_schema(R"("x": {"dtype": "float32", "shape": [1, 2]})");
@@ -516,6 +582,34 @@ TEST(ArrowStream, IndicesBeyondTheDictionaryAreRefused) {
   }
 }
 
+TEST(ArrowStream, IndicesInNullStructsMayBeBeyondTheDictionary) {
+  for (const std::int64_t num_entries : {0, 1}) {
+    ArrowNode words("u");
+    words.pointer().buffer(std::vector<std::int32_t>{0, 1}).text("a").rows(num_entries);
+    ArrowNode numbers("i");
+    numbers.buffer(std::vector<std::uint8_t>{0});
+    numbers.buffer(std::vector<std::int32_t>{5}).rows(num_entries, 0, -1);
+    // Row 1 of the batch, and value 2 of the fields, is null.
+    ArrowNode s("c", "s");
+    s.pointer().buffer(std::vector<std::int8_t>{0, 0, 99}).rows(2, 1).dictionary(words);
+    ArrowNode n("c", "n");
+    n.pointer().buffer(std::vector<std::int8_t>{0, 0, 99}).rows(2, 1).dictionary(numbers);
+    ArrowNode inner("+s", "inner");
+    inner.pointer().rows(2).child(s).child(n);
+    ArrowNode outer("+s", "outer");
+    const auto bits = static_cast<std::uint8_t>(num_entries == 0 ? 0b00 : 0b01);
+    outer.buffer(std::vector<std::uint8_t>{bits}).rows(2, 0, -1).child(inner);
+    IngestedArrow of;
+    const Dataset ds = of.rows(outer, 2);
+    EXPECT_THAT(test::valid(ds, "outer.inner.s"), ElementsAre(num_entries, 0));
+    EXPECT_THAT(test::valid(ds, "outer.inner.n"), ElementsAre(0, 0));
+    // The same value in a struct that is not null.
+    outer.array().null_count = 0;
+    ArrowBatchOf batch(outer, 2);
+    expect_refused(batch.root(), "column \"outer.inner.s\": index ");
+  }
+}
+
 TEST(ArrowStream, ViewsBeyondTheirBufferAreRefused) {
   struct View {
     std::int32_t size;
@@ -543,8 +637,12 @@ TEST(ArrowStream, InvalidSchemasAreRefused) {
       {[](ArrowSchema& s) { s.children = nullptr; }, "found a null pointer"},
       {[](ArrowSchema& s) { s.children[0] = nullptr; }, "child 0: expected a schema"},
       {[](ArrowSchema& s) { s.children[0]->format = "+l"; }, "children: expected 1, found 0"},
-      {[](ArrowSchema& s) { s.children[0]->format = "w:-1"; }, "format: expected a length"},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:-1"; },
+       "format: expected a length of 0 to 2147483647, found \"-1\""},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:4294967296"; }, "found \"4294967296\""},
+      {[](ArrowSchema& s) { s.children[0]->format = "w:16,"; }, "found \"16,\""},
       {[](ArrowSchema& s) { s.children[0]->format = "d:x"; }, "expected a decimal's precision"},
+      {[](ArrowSchema& s) { s.children[0]->format = "d:9,2,"; }, "expected a decimal's precision"},
       {[](ArrowSchema& s) { s.children[0]->name = "\xff"; }, "name: expected UTF-8"},
   };
   for (const auto& [break_it, text] : cases) {

@@ -115,6 +115,27 @@ TEST(ArrowValue, AMapOfDistinctTextKeysIsAnObject) {
   EXPECT_EQ(json_of(map), "{\"a\": 1, \"b\": 2}\n[[\"c\", 3], [\"c\", 4]]\n{}");
 }
 
+TEST(ArrowValue, AMapOfManyTextKeysIsAnObject) {
+  constexpr std::int32_t kKeys = 300'000;  // comparing all pairs would take minutes
+  std::vector<std::int32_t> ends = {0};
+  std::string texts;
+  for (std::int32_t i = 0; i < kKeys; ++i) {
+    texts += std::to_string(i);
+    ends.push_back(static_cast<std::int32_t>(texts.size()));
+  }
+  ArrowNode key("u", "key");
+  key.pointer().buffer(ends).text(texts).rows(kKeys);
+  ArrowNode value("n", "value");
+  value.rows(kKeys, 0, kKeys);
+  ArrowNode pair("+s", "entries");
+  pair.pointer().rows(kKeys).child(key).child(value);
+  ArrowNode map("+m");
+  map.pointer().buffer(std::vector<std::int32_t>{0, kKeys}).rows(1).child(pair);
+  const std::string json = json_of(map);
+  EXPECT_TRUE(json.starts_with("{\"0\": null, \"1\": null, ")) << json.substr(0, 100);
+  EXPECT_TRUE(json.ends_with("\"299999\": null}"));
+}
+
 TEST(ArrowValue, AMapOfOtherKeysIsAListOfPairs) {
   ArrowNode key("i", "key");
   key.pointer().buffer(std::vector<std::int32_t>{7, 8}).rows(2);

@@ -68,6 +68,15 @@ TEST(FirstNotFitting, SmallFloatsDoNotHaveEveryNumber) {
   EXPECT_TRUE(fits(std::nan(""), DType::float8_e8m0fnu));
 }
 
+TEST(FirstNotFitting, BoolsFitAllDtypesThatHave0And1) {
+  const std::byte bools[] = {std::byte{1}, std::byte{0}};
+  for (const DType to : {DType::int8, DType::float16, DType::float8_e4m3fn, DType::complex32}) {
+    EXPECT_EQ(first_not_fitting(DType::bool_, bools, to, 2), 2);
+  }
+  EXPECT_EQ(first_not_fitting(DType::bool_, bools, DType::float8_e8m0fnu, 2), 1);
+  EXPECT_EQ(first_not_fitting(DType::bool_, bools, DType::float4_e2m1fn_x2, 2), 0);
+}
+
 TEST(FirstNotFitting, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
   const std::complex<double> numbers[] = {{1, 2}, {3, 1e39}, {1e300, 0}};
   const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
@@ -119,6 +128,42 @@ TEST(FitChunk, RaggedRowsOfTheRequestedLengthBecomeFixed) {
   EXPECT_EQ(bad[0].row, 1);
   EXPECT_EQ(bad[0].what, "expected float32[2], found float64[1]");
   EXPECT_EQ(made.values.size(), 3 * 2 * sizeof(float));
+}
+
+/// A chunk of two rows; the second one is null.
+ColumnBuilder one_row_and_null(const Column& column) {
+  ColumnBuilder chunk(column);
+  chunk.row();
+  chunk.end_row();
+  chunk.add_nulls(1);
+  chunk.finish();
+  return chunk;
+}
+
+TEST(FitChunk, NumbersThatAreNotListsOfOneDimensionFitNoListOfStrings) {
+  Column to;
+  to.path = {"x"};
+  to.kind = ColumnKind::string;
+  to.dtype = DType::uint8;
+  to.ragged = true;
+  for (const Shape& shape : {Shape{}, Shape{1, 1}}) {
+    for (const bool nullable : {false, true}) {
+      Column from;
+      from.path = {"x"};
+      from.dtype = DType::int64;
+      from.shape = shape;
+      from.nullable = true;
+      to.nullable = nullable;
+      std::vector<BadValue> bad;
+      const ColumnBuilder made = fit_chunk(from, one_row_and_null(from).view(), to, bad);
+      ASSERT_EQ(bad.size(), nullable ? 1U : 2U);
+      EXPECT_EQ(bad[0].what, "expected string[*], found " + type_text(from));
+      EXPECT_THAT(made.ends, ElementsAre(0, 0));
+      if (nullable) continue;
+      EXPECT_EQ(bad[1].what,
+                "expected string[*], found null; make the column nullable in the schema");
+    }
+  }
 }
 
 }  // namespace

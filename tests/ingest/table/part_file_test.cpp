@@ -74,6 +74,24 @@ TEST(PartFile, FlushesAtMultiplesOfItsBufferSize) {
   EXPECT_THAT(file.checksums(), ElementsAre(base::xxh3(bytes)));
 }
 
+TEST(PartFile, ASmallerBufferKeepsItsAlignment) {
+  const test::TemporaryFolder folder;
+  auto directory = os::Directory::open(folder.path());
+  PartFile file(directory, "part", {.buffer_bytes = 64});
+  const std::vector<std::byte> bytes = some_bytes(60);
+  const std::span<const std::byte> all(bytes);
+  const Writes writes;
+  file.append(all.first(10));
+  file.shrink_buffer(16);
+  EXPECT_THAT(writes.seen, ElementsAre(Pair(0, 10)));
+  file.append(all.subspan(10, 5));
+  file.append(all.subspan(15));
+  EXPECT_THAT(writes.seen, ElementsAre(Pair(0, 10), Pair(10, 6), Pair(16, 32)));
+  file.finish();
+  EXPECT_EQ(content_of(folder / "part"), bytes);
+  EXPECT_THAT(file.checksums(), ElementsAre(base::xxh3(bytes)));
+}
+
 TEST(PartFile, WritesImmediatelyWithoutABuffer) {
   const test::TemporaryFolder folder;
   auto directory = os::Directory::open(folder.path());

@@ -305,6 +305,64 @@ TEST(TableWriter, ConvertsRaggedStringsToBytes) {
   EXPECT_THAT(ints(batch.column("tags").item_offsets), ElementsAre(0, 3, 3, 7, 8, 10, 13));
 }
 
+TEST(TableWriter, ConvertsLongRaggedStringsInBlocksOfAFewMiB) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows", Schema({text_column("docs", true)}));
+  std::vector<std::vector<std::string>> rows;
+  for (const char letter : {'a', 'b', 'c'}) {
+    rows.push_back({std::string(kMiB, letter), std::string(kMiB, letter)});
+    rows.emplace_back();
+  }
+  rows.push_back({std::string(5 * kMiB, 'd')});
+  rows.push_back({"e"});
+  append(writer, {lists(rows)});
+  std::vector<std::size_t> sizes;
+  writer.change_column(0, text_column("docs"), [&](const ColumnChunk& block) {
+    sizes.push_back(block.values.size());
+    std::vector<std::string> firsts;
+    std::int64_t begin = 0;
+    for (const std::int64_t end : block.ends) {
+      const std::int64_t at = begin == 0 ? 0 : block.item_ends[static_cast<std::size_t>(begin - 1)];
+      firsts.emplace_back(
+          begin == end
+              ? "-"
+              : std::string(1, static_cast<char>(block.values[static_cast<std::size_t>(at)])));
+      begin = end;
+    }
+    return texts(firsts);
+  });
+  EXPECT_THAT(sizes, ElementsAre(4 * kMiB, 2 * kMiB, 5 * kMiB, 1U));
+  writer.commit();
+  const Batch batch = Dataset(folder / "rows").rows(0, 8);
+  std::string all;
+  for (std::int64_t row = 0; row < 8; ++row) all += batch.text("docs", row);
+  EXPECT_EQ(all, "a-b-c-de");
+}
+
+TEST(TableWriter, TheBuffersOfAddedColumnsShareTheMemoryOfTheFirst) {
+  constexpr std::size_t kColumns = 200;
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows", Schema({text_column("c0")}), {.durable = false});
+  std::vector<Column> more;
+  for (std::size_t i = 1; i < kColumns; ++i) {
+    more.push_back(text_column(("c" + std::to_string(i)).c_str()));
+    more.back().nullable = true;
+  }
+  writer.append(0, texts({std::string(kBytes, 'x')}).view());
+  writer.add_columns(more);
+  const ColumnBuilder rows = texts({std::string(kBytes, 'x')});
+  for (std::size_t i = 0; i < kColumns; ++i) writer.append(i, rows.view());
+  std::uintmax_t written = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+    if (entry.is_regular_file()) written += entry.file_size();
+  }
+  EXPECT_GE(written, (kColumns + 1) * kBytes - (std::size_t{16} << 20));
+  writer.commit();
+  EXPECT_EQ(Dataset(folder / "rows").rows(1, 2).text("c0", 0), std::string(kBytes, 'x'));
+}
+
 TEST(TableWriter, AcceptsColumnsSequentially) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({column("n", DType::int64), text_column("s"),

@@ -301,6 +301,18 @@ TEST(IngestCsv, ReadsLinesThatEndWithACarriageReturn) {
             "b.csv: line 4 (row 1): expected 2 fields, found 1");
 }
 
+TEST(IngestCsv, LineFeedsAfterAHeaderThatEndsWithACarriageReturnAreRefused) {
+  for (const std::string text :
+       {"a\rb\n1\n2\n", "a,b\r1,2\n3,4\n", "a,b\r1,2\r\n3,4\r\n", "a,b\r\"1\r\n\",2\r3,4\n5,6\r"}) {
+    IngestOf of;
+    EXPECT_EQ(
+        of.error("a.csv", text, ErrorCode::corrupt, {.on_error = OnError::skip}),
+        "a.csv: expected a carriage return at the end of each record, as of the header, found "
+        "a line feed; convert the line ends")
+        << text;
+  }
+}
+
 TEST(IngestCsv, ARecordWithAnotherNumberOfFieldsIsMalformed) {
   for (const std::string rows : {"1,2\n", "", "0.5,x\n"}) {
     const std::string line = rows.empty() ? "line 2 (row 0)" : "line 3 (row 1)";

@@ -178,6 +178,50 @@ TEST(IngestJson, NestsRecords) {
   EXPECT_THAT(values<std::int64_t>(ds.select({"a.b"}), "a.b"), ElementsAre(7, 8, 9));
 }
 
+TEST(IngestJson, AValueUnderTheNameOfAnEmptyRecordIsABadRow) {
+  for (const std::string& object : {std::string("{}"), std::string("{\"b\": {}}")}) {
+    IngestOf of;
+    const std::string text = "{\"x\": 1, \"a\": " + object + "}\n{\"x\": 2, \"a\": null}\n";
+    const Dataset ds = of.rows("a.jsonl", text);
+    EXPECT_EQ(ds.schema().size(), 1U);
+    EXPECT_THAT(values<std::int64_t>(ds, "x"), ElementsAre(1, 2));
+    EXPECT_THAT(
+        IngestOf().error("a.jsonl", text + "{\"x\": 3, \"a\": 5}\n", ErrorCode::invalid_argument),
+        HasSubstr("line 3 (row 2), column \"a\": expected an object, found 5"));
+  }
+}
+
+TEST(IngestJson, MembersOfAnEmptyRecordBecomeColumns) {
+  IngestOf of;
+  const Dataset ds = of.rows("a.jsonl", "{\"a\": {\"b\": {}}}\n{\"a\": {\"b\": {\"c\": 1}}}\n");
+  EXPECT_EQ(type_of(ds, "a.b.c"), "int64?");
+}
+
+TEST(IngestJson, AnEmptyRecordIsCheckedOnlyIfItIsSelected) {
+  const std::string text =
+      "{\"r\": {\"x\": 1, \"e\": {}}, \"f\": {}}\n{\"r\": {\"x\": 2, \"e\": {}}, \"f\": 5}\n";
+  IngestOf of;
+  EXPECT_EQ(of.rows("a.jsonl", text, {.columns = {"r"}}).size(), 2);
+  EXPECT_THAT(IngestOf().error("a.jsonl", text + "{\"r\": {\"x\": 3, \"e\": 5}}\n",
+                               ErrorCode::invalid_argument, {.columns = {"r"}}),
+              HasSubstr("column \"r.e\": expected an object, found 5"));
+}
+
+TEST(IngestJson, FaultsInNestedRecordsNameTheirWholePath) {
+  IngestOf of;
+  EXPECT_THAT(of.error("a.jsonl", "{\"a\": {\"r\": {\"x\": 1}}}\n{\"a\": {\"r\": 5}}\n",
+                       ErrorCode::invalid_argument),
+              HasSubstr("column \"a.r\": expected an object, found 5"));
+  EXPECT_THAT(of.error("a.jsonl", "{\"a\": {\"r\": 1}}\n{\"a\": {\"r\": 1, \"r\": 1}}\n",
+                       ErrorCode::corrupt),
+              HasSubstr("column \"a.r\": the key is duplicated"));
+  IngestOptions options;
+  options.schema = schema(R"("a": {"columns": {"b": {"dtype": "int64"}}})");
+  EXPECT_THAT(
+      of.error("a.jsonl", "{\"a\": {\"b\": 1, \"n\": 1, \"n\": 1}}\n", ErrorCode::corrupt, options),
+      HasSubstr("column \"a.n\": the key is duplicated"));
+}
+
 TEST(IngestJson, ReadsJsonFilesOfOneArrayOrLines) {
   for (const char* text :
        {"[{\"x\": 1}, {\"x\": 2}]", "\xEF\xBB\xBF [\n {\"x\": 1},\n{\"x\":\n2}\n]\n",
@@ -210,6 +254,10 @@ TEST(IngestJson, ReadsArraysLargerThanABlock) {
   EXPECT_THAT(cut.error("a.json", text, ErrorCode::corrupt), HasSubstr("expected ']'"));
   EXPECT_THAT(cut.error("a.json", text + "] 1", ErrorCode::corrupt), HasSubstr("more after"));
   EXPECT_THAT(cut.error("a.json", text + ",]", ErrorCode::corrupt), HasSubstr("line 300000"));
+  for (const char* const rows : {"[{\"x\": 1},]", "[,{\"x\": 1}]"}) {
+    EXPECT_THAT(cut.error("a.json", rows, ErrorCode::corrupt),
+                HasSubstr("expected an object next to ',', found the end of the record"));
+  }
 }
 
 TEST(IngestJson, NamesFileLineRowAndColumn) {
@@ -425,6 +473,17 @@ TEST(IngestJson, SelectsColumnsInTheRequestedOrder) {
   given.schema = schema(R"("a": {"dtype": "int64"})");
   EXPECT_THAT(unknown.error("a.jsonl", text, ErrorCode::key_not_found, given),
               HasSubstr("column \"b\": expected a column of the schema, found no column"));
+}
+
+TEST(IngestJson, AFlatColumnTakesPrecedenceOverAColumnOfARecord) {
+  IngestOf of;
+  const std::string text = "{\"x\": 1, \"a\": {\"b\": 7}, \"a.b\": 5, \"a.c\": 6}\n";
+  const Dataset flat = of.rows("a.jsonl", text, {.columns = {"a.b"}});
+  ASSERT_EQ(flat.schema().size(), 1U);
+  EXPECT_THAT(values<std::int64_t>(flat, "a.b"), ElementsAre(5));
+  const Dataset record = of.rows("a.jsonl", text, {.columns = {"a"}});
+  ASSERT_EQ(record.schema().size(), 1U);
+  EXPECT_THAT(values<std::int64_t>(record, "a.b"), ElementsAre(7));
 }
 
 TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {
