@@ -213,7 +213,8 @@ TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
       HasSubstr("newer tenfold"));
 }
 
-/// The golden tree of `name` with one part replaced, opened from memory.
+/// The message of the error that occurs if the golden tree of `name`, with one part replaced or
+/// added, is opened from memory and rows of it are read.
 std::string message_without(const std::string& name, const std::string& part,
                             const TensorDict::Item& instead, ErrorCode code) {
   const TensorDict tree = load(kData / name);
@@ -426,7 +427,8 @@ TensorDict paths_node(const std::vector<std::string_view>& paths,
   return StatePaths::make(paths, tables, rows, is_level);
 }
 
-/// The golden tree of `name` with other arguments, opened from memory.
+/// The message of the error that occurs if the golden tree of `name`, with another config, is
+/// opened from memory.
 std::string message_with_config(const std::string& name, std::string_view config) {
   const TensorDict tree = load(kData / name);
   const TensorDict::Item item = tree.get("state_mapper");
@@ -534,7 +536,7 @@ TEST(StateMapper, RefusesToSaveAHierarchyWhosePathsAreDamaged) {
   EXPECT_FALSE(std::filesystem::exists(folder / "x.json"));
 }
 
-TEST(StateMapper, NamesTheMatrixIfItIsNone) {
+TEST(StateMapper, NamesAMatrixAndKeysThatAreDicts) {
   const TensorDict::Item dict(TensorDict::dict({{"values", Tensor::zeros(DType::float32, {2})}}));
   EXPECT_THAT(message_without("tuples.tdz", "matrix", dict, ErrorCode::corrupt),
               HasSubstr("matrix: kind: expected a sparse tensor, found a dict"));
@@ -580,7 +582,7 @@ TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
   }
 }
 
-TEST(StateMapper, ReturnsNoRowsOfTheOnlyTableOrOfFloats) {
+TEST(StateMapper, AnEmptyBatchHasTheDtypeOfTheOnlyTableOrFloat64) {
   const StateMapper one =
       StateMapper::hierarchical(TensorDict::dict({{"a", Tensor::from({1, 2})}}));
   EXPECT_EQ(one.rows({}).shape(), (Shape{0, 2}));

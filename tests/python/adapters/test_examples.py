@@ -1,4 +1,4 @@
-"""The programs of examples/ that use tenfold with a training library, run as by a user."""
+"""The programs of examples/ that use tenfold with another library, each run as a user would."""
 
 from __future__ import annotations
 
