@@ -73,6 +73,21 @@ def test_a_save_in_flight_does_not_block_readers(tmp_path, monkeypatch):
     assert manager.should_save(30)
 
 
+def test_the_next_save_waits_for_the_one_in_flight(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    gate = Gate(manager._native)
+    monkeypatch.setattr(manager, "_native", gate)
+    manager.save(1, {"w": torch.zeros(3)})
+    second = threading.Thread(target=manager.save, args=(2, {"w": torch.ones(3)}))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    gate.may_go_on.set()
+    second.join(60)
+    manager.wait()
+    assert manager.all_steps() == [1, 2]
+
+
 def test_each_of_several_async_saves_has_the_state_at_its_call(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     w = torch.zeros(10)
