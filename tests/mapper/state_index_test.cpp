@@ -74,7 +74,7 @@ TEST(StateIndex, ANodeWithoutTheExpectedColumnsIsAnErrorOfTheFile) {
   EXPECT_THAT(
       message_of([&] { open_state_index(node, DictKeyType::int64, {{"row", DType::int64}}); },
                  ErrorCode::corrupt),
-      HasSubstr("row"));
+      HasSubstr("column \"row\": entry \"row\": the schema names it"));
 }
 
 }  // namespace
