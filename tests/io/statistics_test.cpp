@@ -50,7 +50,9 @@ TEST(Statistics, ExcludeNanAndInfinities) {
 TEST(Statistics, AreNanForNoValues) {
   const Statistics figures = statistics(leaf_of<float>({}));
   EXPECT_EQ(figures.count, 0U);
-  EXPECT_TRUE(std::isnan(figures.min) && std::isnan(figures.mean) && std::isnan(figures.std));
+  for (const double figure : {figures.min, figures.max, figures.mean, figures.std}) {
+    EXPECT_TRUE(std::isnan(figure));
+  }
 }
 
 TEST(Statistics, SupportEveryDtype) {
@@ -130,7 +132,7 @@ TEST(Statistics, ReportCompletion) {
   EXPECT_EQ(last.total_bytes, 12U);
 }
 
-TEST(ElementTexts, ParseToTheSameValue) {
+TEST(ElementTexts, AreTheShortestThatParseToTheSameValue) {
   EXPECT_THAT(element_texts(leaf_of<float>({0.1F, -2, kNan, -kInf, 1e20F}), 0, 5),
               ElementsAre("0.1", "-2", "nan", "-inf", "1e+20"));
   EXPECT_THAT(element_texts(leaf_of<double>({0.1, 1.0 / 3}), 0, 2),

@@ -28,7 +28,7 @@ std::int32_t first_of(const Leaf& leaf) { return leaf.tensor().data<std::int32_t
 
 Leaf ten_more(const Leaf& leaf) { return numbers(first_of(leaf) + 10); }
 
-/// Creates its item at the first access.
+/// Returns its item when it is loaded.
 class Later final : public LazyItem {
  public:
   explicit Later(TensorDict::Item item) : item_(std::move(item)) {}

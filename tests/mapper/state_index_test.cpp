@@ -62,7 +62,7 @@ TEST(StateIndex, RefusesADictionaryWithSupersededRows) {
   EXPECT_EQ(open_state_index(state_index_of(dict), DictKeyType::string, {}).size(), 10);
 }
 
-TEST(StateIndex, ANodeThatIsNoDictionaryIsAnErrorOfTheFile) {
+TEST(StateIndex, ANodeWithoutTheExpectedColumnsIsAnErrorOfTheFile) {
   const std::vector<std::int64_t> numbers = {3, 4};
   const TensorDict node =
       make_state_index(std::span<const std::int64_t>(numbers), DictKeyType::int64, {});
@@ -74,7 +74,7 @@ TEST(StateIndex, ANodeThatIsNoDictionaryIsAnErrorOfTheFile) {
   EXPECT_THAT(
       message_of([&] { open_state_index(node, DictKeyType::int64, {{"row", DType::int64}}); },
                  ErrorCode::corrupt),
-      HasSubstr("row"));
+      HasSubstr("column \"row\": entry \"row\": the schema names it"));
 }
 
 }  // namespace

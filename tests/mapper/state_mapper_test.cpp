@@ -217,7 +217,8 @@ TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
       HasSubstr("newer tenfold"));
 }
 
-/// The golden tree of `name` with one part replaced, opened from memory.
+/// The message of the error that occurs if the golden tree of `name`, with one part replaced or
+/// added, is opened from memory and rows of it are read.
 std::string message_without(const std::string& name, const std::string& part,
                             const TensorDict::Item& instead, ErrorCode code) {
   const TensorDict tree = load(kData / name);
@@ -444,7 +445,8 @@ TensorDict paths_node(const std::vector<std::string_view>& paths,
   return StatePaths::make(paths, tables, rows, is_level);
 }
 
-/// The golden tree of `name` with other arguments, opened from memory.
+/// The message of the error that occurs if the golden tree of `name`, with another config, is
+/// opened from memory.
 std::string message_with_config(const std::string& name, std::string_view config) {
   const TensorDict tree = load(kData / name);
   const TensorDict::Item item = tree.get("state_mapper");
@@ -502,9 +504,9 @@ TEST(StateMapper, NamesTheDamagedPartOfAHierarchy) {
         HasSubstr("texts: expected uint8 bytes and int64 ends of one dimension, found other "
                   "tensors"));
   }
-  EXPECT_THAT(with("paths", paths_node({"", "a"}, {-1, 2}, {0, 7}, {1, 0})),
+  EXPECT_THAT(with("paths", paths_node({"", "a"}, {0, 2}, {0, 7}, {1, 0})),
               HasSubstr("paths: expected the row of a value, found row 7 of table 2"));
-  EXPECT_THAT(with("paths", paths_node({"", "a"}, {-1, 4}, {0, 0}, {1, 0})),
+  EXPECT_THAT(with("paths", paths_node({"", "a"}, {0, 4}, {0, 0}, {1, 0})),
               HasSubstr("found row 0 of table 4"));
   EXPECT_THAT(with("paths", paths_node({"a"}, {0}, {0}, {0})),
               HasSubstr(R"(paths: expected a level with the path "", found none)"));
@@ -552,11 +554,12 @@ TEST(StateMapper, RefusesToSaveAHierarchyWhosePathsAreDamaged) {
   EXPECT_FALSE(std::filesystem::exists(folder / "x.json"));
 }
 
-TEST(StateMapper, NamesTheMatrixIfItIsNone) {
+TEST(StateMapper, NamesAMatrixAndKeysThatAreDicts) {
   const TensorDict::Item dict(TensorDict::dict({{"values", Tensor::zeros(DType::float32, {2})}}));
   EXPECT_THAT(message_without("tuples.tdz", "matrix", dict, ErrorCode::corrupt),
               HasSubstr("matrix: kind: expected a sparse tensor, found a dict"));
-  EXPECT_THAT(message_without("tuples.tdz", "keys", dict, ErrorCode::corrupt), HasSubstr("key"));
+  EXPECT_THAT(message_without("tuples.tdz", "keys", dict, ErrorCode::corrupt),
+              HasSubstr("column \"key\": entry \"key\": the schema names it"));
 }
 
 TEST(StateMapper, ReturnsTheTreeThatItSaves) {
@@ -598,7 +601,7 @@ TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
   }
 }
 
-TEST(StateMapper, ReturnsNoRowsOfTheOnlyTableOrOfFloats) {
+TEST(StateMapper, AnEmptyBatchHasTheDtypeOfTheOnlyTableOrFloat64) {
   const StateMapper one =
       StateMapper::hierarchical(TensorDict::dict({{"a", Tensor::from({1, 2})}}));
   EXPECT_EQ(one.rows({}).shape(), (Shape{0, 2}));

@@ -54,7 +54,7 @@ TEST(StatePaths, RefusesColumnsOfDifferentLengths) {
                 "and 4"));
 }
 
-TEST(StatePaths, RefusesAPathThatIsThereTwice) {
+TEST(StatePaths, RefusesADuplicatePath) {
   const std::vector<std::string_view> twice = {"", "a", "a", "m"};
   EXPECT_THAT(refusal([&] { StatePaths::make(twice, kTables, kRows, kLevels); }),
               HasSubstr("expected it once, found it twice, at positions 1 and 2"));

@@ -1,4 +1,4 @@
-"""Fixtures of all tests."""
+"""Fixtures of all Python tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # helpers.py
+sys.path.insert(0, str(HERE))  # helpers.py and other modules that tests import
 
 
 # A shell that runs the tests in the background makes them ignore SIGINT, which some tests send.
@@ -32,7 +32,7 @@ def target(request, tmp_path):
 def make_disk(tmp_path):
     """Returns a function that mounts an empty tmpfs of a size in MiB.
 
-    Skips the test without the permission to mount; C++ tests also fill a disk.
+    Skips the test if this process may not mount; C++ tests simulate a full disk.
     """
     mounted = []
 
@@ -58,7 +58,10 @@ def small_disk(make_disk):
 
 @pytest.fixture
 def run_python():
-    """Runs a program in a new interpreter. Returns its output; fails on another exit status."""
+    """Returns a function that runs a program in a new interpreter and returns its output.
+
+    It fails if the program does not exit with `status`.
+    """
 
     def run(program, *arguments, python=sys.executable, environment=None, status=0):
         done = subprocess.run(
@@ -76,7 +79,10 @@ def run_python():
 
 @pytest.fixture
 def kill_after():
-    """Runs a program, sends SIGKILL after a number of output lines, returns the last of them."""
+    """Returns a function that kills a program after `num_lines` lines of output.
+
+    It returns the last of these lines, and fails if the program printed fewer.
+    """
 
     def run(program, num_lines, *arguments):
         process = subprocess.Popen(

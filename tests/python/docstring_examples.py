@@ -103,7 +103,7 @@ class Executed:
 def prepare(name: str, text: str) -> dict[str, Any]:
     """Makes files in the working directory; returns the names that the example `name` uses.
 
-    Makes only files and modules that its `text` names.
+    Makes a model and the data set "flights" only if its `text` seems to use them.
     """
     names = {
         "__name__": "__main__",

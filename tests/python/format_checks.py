@@ -23,7 +23,8 @@ def hex16(data: bytes) -> str:
 def wrong_checksums(path: str | Path) -> list[str]:
     """Returns the names of tensors, files and documents that differ from their checksum.
 
-    Without checksums, a safetensors file raises a KeyError, a folder returns ["%checksums"].
+    Without checksums, a safetensors file raises a KeyError, a folder returns ["%checksums"], and
+    only the CRC-32 values of an archive are compared.
     """
     path, wrong = Path(path), []
     if path.suffix == ".safetensors":
@@ -38,7 +39,7 @@ def wrong_checksums(path: str | Path) -> list[str]:
 
 
 def wrong_parts(path: str | Path) -> list[str]:
-    """Returns the names of the parts, or of their files, that differ from the manifest."""
+    """Returns the parts that differ from the manifest, and files of parts with wrong checksums."""
     wrong = []
     for part in parts(path):
         folder, is_open = Path(path) / part["path"], part.get("open", False)

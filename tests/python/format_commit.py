@@ -13,7 +13,7 @@ BOOT_ID = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().repl
 
 
 def committed_rows(read: Callable[[str], bytes], boot: bytes = BOOT_ID) -> int | None:
-    """Returns the number of rows in the commit page; None without a page: as in meta.json.
+    """Returns the number of committed rows; None without a commit page: meta.json has the number.
 
     `read` returns the bytes of a file of the folder, b"" if it does not exist.
     """

@@ -2,8 +2,8 @@
 
 It reads the trees in folders, archives (.tdz) and safetensors files. format_tables.py reads data
 sets and dictionaries in these trees, and format_checks.py compares checksums. It copies what it
-reads and does not validate it: an example of the format, not a library. bfloat16, complex32, float8
-and float4 are returned as unsigned integers.
+reads and validates only the version: an example of the format, not a library. bfloat16, complex32,
+float8 and float4 are returned as unsigned integers.
 """
 
 import json

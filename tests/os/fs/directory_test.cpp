@@ -208,7 +208,7 @@ TEST(Directory, LocksExcludeEachOther) {
   EXPECT_EQ(a.try_lock_exclusive(), LockResult::held);
 }
 
-TEST(Directory, KeepsPermissionBits) {
+TEST(Directory, CopiesPermissionBits) {
   const TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   directory.create_directory("like");

@@ -53,8 +53,8 @@ Error error_of(const Call& call) {
   return Error(ErrorCode::unsupported, "no error");
 }
 
-/// ext4 and XFS support FALLOC_FL_INSERT_RANGE. On other file systems, such as tmpfs, insert_hole()
-/// returns false.
+/// Some file systems, such as ext4 and XFS, support FALLOC_FL_INSERT_RANGE. On others, such as
+/// tmpfs, insert_hole() returns false.
 TEST(File, InsertsAHoleOrChangesNothing) {
   const TemporaryFolder folder;
   File file = File::create_at(Directory::open(folder.path()), "x");
@@ -279,7 +279,7 @@ TEST(File, AFailedWriteReportsErrnoAndPath) {
   EXPECT_EQ(file.read_all(10), "abcd");
 }
 
-TEST(File, TruncateShortensAndExtendsSparsely) {
+TEST(File, TruncateShortensAndExtendsWithZeros) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");

@@ -42,7 +42,7 @@ std::string read_text(const Path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Lines of /proc/self/maps that name `path`.
+/// The number of lines of /proc/self/maps that name `path`.
 std::ptrdiff_t count_maps_of(const Path& path) {
   std::ifstream maps("/proc/self/maps");
   std::ptrdiff_t count = 0;
@@ -64,7 +64,7 @@ TEST_F(MappingTest, MapsAnyRangeOfTheFile) {
   EXPECT_EQ(text_of(map_file(file, 0, text.size(), MapKind::read_only)), text);
 }
 
-TEST_F(MappingTest, OutlivesTheFileAndItsNameAndIsUnmappedOnce) {
+TEST_F(MappingTest, OutlivesTheFileItsNameAndOtherBuffers) {
   const Path path = make("x", "abcdef");
   Buffer tail;
   {

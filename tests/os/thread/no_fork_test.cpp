@@ -13,7 +13,7 @@
 namespace tenfold::os {
 namespace {
 
-/// The exit code of a child that runs `code`.
+/// The exit code of a child that runs `code`, or -1 if a signal ended it.
 template <class Code>
 int in_a_child(const Code& code) {
   const pid_t child = ::fork();

@@ -75,7 +75,7 @@ TEST(ParallelFor, OneThreadRunsInOrderOnTheCaller) {
   EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
 }
 
-TEST(ParallelFor, RethrowsTheFirstExceptionAndStartsNoFurtherItem) {
+TEST(ParallelFor, RethrowsAnExceptionAndSkipsOtherItems) {
   std::atomic<int> calls = 0;
   try {
     parallel_for(100'000, 3, [&](std::size_t i) {

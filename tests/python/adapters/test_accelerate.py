@@ -45,7 +45,7 @@ class Counter:
 
 
 class Training:
-    """Everything that an Accelerator saves, and a step that draws random numbers of all kinds."""
+    """All that an Accelerator saves. An epoch draws from generators of Python, NumPy and torch."""
 
     def __init__(self, seed: int = 0, num_models: int = 1, **options) -> None:
         for state in (AcceleratorState, GradientState, PartialState):
@@ -472,7 +472,7 @@ def test_a_save_that_fails_in_one_process_fails_in_all(tmp_path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
+def test_two_processes_save_and_load_one_state(tmp_path) -> None:
     run_two(RANKS, tmp_path, tmp_path / "state")
     assert names(tmp_path / "state") == [
         "model.safetensors",

@@ -1,4 +1,4 @@
-"""The programs of examples/ that use tenfold with a training library, run as by a user."""
+"""The programs of examples/ that use tenfold with another library, each run as a user would."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from paths import REPOSITORY
 EXAMPLES = Path(REPOSITORY) / "examples"
 
 
-def run(name: str, *arguments: object, seconds: int = 110) -> str:
+def run(name: str, *arguments: object, seconds: int = 110, with_errors: bool = False) -> str:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + (done.stderr if with_errors else "")
 
 
 def test_lightning_trains_and_resumes(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="Lightning is not installed")
     assert "learning rate of the checkpoint: 0.05" in run("with_lightning", "--folder", tmp_path)
-    run("with_lightning", "--folder", tmp_path, "--epochs", 6)
+    output = run("with_lightning", "--folder", tmp_path, "--epochs", 6, with_errors=True)
+    assert f"Restored all states from the checkpoint at {tmp_path}/steps/last.ckpt" in output
 
 
 def test_a_trainer_resumes_after_sigkill() -> None:

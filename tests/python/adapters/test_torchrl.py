@@ -153,7 +153,7 @@ def test_max_value_writer_keeps_the_rows_of_highest_rank(tmp_path) -> None:
     assert buffer[:]["td_error"].min() >= 6
 
 
-@pytest.mark.skipif(bool(trees), reason="they do not load with this torch")
+@pytest.mark.skipif(bool(trees), reason="TorchRL's samplers do not load with this torch")
 def test_prioritized_buffer_samples_and_updates_priorities(tmp_path) -> None:
     buffer = make(tmp_path / "ring", kind=TensorDictPrioritizedReplayBuffer, alpha=0.7, beta=0.5)
     buffer.extend(rows(0, 15))

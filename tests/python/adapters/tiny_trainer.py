@@ -1,4 +1,4 @@
-"""A Trainer of a tiny model, for tests that run it here and in processes of their own."""
+"""A Trainer of a tiny model, which tests run in their own process and in subprocesses."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name, *arguments):
-        """Returns the result of the function on each rank; None for a rank that exited."""
+        """Runs the function on each rank. Returns the results; None for a rank that exited."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
@@ -76,7 +76,7 @@ def run(groups, tmp_path):
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """Like `run`, with new processes, for functions in which a rank exits."""
+    """Like `run`, with arguments and new processes, for functions in which a rank exits."""
 
     def run(name, *arguments, size=2):
         ranks = Ranks(tmp_path / "store", size)
@@ -90,7 +90,10 @@ def run_apart(tmp_path):
 
 @pytest.fixture
 def errors(run):
-    """Returns the messages of the errors. Fails unless every rank raised an error of the type."""
+    """Returns a function like that of `run`, which returns the message of the error of each rank.
+
+    It fails unless every rank raised an error of the type `kind`.
+    """
 
     def errors(name, kind, size=2):
         found = run(name, size)

@@ -308,7 +308,7 @@ def end_of_one_rank(folder, rank):
 def standing_still(folder, rank):
     manager = tenfold.CheckpointManager(folder / "run")
     manager.save(1, {"epoch": 1})
-    # Not before: on a busy machine, the groups may take longer than that to connect.
+    # Set after the first save, because groups may take longer to connect on a busy machine.
     _ranks._TIMEOUT = timedelta(seconds=2)
     for ranks in (manager._ranks, manager._writing_ranks):
         distributed_c10d._set_pg_timeout(_ranks._TIMEOUT, ranks._group)

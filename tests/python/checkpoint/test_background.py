@@ -73,7 +73,22 @@ def test_a_save_in_flight_does_not_block_readers(tmp_path, monkeypatch):
     assert manager.should_save(30)
 
 
-def test_the_next_save_waits_for_the_one_in_flight(tmp_path):
+def test_the_next_save_waits_for_the_one_in_flight(tmp_path, monkeypatch):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    gate = Gate(manager._native)
+    monkeypatch.setattr(manager, "_native", gate)
+    manager.save(1, {"w": torch.zeros(3)})
+    second = threading.Thread(target=manager.save, args=(2, {"w": torch.ones(3)}))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    gate.may_go_on.set()
+    second.join(60)
+    manager.wait()
+    assert manager.all_steps() == [1, 2]
+
+
+def test_each_of_several_async_saves_has_the_state_at_its_call(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     w = torch.zeros(10)
     for step in range(1, 6):
@@ -400,8 +415,10 @@ def test_follow_yields_the_newest_step_and_then_each_new_one(tmp_path, monkeypat
     assert list(reader.follow(after=1, timeout=0)) == [2, 3, 4]
     assert list(reader.follow(after=4, timeout=0)) == []
     # A step that is saved again counts as new.
+    steps = reader.follow(after=3, timeout=0)
+    assert next(steps) == 4
     writer.save(4, {"epoch": 5}, force=True)
-    assert list(reader.follow(after=3, timeout=0)) == [4]
+    assert list(steps) == [4]
 
 
 def test_follow_of_an_empty_directory_waits_for_the_first_step(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def start(folder, mode):
 
 
 def losses(folder):
-    """(step, loss) of every line. Each line is complete: one system call writes it."""
+    """(step, loss) of every complete line."""
     path = folder / "losses.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]

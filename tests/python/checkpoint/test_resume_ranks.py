@@ -81,7 +81,7 @@ class Job:
 
 
 def losses(folder, rank):
-    """(step, loss) of every line. Each line is complete: one system call writes it."""
+    """(step, loss) of every complete line."""
     path = folder / f"losses-{rank}.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]

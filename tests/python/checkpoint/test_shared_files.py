@@ -112,6 +112,7 @@ def test_mode_r_plus_is_allowed_after_the_other_step_is_deleted(manager):
     path = manager.path(2) / "model"
     (path / "layer/w.memmap").chmod(0o644)
     tenfold.open(path, mode="r+")["layer", "w"][:] = 2
+    assert tenfold.open(path)["layer", "w"].tolist() == [2] * 50
 
 
 def test_mode_r_plus_writes_tensors_that_share_storage_in_one_tree(tmp_path):

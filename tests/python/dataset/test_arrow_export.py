@@ -56,7 +56,7 @@ VIEWS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_column_type_is_exported_from_every_view(ds: Dataset, view: str) -> None:
+def test_columns_of_a_data_set_and_its_views_are_exported(ds: Dataset, view: str) -> None:
     of, rows = VIEWS[view]
     expected = [records(50)[i] for i in rows]
     table = pa.table(of(ds))

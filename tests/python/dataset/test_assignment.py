@@ -13,7 +13,7 @@ from tenfold.dataset._stream import Assignment
 
 
 def all_numbers(assignment: Assignment, rows: list[int]) -> list[int]:
-    """Returns the numbers from all workers of all ranks, `rows` numbers from each."""
+    """Returns the numbers of all ranks, `rows[worker]` of them from each worker."""
     return [
         number
         for rank in range(assignment.world_size)

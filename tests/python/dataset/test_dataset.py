@@ -113,8 +113,10 @@ def test_a_column_is_a_view_of_the_mapping(ds: Dataset, path: Path) -> None:
     assert torch.equal(ds["camera", "gain"], tree["camera", "gain"])
     assert torch.equal(ds["camera.gain"], tree["camera", "gain"])
     assert torch.equal(ds["camera"]["gain"], tree["camera", "gain"])
-    part = ds.range(10, 20)["id"]
+    column, part = ds["id"], ds.range(10, 20)["id"]
     assert part.tolist() == list(range(10, 20))
+    assert ds["id"].data_ptr() == column.data_ptr()
+    assert part.data_ptr() == column[10:].data_ptr()
     assert ds.take([5, 3])["id"].tolist() == [5, 3]
 
 
@@ -197,7 +199,7 @@ def test_split_sizes_must_sum_to_one_or_to_the_rows(ds: Dataset) -> None:
         ds.split([500, 400])
 
 
-def test_concat_and_mix_are_lazy_and_check_schemas(ds: Dataset) -> None:
+def test_concat_and_mix_combine_rows_and_refuse_another_schema(ds: Dataset) -> None:
     both = tenfold.concat([ds.range(0, 3), ds.range(500, 502)])
     assert ids(both) == [0, 1, 2, 500, 501]
     mixed = tenfold.mix([ds.range(0, 100), ds.range(900, 910)], [0.8, 0.2])
@@ -207,6 +209,8 @@ def test_concat_and_mix_are_lazy_and_check_schemas(ds: Dataset) -> None:
     other = Dataset({"id": torch.arange(3, dtype=torch.int32)})
     with pytest.raises(ValueError, match=r'column "id".*int64.*int32'):
         tenfold.concat([ds.select(["id"]), other])
+    with pytest.raises(ValueError, match=r'column "id".*int64.*int32'):
+        tenfold.mix([ds.select(["id"]), other], [0.5, 0.5])
 
 
 def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:

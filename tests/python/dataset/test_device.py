@@ -1,4 +1,4 @@
-"""Batches on a device: the order of copies and waits, with a fake device that records calls."""
+"""Batches on a device and in pinned memory; fakes of both record the copies and waits."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def assert_rows(ds: Dataset, ids: list[int]) -> None:
         assert found["camera"]["raw"] == bytes([i])
 
 
-def test_rows_of_every_type_are_appended_singly_and_in_lists(tmp_path: Path) -> None:
+def test_rows_with_all_kinds_of_columns_are_appended_singly_and_in_lists(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", SCHEMA)
     assert len(ds) == 0
     assert ds.append(row(4)) == 1
@@ -510,7 +510,7 @@ def test_create_accepts_every_schema_form(tmp_path: Path) -> None:
     assert str(found) == ("f: float64\ni: int64\nb: bool\nl: int64[2]\nt: string[*]\nr.y: bytes")
 
 
-def test_schema_accepts_every_dtype_spelling(tmp_path: Path) -> None:
+def test_schema_accepts_dtype_names_of_python_numpy_and_torch(tmp_path: Path) -> None:
     spellings = {
         "int": "int64",
         "float": "float64",

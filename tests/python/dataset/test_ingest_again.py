@@ -1,4 +1,4 @@
-"""Ingest of data sets, their views, rows and batches: nulls stay nulls, dtypes stay."""
+"""Ingest of data sets, their views, rows and batches, without loss; and of torch's data sets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_rows_and_batches_keep_their_nulls(ds: Dataset, tmp_path: Path, with_sch
         same(tenfold.ingest(source, tmp_path / str(number), schema=schema), ds, names)
 
 
-def test_ingest_of_a_dataset_keeps_every_dtype(tmp_path: Path) -> None:
+def test_ingest_of_a_dataset_keeps_dtypes(tmp_path: Path) -> None:
     td = tenfold.TensorDict(
         {
             "b": torch.tensor([True, False]),

@@ -173,6 +173,7 @@ def test_folder_that_is_not_a_dataset_is_not_replaced(tmp_path):
     (tmp_path / "rows" / "mine.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="mine"):
         tenfold.ingest(source, tmp_path / "rows")
+    assert (tmp_path / "rows" / "mine.txt").read_text() == "mine"
     tenfold.ingest(source, tmp_path / "other")
     with pytest.raises(FileExistsError, match="the option overwrite"):
         tenfold.ingest(source, tmp_path / "other", overwrite=False)

@@ -197,7 +197,7 @@ def test_tensordicts_are_rows(tmp_path):
     assert torch.equal(ingest(tmp_path, rows)["x"], torch.arange(4.0)[:, None].expand(4, 3))
 
 
-def test_generator_is_read_in_blocks(tmp_path):
+def test_generator_of_many_blocks_is_ingested_completely(tmp_path):
     ds = ingest(tmp_path, ({"x": i} for i in range(200_000)), batch_rows=1000)
     assert torch.equal(ds["x"], torch.arange(200_000))
 

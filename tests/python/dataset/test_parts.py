@@ -1,4 +1,4 @@
-"""Data sets of parts, read by Python and by the command line."""
+"""Data sets of parts, written by Python, and read by Python and by the command line."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_dataset_of_parts_pickles_by_path(made, one) -> None:
     assert [batch["i"].tolist() for batch in loader] == [[*range(5)], [*range(5, 10)], [10, 11, 12]]
 
 
-def test_every_function_reads_a_dataset_of_parts(made, one, tmp_path) -> None:
+def test_functions_for_files_read_a_dataset_of_parts(made, one, tmp_path) -> None:
     path = tmp_path / "ds"
     assert tenfold.verify(path).ok
     assert tenfold.diff(path, tmp_path / "one").same
@@ -285,7 +285,7 @@ def test_create_parts_makes_an_empty_dataset(tmp_path) -> None:
         ('"path": "part-00000', '"path": "' + 4096 * "x/", "at most 4096 bytes"),
         ('"version": 1', '"version": 2', '"version": expected 1 at most, found 2'),
         ('"num_rows": 5', '"num_rows": 4', "rows: expected 4"),
-        ('"num_rows": 5', '"num_rows": 9223372036854775807', "63|expected 9223372036854775807"),
+        ('"num_rows": 5', '"num_rows": 9223372036854775807', r"expected fewer than 2\^63 rows"),
         ('"num_rows": 5', '"num_rows": -1', "0 or more"),
         ("part-00001-of", "part-00000-of", "found it more than once"),
         ("part-00001-of", "gone-00001-of", "missing"),
@@ -336,7 +336,7 @@ def write_forever(path: Path, start: int, report: int) -> None:
         os.write(report, f"{count}\n".encode())
 
 
-def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None:
+def test_the_next_commit_removes_what_a_killed_job_staged(tmp_path) -> None:
     """Stages parts under a lease, as the driver of `tenfold.ray` does, and moves one of two."""
     path = tmp_path / "ds"
     ds = make(tmp_path, [3, 2], 2)

@@ -1,4 +1,4 @@
-"""Checkpoints of one process: formats, values, errors, pickles."""
+"""Checkpoints of one process: formats, values, errors, pickles; and merged plans of ranks."""
 
 from __future__ import annotations
 
@@ -490,7 +490,7 @@ class Doubling(SavePlanner):
         return 2 * super().lookup_object(index)
 
 
-class Renaming(SavePlanner):
+class Omitting(SavePlanner):
     """A custom planner, which omits entry "b"."""
 
     def create_local_plan(self) -> Any:
@@ -505,7 +505,7 @@ def test_overrides_of_subclasses_of_our_planner_are_called(tmp_path: Path) -> No
     assert repr(tenfold.load(tmp_path / "double")) == repr(
         {"a": 2 * state["a"], "b": 2 * state["b"], "n": 4}
     )
-    save({"a": torch.ones(2), "b": torch.ones(3)}, tmp_path / "less", planner=Renaming())
+    save({"a": torch.ones(2), "b": torch.ones(3)}, tmp_path / "less", planner=Omitting())
     assert list(tenfold.load(tmp_path / "less")) == ["a"]
 
 
@@ -808,6 +808,8 @@ def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
         error = failure(save, {"w": torch.ones(1)}, tmp_path / "mine", layout=layout)
         assert isinstance(error, ValueError)
         assert 'found "notes.txt"' in str(error)
+        assert files_in(tmp_path / "mine") == {"notes.txt"}
+        assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["m.pt", "m.npz", "m.tdz", "m.bin.index.json"])

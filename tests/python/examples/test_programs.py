@@ -1,4 +1,4 @@
-"""The programs of examples/ that move data or serve it, each run as a user would."""
+"""The programs of examples/ that train, resume, convert or serve, each run as a user would."""
 
 from __future__ import annotations
 

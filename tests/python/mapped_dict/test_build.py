@@ -1,4 +1,4 @@
-"""Inputs that become a dictionary, and those refused before anything is written."""
+"""Inputs that become a dictionary, and those that are refused and leave no files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_exception_of_the_items_leaves_no_files(tmp_path):
     [lambda: 1, lambda: torch.zeros(3), lambda: {"x": torch.zeros(3), "y": [1.0], "name": "n"}],
     ids=["scalars", "tensors", "dicts"],
 )
-def test_does_not_trigger_garbage_collection(tmp_path, value):
+def test_build_triggers_few_garbage_collections(tmp_path, value):
     # A garbage collection would visit all objects of the program, such as the source of the
     # items.
     pairs = ((f"k{i}", value()) for i in range(20_000))
@@ -145,6 +145,7 @@ def test_build_replaces_only_mapped_dicts(tmp_path):
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(OSError, match=r"notes\.txt"):
         build({"a": 1}, tmp_path / "mine")
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 
 
 def test_numpy_keys_and_ordered_dicts_are_accepted(tmp_path):
