@@ -438,6 +438,29 @@ TEST(Growth, DropsTheChecksumsOfRowsThatAreWrittenInPlace) {
   EXPECT_EQ(ids[4], 4);
 }
 
+TEST(Growth, TheWriterAfterACrashedOneThatWroteInPlaceKeepsTheChecksumsOfMetadataValid) {
+  const test::TemporaryFolder folder;
+  {
+    Dataset first = numbers_at(folder / "running");
+    first.append(test::numbers(5));
+    first.close();
+    Dataset writer(folder / "running", Mode::write_through);
+    writer.append(test::numbers(2, 5));
+    writer.update(std::array<std::int64_t, 1>{0}, writer.rows(1, 2));
+    std::filesystem::copy(folder / "running", folder / "crashed",
+                          std::filesystem::copy_options::recursive);
+  }
+  Dataset next(folder / "crashed", Mode::write_through);
+  next.append(test::numbers(2, 7));
+  next.flush();
+  EXPECT_TRUE(verify(folder / "crashed").ok());
+  next.close();
+  const VerifyReport report = verify(folder / "crashed");
+  EXPECT_TRUE(report.ok());
+  EXPECT_GT(report.num_checksums, 0U);
+  EXPECT_THAT(ids_of(Dataset(folder / "crashed")), ElementsAre(1, 1, 2, 3, 4, 5, 6, 7, 8));
+}
+
 TEST(Growth, AColumnOfAViewDropsTheChecksumsThatWritesToItWouldMakeWrong) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";

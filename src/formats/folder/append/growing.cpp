@@ -249,10 +249,12 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
 }
 
 void GrowingFolder::begin_checksums() {
-  if (capacity() > 0 || commit_.was_written_in_place()) return;
+  if (capacity() > 0) return;
   ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
   has_checksums_ = true;
+  // Then only the checksums of metadata are maintained.
+  if (commit_.was_written_in_place()) return;
   std::unordered_map<std::string, std::unordered_map<std::string, std::uint64_t>> counted;
   for (const OpenLeaf& open : leaves_) {
     const auto [found, is_new] = counted.try_emplace(open.leaf.folder);
