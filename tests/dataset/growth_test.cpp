@@ -461,6 +461,45 @@ TEST(Growth, TheWriterAfterACrashedOneThatWroteInPlaceKeepsTheChecksumsOfMetadat
   EXPECT_THAT(ids_of(Dataset(folder / "crashed")), ElementsAre(1, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST(Growth, DropsTheChecksumsOfWritesInPlaceIfAWriterBeginsConcurrently) {
+  // At later lookups, the process that writes in place has locked `%checksums`.
+  for (const int when : {1, 2}) {
+    const test::TemporaryFolder folder;
+    const Path path = folder / "rows";
+    save(test::numbers(5), path);
+    Dataset in_place(path, Mode::write_through);
+    Dataset writer(path, Mode::write_through);
+    const Batch row = in_place.rows(1, 2);
+    {
+      const BeforeLookup begin("%checksums", when, [&] { writer.append(test::numbers(1, 5)); });
+      in_place.update(std::array<std::int64_t, 1>{0}, row);
+      ASSERT_TRUE(begin.has_acted());
+    }
+    writer.flush();
+    ASSERT_TRUE(verify(path).ok()) << when;
+    writer.close();
+    ASSERT_TRUE(verify(path).ok()) << when;
+  }
+}
+
+TEST(Growth, DropsTheChecksumsThatTheEnclosingTreeHasOfTheRows) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "tree";
+  TensorDict tree;
+  tree.set("y", Tensor::zeros(DType::uint8, {3}));
+  tree.set("rows", test::numbers(5));
+  save(tree, path);
+  const auto before = verify(path).num_checksums;
+  Dataset ds(path / "rows", Mode::write_through);
+  ds.append(test::numbers(1, 5));
+  EXPECT_TRUE(verify(path).ok());
+  ds.close();
+  const VerifyReport report = verify(path);
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_checksums, before - 4);  // x, id, flag and meta.json
+  EXPECT_EQ(open(path)["rows"].batch_size(), Shape{6});
+}
+
 TEST(Growth, AColumnOfAViewDropsTheChecksumsThatWritesToItWouldMakeWrong) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -317,6 +318,28 @@ TensorDict two_rows(const std::vector<std::string>& keys, const std::string& bel
   if (below.empty()) return rows;
   rows.set(below, two_rows(keys, ""));
   return rows;
+}
+
+TEST_F(Memmap, ChangesLeaveNoWrongChecksumInTheEnclosingTrees) {
+  TensorDict tree;
+  tree.set("rows", sample());
+  tree.set("y", counting({2}));
+  const Path rows = path_ / "rows";
+  const std::vector<std::function<void()>> changes = {
+      [&] { append_memmap(rows, sample()); },
+      [&] { add_memmap_leaf(rows, {.key = "q", .shape = {4}}); },
+      [&] { add_memmap_node(rows, "n", {4}); },
+      [&] { add_memmap_leaf(path_, {.key = "q", .shape = {4}}); },
+      [&] { write_memmap_value(rows / "s", {Value("other")}); },
+      [&] { write_memmap(two_rows({"a"}, ""), rows, {.in_place = true}); },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    save(tree, path_, {.overwrite = true});
+    changes[i]();
+    const VerifyReport report = verify(path_);
+    EXPECT_TRUE(report.ok()) << i << ": " << report.problems.front().what;
+    EXPECT_GT(report.num_checksums, 1U) << i;
+  }
 }
 
 TEST_F(Memmap, AppendsRowsToEntriesWhoseNamesAreNotEncoded) {

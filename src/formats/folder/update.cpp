@@ -19,6 +19,7 @@
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
@@ -346,7 +347,14 @@ class MetaEdit {
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
     // Every meta.json has a `_type` or a `_class`, so there is a preceding member.
     text_.insert(brace, ", " + member);
-    replace_file(path_, text_, false);
+    replace(text_);
+  }
+
+  /// Replaces the file, whose checksums become invalid.
+  void replace(const std::string& text) const {
+    drop_checksums(directory_, path_.parent_path(),
+                   [](std::string_view file) { return file == kMetaName; });
+    replace_file(path_, text, false);
   }
 
  private:
@@ -478,7 +486,9 @@ void require_same_note(const Path& folder, const Value& value) {
 }  // namespace
 
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request) {
-  Updater(plan, path, request).run();
+  Updater updater(plan, path, request);
+  drop_checksums_above(path);
+  updater.run();
 }
 
 std::string first_existing_leaf(const Plan& plan, const Path& path) {
@@ -535,7 +545,7 @@ void write_value(const Path& folder, const NonTensor& value) {
         .found("a ", edit.meta().type);
   }
   require_same_note(folder, value.value);
-  replace_file(folder / std::string(kMetaName), text, false);
+  edit.replace(text);
 }
 
 }  // namespace tenfold::detail::formats::folder

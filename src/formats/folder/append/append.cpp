@@ -16,6 +16,7 @@
 #include "core/notes/notes.hpp"
 #include "core/tree/node.hpp"
 #include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
 #include "formats/folder/meta/lengths.hpp"
@@ -401,6 +402,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
   appender.visit(path, rows, "", "");
   appender.require_free_space();
   // Remove the checksums first: after a crash, they would not match the changed files.
+  drop_checksums_above(path);
   os::Directory root = directory.duplicate();
   if (root.entry_info(std::string(kChecksumsName))) {
     root.remove_file(std::string(kChecksumsName));

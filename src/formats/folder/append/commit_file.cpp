@@ -154,11 +154,12 @@ void create_ring_page(os::Directory& folder, std::uint64_t capacity) {
   file.sync();
 }
 
-void announce_writes_in_place(const os::Directory& folder) {
-  if (!folder.entry_info(kCommitFile)) return;
+bool announce_writes_in_place(const os::Directory& folder) {
+  if (!folder.entry_info(kCommitFile)) return false;
   os::File file = os::File::open_read_write_at(folder, kCommitFile);
   const std::array<std::uint64_t, 1> flag = {1};
   file.write_at(kInPlaceOffset, std::as_bytes(std::span(flag)));
+  return true;
 }
 
 bool has_writer(const os::Directory& folder) {

@@ -249,6 +249,8 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
 }
 
 void GrowingFolder::begin_checksums() {
+  // flush() also replaces metadata.
+  drop_checksums_above(path_);
   if (capacity() > 0) return;
   ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
