@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -88,31 +87,6 @@ TEST(Growth, ClosingWithoutANewRowKeepsTheRowsOfACrashedWriter) {
   EXPECT_TRUE(verify(folder / "crashed").ok());
 }
 
-/// Calls `act` before lookup number `when` of the entry called `name`.
-class BeforeLookup final : public os::ChangeObserver {
- public:
-  BeforeLookup(std::string name, int when, std::function<void()> act)
-      : name_(std::move(name)), when_(when), act_(std::move(act)) {
-    os::set_change_observer(this);
-  }
-  ~BeforeLookup() override { os::set_change_observer(nullptr); }
-  BeforeLookup(const BeforeLookup&) = delete;
-  BeforeLookup& operator=(const BeforeLookup&) = delete;
-
-  void before(const os::Change& /*change*/) override {}
-  void after(const os::Change& /*change*/, std::uint64_t /*inode*/) override {}
-  void before_read(const std::string& name) override {
-    if (name != name_ || --when_ != 0) return;
-    act_();
-  }
-  bool has_acted() const { return when_ <= 0; }
-
- private:
-  std::string name_;
-  int when_;
-  std::function<void()> act_;
-};
-
 TEST(Growth, VerifyReportsNoDamageIfAWriterBeginsConcurrently) {
   for (int when = 1;; ++when) {
     const test::TemporaryFolder folder;
@@ -122,7 +96,7 @@ TEST(Growth, VerifyReportsNoDamageIfAWriterBeginsConcurrently) {
       first.close();
     }
     std::optional<Dataset> writer;
-    const BeforeLookup begin("%checksums", when, [&] {
+    const test::BeforeLookup begin("%checksums", when, [&] {
       writer.emplace(folder / "rows", Mode::write_through);
       writer->append(test::numbers(3));
     });
@@ -471,7 +445,7 @@ TEST(Growth, DropsTheChecksumsOfWritesInPlaceIfAWriterBeginsConcurrently) {
     Dataset writer(path, Mode::write_through);
     const Batch row = in_place.rows(1, 2);
     {
-      const BeforeLookup begin("%checksums", when, [&] { writer.append(test::numbers(1, 5)); });
+      const test::BeforeLookup begin("%checksums", when, [&] { writer.append(test::numbers(1, 5)); });
       in_place.update(std::array<std::int64_t, 1>{0}, row);
       ASSERT_TRUE(begin.has_acted());
     }
@@ -712,6 +686,30 @@ TEST(Growth, ClosingAMovedFolderReleasesItsLocks) {
   EXPECT_EQ(ds.size(), 3);
 }
 
+TEST(Growth, AFailedSyncAfterTheCloseIsRepeatedByTheNextClose) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  {
+    bool is_removed = false;
+    const test::WatchChanges fail_sync([&](const os::Change& change) {
+      if (is_removed && change.kind == os::Change::Kind::sync_directory) {
+        throw Error::io(EIO, "rows", "cannot sync");
+      }
+      is_removed |= change.kind == os::Change::Kind::remove_file && change.name == "%commit";
+    });
+    expect_error(ErrorCode::io, "cannot sync", [&] { ds.close(); });
+  }
+  Dataset other(folder / "rows", Mode::write_through);
+  EXPECT_EQ(other.append(test::numbers(1, 3)), 4);
+  expect_error(ErrorCode::unsupported, "close it again", [&] { ds.append(test::numbers(1)); });
+  ds.close();
+  EXPECT_TRUE(std::filesystem::exists(folder / "rows" / "%commit"));
+  EXPECT_EQ(other.append(test::numbers(1, 4)), 5);
+  other.close();
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
 TEST(Growth, ClosingADeletedFolderNamesTheFolder) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
@@ -830,6 +828,10 @@ TEST(Growth, ADamagedCommitPageIsAnErrorWithARemedy) {
     ds.flush();
     ds.append(test::numbers(3, 3));
   }
+  std::filesystem::resize_file(path / "%commit", 5000);
+  expect_error(ErrorCode::corrupt, "expected 4096 bytes, found 5000", [&] { Dataset ds(path); });
+  expect_error(ErrorCode::corrupt, "expected 4096 bytes, found 5000",
+               [&] { append_memmap(path, test::numbers(1)); });
   std::filesystem::resize_file(path / "%commit", 100);
   expect_error(ErrorCode::corrupt, "to go back to the rows of the last flush, remove the file",
                [&] { Dataset ds(path); });

@@ -25,8 +25,9 @@ constexpr std::chrono::milliseconds kRetryPause{1};
 const std::string kCommitFile(kCommitName);
 
 CommitPage read_page(const os::File& file) {
+  check_commit_size(file.size_bytes(), file.display());
   CommitBytes bytes{};
-  const std::size_t size = file.size_bytes() > bytes.size() ? 0 : file.read_some_at(0, bytes);
+  const std::size_t size = file.read_some_at(0, bytes);
   return parse_commit_page(std::span(bytes).first(size), file.display());
 }
 

@@ -70,6 +70,11 @@ void GrowingFolder::check_here() const {
         .found("a forked child")
         .remedy("open it again there");
   }
+  if (is_closed_) {
+    throw base::unsupported(path_.string())
+        .problem("it was closed, but that may not be durable yet")
+        .remedy("close it again");
+  }
   if (commit_.is_locked()) return;
   check_in_place();  // the lease of a folder that was removed is gone, too
   throw Error::io(EBUSY, path_.string())
@@ -392,6 +397,12 @@ void GrowingFolder::write_notes() {
 }
 
 void GrowingFolder::close() {
+  if (!is_closed_) finish();
+  if (capacity() == 0) root_.sync();
+}
+
+/// All of close() up to the removal of `%commit`, from which on another process may add rows.
+void GrowingFolder::finish() {
   flush();
   check_here();  // flush() may have been stopped for longer than the lease's time-out
   check_in_place();
@@ -406,8 +417,8 @@ void GrowingFolder::close() {
     }
     if (metadata_waits_) write_checksums(true);
     root_.remove_file(std::string(kCommitName));
-    root_.sync();
   }
+  is_closed_ = true;
   commit_.release();
 }
 
