@@ -806,6 +806,20 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_FALSE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, RefusesColumnsThatShareAFile) {
+  const test::TemporaryFolder folder;
+  TensorDict tree = test::numbers(3);
+  const Leaf shared(tree.at("id"));
+  tree.set("same", shared);
+  save(tree, folder / "rows");
+  ASSERT_EQ(std::filesystem::hard_link_count(folder / "rows" / "id.memmap"), 2U);
+  Dataset ds(folder / "rows", Mode::write_through);
+  expect_error(ErrorCode::unsupported, "found that of \"id.memmap\"", [&] { ds.append(tree); });
+  ds.close();
+  EXPECT_EQ(Dataset(folder / "rows").size(), 3);
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
 TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   const test::TemporaryFolder folder;
   NodeInfo info;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
+#include "base/text.hpp"
 #include "formats/folder/append/growing_sums.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
@@ -119,6 +121,7 @@ std::vector<std::string> GrowingFolder::folders_below() const {
 
 void GrowingFolder::open_files() {
   refuse_shared_files(root_);
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> linked;
   for (OpenLeaf& open : leaves_) {
     if (open.leaf.row_bytes == 0) continue;
     const os::Directory folder = open_folder(open.leaf.folder);
@@ -129,7 +132,19 @@ void GrowingFolder::open_files() {
       open.file = os::File::create_at(folder, open.leaf.file);
       files_are_new_ = true;
     }
-    const std::uint64_t found = open.file.size_bytes();
+    const os::FileInfo info = open.file.info();
+    if (info.num_links > 1) {
+      const auto [other, is_new] =
+          linked.try_emplace({info.device, info.inode}, path_of(open.leaf));
+      if (!is_new) {
+        throw base::unsupported(open.file.display())
+            .problem("rows cannot be added to tensors that share storage")
+            .expected("a file of its own")
+            .found("that of ", base::quote(other->second))
+            .remedy("save a copy of the data set without shared storage");
+      }
+    }
+    const std::uint64_t found = info.size_bytes;
     if (found >= open.leaf.size_bytes) continue;
     throw base::corrupt(open.file.display())
         .problem("the file is too short")
