@@ -83,12 +83,14 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
-/// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's last.
-/// So concurrent readers see complete rows only, but a child node may already have more rows than
-/// the root, also after a crash: the next call overwrites those. Removes the folder's checksums.
-/// Throws before anything is written: Error(invalid_argument) if the rows do not fit, the saved
-/// tree has no batch size, a node is a stack or a tensor is nested; Error(unsupported) if the
-/// folder has a `%commit`, or an entry "shape", "device" or "_type", whose length is not in
+/// of the saved tree. JSON values and unbatched tensors, which all rows share, stay as they are;
+/// `rows` may lack the latter. Tensors are written first, then each meta.json is replaced, the
+/// root's last. So concurrent readers see complete rows only, but a child node may already have
+/// more rows than the root, also after a crash: the next call overwrites those. Removes the
+/// checksums of the folder, also those in an enclosing saved tree. Throws before anything is
+/// written: Error(invalid_argument) if the rows do not fit, the saved tree has no batch size, a
+/// node is a stack or a tensor is nested; Error(unsupported) if the folder has a `%commit`, texts or
+/// ragged rows of a data set, or an entry "shape", "device" or "_type", whose length is not in
 /// meta.json; Error(corrupt) for a damaged tree; Error(io): EBUSY while another call appends,
 /// EACCES if a file has hard links outside of the tree.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);

@@ -806,6 +806,20 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_FALSE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  create(path, Schema({{.path = {"name"}, .kind = ColumnKind::string, .dtype = DType::uint8}}))
+      .close();
+  NodeInfo info;
+  info.batch_size = {2};
+  TensorDict rows(info);
+  rows.set("name.end", Tensor::from<std::int64_t>({4, 5}));
+  expect_error(ErrorCode::unsupported, "found a data set with texts or ragged rows",
+               [&] { append_memmap(path, rows); });
+  EXPECT_EQ(Dataset(path).size(), 0);
+}
+
 TEST(Growth, RefusesColumnsThatShareAFile) {
   const test::TemporaryFolder folder;
   TensorDict tree = test::numbers(3);

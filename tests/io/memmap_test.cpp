@@ -14,7 +14,10 @@
 
 #include "io/memmap.hpp"
 #include "io/sample_trees.hpp"
+#include "os/fs/change_observer.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -372,6 +375,80 @@ TEST_F(Memmap, NeverAppendsToTheFileOfAnotherKey) {
   fs::remove(path_ / "a%2520b.memmap");
   EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::corrupt);
   EXPECT_EQ(fs::file_size(path_ / "a%20b.memmap"), 8U);
+}
+
+TEST_F(Memmap, RefusesAValueForANodeAndANodeForAValue) {
+  write_memmap(sample(), path_);
+  TensorDict rows = sample();
+  rows.set("b", Value("text"));
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, rows); }).message,
+              HasSubstr("TensorDict'> in the rows, as in the saved tree, found one value"));
+  rows = sample();
+  rows.set("s", two_rows({}, ""));
+  EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::invalid_argument);
+  EXPECT_EQ(test::difference(sample(), open(path_)), "");
+}
+
+TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
+  const TensorDict rows = two_rows({"x"}, "below");
+  write_memmap(rows, path_);
+  append_memmap(path_, rows);
+  // The state after a crash before the root's meta.json was replaced.
+  std::string meta = test::read_bytes(path_ / "meta.json");
+  for (std::size_t at = meta.find("[4]"); at != std::string::npos; at = meta.find("[4]")) {
+    meta[at + 1] = '2';
+  }
+  test::write_bytes(path_ / "meta.json", meta);
+  {
+    std::size_t num_writes = 0;
+    const test::WatchChanges full_disk([&](const os::Change& change) {
+      if (change.kind != os::Change::Kind::write || num_writes++ == 0) return;
+      throw Error::io(ENOSPC, "x", "no space left on device");
+    });
+    EXPECT_EQ(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "below")); }).system_errno,
+              ENOSPC);
+  }
+  EXPECT_EQ(open(path_).at("x").shape(), Shape{2});
+  EXPECT_EQ(bytes_of(open(path_).at("below", "x")),
+            bytes_of(counting({2})) + bytes_of(counting({2})));
+}
+
+TEST_F(Memmap, RowsMayHaveUnbatchedTensors) {
+  TensorDict rows = two_rows({"x"}, "");
+  Leaf shared(counting({7}));
+  shared.mark_unbatched();
+  rows.set("t", shared);
+  write_memmap(rows, path_);
+  append_memmap(path_, rows);
+  append_memmap(path_, two_rows({"x"}, ""));
+  EXPECT_EQ(open(path_).at("x").shape(), Shape{6});
+  EXPECT_EQ(bytes_of(open(path_).at("t")), bytes_of(counting({7})));
+  rows.set("t", counting({2}));
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, rows); }).message,
+              HasSubstr("expected an unbatched tensor"));
+}
+
+TEST_F(Memmap, NeverAppendsThroughLinks) {
+  const TensorDict rows = two_rows({"x"}, "below");
+  for (const char* name : {"below", "x.memmap"}) {
+    write_memmap(rows, path_);
+    fs::remove_all(folder_ / "outside");
+    fs::rename(path_ / name, folder_ / "outside");
+    fs::create_symlink(folder_ / "outside", path_ / name);
+    EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::corrupt) << name;
+    const bool is_node = fs::is_directory(folder_ / "outside");
+    EXPECT_EQ(fs::file_size(is_node ? folder_ / "outside" / "x.memmap" : folder_ / "outside"), 8U);
+    fs::remove(path_ / name);
+  }
+}
+
+TEST_F(Memmap, RefusesATensorOfAnotherLengthThanTheBatchSize) {
+  write_memmap(two_rows({"x"}, ""), path_);
+  std::string meta = test::read_bytes(path_ / "meta.json");
+  meta.replace(meta.find("[2]"), 3, "[1]");
+  test::write_bytes(path_ / "meta.json", meta);
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "")); }).message,
+              HasSubstr("rows, the batch size, found ["));
 }
 
 TEST_F(Memmap, RefusesMismatchedRowsAndAppendsNothing) {
