@@ -66,13 +66,14 @@ struct NewLeaf {
 
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not
-/// that of a TensorDict, or if the key exists or needs the notes; Error(io, EEXIST) if the file
-/// exists and NewLeaf::existing_ok is not set.
+/// that of a TensorDict, or if the key exists or needs the notes; Error(io): EEXIST if the file
+/// exists and NewLeaf::existing_ok is not set, EBUSY if others change the folder for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
 /// Throws Error(invalid_argument) if `folder` is not that of a TensorDict, or if the key exists or
-/// needs the notes; Error(io, EEXIST) if a file has the name of the folder.
+/// needs the notes; Error(io): EEXIST if a file has the name of the folder, EBUSY as of
+/// add_memmap_leaf().
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 

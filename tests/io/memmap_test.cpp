@@ -3,11 +3,14 @@
 #include <sys/stat.h>
 #include <tenfold/tenfold.hpp>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -39,6 +42,17 @@ TensorDict sample() {
   tree.set("b", std::move(below));
   tree.set("s", Value("text"));
   return tree;
+}
+
+/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
+TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
+  NodeInfo info;
+  info.batch_size = {2};
+  TensorDict rows(info);
+  for (const std::string& key : keys) rows.set(key, counting({2}));
+  if (below.empty()) return rows;
+  rows.set(below, two_rows(keys, ""));
+  return rows;
 }
 
 std::uint64_t inode_of(const fs::path& path) {
@@ -181,6 +195,47 @@ TEST_F(Memmap, KeepsUnencodedKeysThatAreNamesOfTenfold) {
   EXPECT_EQ(test::difference(tree, open(path_)), "");
 }
 
+TEST_F(Memmap, KeepsKeysThatAreTemporaryNames) {
+  TensorDict tree = sample();
+  for (const std::string key : {".a.tenfold-b", ".tdz-1", ".tdtmp-1"}) tree.set(key, counting({4}));
+  for (const std::string key : {".meta.json.tenfold-0", ".meta.json.append.tmp", ".tdz-2"}) {
+    TensorDict below;
+    below.info().batch_size = {4};
+    tree.set(key, below);
+  }
+  write_memmap(tree, path_);
+  TensorDict rows = tree.narrow_rows(0, 1);
+  append_memmap(path_, rows);
+  add_memmap_leaf(path_, {.key = "q", .shape = {5}});
+  pack_memmap(path_, folder_ / "p.tdz");
+  for (const TensorDict& found : {open(path_), open(folder_ / "p.tdz")}) {
+    EXPECT_EQ(found.at(".a.tenfold-b").shape(), Shape{5});
+    EXPECT_EQ(found.at(".tdz-1").shape(), Shape{5});
+    EXPECT_EQ(found[".meta.json.tenfold-0"].batch_size(), Shape{5});
+    EXPECT_EQ(found[".tdz-2"].batch_size(), Shape{5});
+  }
+  EXPECT_EQ(thrown_by([&] { add_memmap_leaf(path_, {.key = ".tdz-3", .shape = {5}}); }).code,
+            ErrorCode::invalid_argument);
+}
+
+TEST_F(Memmap, PacksEntriesOfTensordictWithTemporaryNames) {
+  const TensorDict tree = two_rows({"x"}, "below");
+  write_memmap(tree, path_);
+  std::string meta = test::read_bytes(path_ / "meta.json");
+  meta.replace(meta.find("below"), 5, ".tdz-0");
+  meta.replace(meta.find("\"x\"") + 1, 1, ".tdz-x");
+  test::write_bytes(path_ / "meta.json", meta);
+  fs::rename(path_ / "below", path_ / ".tdz-0");
+  fs::rename(path_ / "x.memmap", path_ / ".tdz-x.memmap");
+  test::write_bytes(path_ / ".tdz-y.memmap", "leftover");
+  fs::create_directory(path_ / ".tdz-z");
+  pack_memmap(path_, folder_ / "p.tdz");
+  EXPECT_EQ(test::difference(open(path_), open(folder_ / "p.tdz")), "");
+  unpack_memmap(folder_ / "p.tdz", folder_ / "q");
+  EXPECT_FALSE(fs::exists(folder_ / "q" / ".tdz-y.memmap"));
+  write_memmap(tree, path_);  // nothing in the folder is foreign
+}
+
 TEST_F(Memmap, OpensWithoutALockSoThatTheFolderMayBeReplaced) {
   write_memmap(sample(), path_);
   const Tensor mapped = open_memmap(path_).at("a");
@@ -247,6 +302,69 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
 }
 
+TEST_F(Memmap, RefusesToAddTheKeyOfAnUnbatchedTensor) {
+  TensorDict below = two_rows({"x"}, "");
+  Leaf unbatched(counting({7}));
+  unbatched.mark_unbatched();
+  below.set("t", unbatched);
+  TensorDict tree;
+  tree.set("below", below);
+  tree.set("t", counting({1}));
+  save(tree, path_);
+  EXPECT_EQ(thrown_by([&] { add_memmap_leaf(path_ / "below", {.key = "t", .shape = {2}}); }).code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(test::difference(tree, open(path_)), "");
+  add_memmap_leaf(path_ / "below", {.key = "u", .shape = {2}});
+  EXPECT_THAT(open(path_)["below"].keys(), ElementsAre("x", "u", "t"));
+}
+
+TEST_F(Memmap, ManyThreadsMayAddEntries) {
+  write_memmap(sample(), path_);
+  std::vector<std::thread> threads;
+  std::atomic<int> num_errors = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int j = 0; j < 20; ++j) {
+        const std::string key = "k" + std::to_string(20 * i + j);
+        try {
+          add_memmap_leaf(path_, {.key = key, .shape = {4}});
+        } catch (const Error&) {
+          ++num_errors;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_errors, 0);
+  EXPECT_EQ(open(path_).size(), 163U);
+}
+
+TEST_F(Memmap, TheSizesOfANestedTensorOfTheEmptyKeyHaveTheNameOfTensordict) {
+  TensorDict tree;
+  tree.set("", Leaf::nested(counting({8}), Tensor::from<std::int64_t>({3, 5}, {2, 1})));
+  write_memmap(tree, path_, {.robust_names = false});
+  EXPECT_TRUE(fs::exists(path_ / ".memmap.shape.memmap"));
+  EXPECT_EQ(bytes_of(std::get<Leaf>(open(path_).get("")).sizes()),
+            bytes_of(Tensor::from<std::int64_t>({3, 5})));
+  TensorDict empty;
+  write_memmap(empty, folder_ / "q");
+  const Tensor sizes = Tensor::from<std::int64_t>({3, 5}, {2, 1});
+  add_memmap_leaf(folder_ / "q",
+                  {.key = "", .shape = {2, 1}, .sizes = &sizes, .robust_names = false});
+  EXPECT_EQ(std::get<Leaf>(open(folder_ / "q").get("")).nbytes(), 32U);
+}
+
+TEST_F(Memmap, PacksTensorsWithOtherNamesSoThatTheyCanBeMapped) {
+  TensorDict tree;
+  tree.set("x", Leaf::nested(counting({8}), Tensor::from<std::int64_t>({3, 5}, {2, 1})));
+  tree.set("x.shape", counting({4}));
+  save(tree, path_);
+  ASSERT_TRUE(fs::exists(path_ / "%clash-0"));
+  pack_memmap(path_, folder_ / "p.tdz");
+  const TensorDict packed = open(folder_ / "p.tdz", {.mode = Mode::write_through});
+  EXPECT_EQ(std::get<Leaf>(packed.get("x")).tensor().nbytes(), 32U);
+}
+
 TEST_F(Memmap, RefusesToAddAnEntryWhoseFileIsThatOfAnotherKey) {
   TensorDict tree;
   tree.set("x%20y", counting({4}));
@@ -310,17 +428,6 @@ TEST_F(Memmap, AppendsRowsToEveryTensor) {
   EXPECT_EQ(bytes_of(tree.at("a")), bytes_of(counting({4})) + bytes_of(counting({4})).substr(4, 8));
   EXPECT_EQ(tree.at("b", "c").shape(), (Shape{6, 2}));
   EXPECT_EQ(tree["b"].batch_size(), Shape{6});
-}
-
-/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
-TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
-  NodeInfo info;
-  info.batch_size = {2};
-  TensorDict rows(info);
-  for (const std::string& key : keys) rows.set(key, counting({2}));
-  if (below.empty()) return rows;
-  rows.set(below, two_rows(keys, ""));
-  return rows;
 }
 
 TEST_F(Memmap, ChangesLeaveNoWrongChecksumInTheEnclosingTrees) {
