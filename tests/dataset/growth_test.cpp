@@ -445,7 +445,8 @@ TEST(Growth, DropsTheChecksumsOfWritesInPlaceIfAWriterBeginsConcurrently) {
     Dataset writer(path, Mode::write_through);
     const Batch row = in_place.rows(1, 2);
     {
-      const test::BeforeLookup begin("%checksums", when, [&] { writer.append(test::numbers(1, 5)); });
+      const test::BeforeLookup begin("%checksums", when,
+                                     [&] { writer.append(test::numbers(1, 5)); });
       in_place.update(std::array<std::int64_t, 1>{0}, row);
       ASSERT_TRUE(begin.has_acted());
     }

@@ -41,10 +41,10 @@ class ChecksumsEdit {
 /// Returns true for the path of a file, relative to a folder, that is about to change.
 using ConcernsFile = std::function<bool(std::string_view path)>;
 
-/// Removes the lines of these files of the folder at `path` from its `%checksums`, and from those of
-/// the enclosing saved trees: if the folder is a node, their `%checksums` have its lines. Each is
-/// replaced atomically and durably. Throws Error(io): (ESTALE) if the folder was moved or replaced,
-/// (EBUSY) like ChecksumsEdit.
+/// Removes the lines of these files of the folder at `path` from its `%checksums`, and from those
+/// of the enclosing saved trees: if the folder is a node, their `%checksums` have its lines. Each
+/// is replaced atomically and durably. Throws Error(io): (ESTALE) if the folder was moved or
+/// replaced, (EBUSY) like ChecksumsEdit.
 void drop_checksums(const os::Directory& folder, const os::Path& path,
                     const ConcernsFile& concerns);
 /// The same for all files of the folder, in the enclosing saved trees only.

@@ -631,8 +631,8 @@ Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Pro
     place.store->collect_problems(problems);
     if (page) take_page(*page, *place.store);
     TensorDict::Item item = read_node(place);
-    // The notes of a sparse matrix count its rows, as meta.json does. Without a `%commit`, read both
-    // again if a writer began in between.
+    // The notes of a sparse matrix count its rows, as meta.json does. Without a `%commit`, read
+    // both again if a writer began in between.
     if (!counts_rows || page || !folder->may_grow() || num_reads == os::kMaxReads ||
         (!folder->file_info(std::string(kCommitName)) &&
          folder->read_text(notes_name, kMaxMetaBytes) == text)) {

@@ -198,9 +198,10 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
     """Adds rows at the end of every tensor of a saved folder.
 
     Values and unbatched tensors, which all rows share, do not change. The folder's checksums are
-    removed first. Then files grow, and each meta.json is replaced, that of the root last. So concurrent readers see only rows
-    that are written, but during the call nodes below may have more rows than the root. Open trees
-    keep their length until they are refreshed. One call may append at a time.
+    removed first. Then files grow, and each meta.json is replaced, that of the root last. So
+    concurrent readers see only rows that are written, but during the call nodes below may have more
+    rows than the root. Open trees keep their length until they are refreshed. One call may append
+    at a time.
 
     Args:
         prefix: The folder.
