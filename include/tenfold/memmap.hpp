@@ -66,13 +66,14 @@ struct NewLeaf {
 
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not
-/// that of a TensorDict, or if the key exists or needs the notes; Error(io, EEXIST) if the file
-/// exists and NewLeaf::existing_ok is not set.
+/// that of a TensorDict, or if the key exists or needs the notes; Error(io): EEXIST if the file
+/// exists and NewLeaf::existing_ok is not set, EBUSY if others change the folder for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
 /// Throws Error(invalid_argument) if `folder` is not that of a TensorDict, or if the key exists or
-/// needs the notes; Error(io, EEXIST) if a file has the name of the folder.
+/// needs the notes; Error(io): EEXIST if a file has the name of the folder, EBUSY as of
+/// add_memmap_leaf().
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
@@ -83,12 +84,14 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
-/// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's last.
-/// So concurrent readers see complete rows only, but a child node may already have more rows than
-/// the root, also after a crash: the next call overwrites those. Removes the folder's checksums.
-/// Throws before anything is written: Error(invalid_argument) if the rows do not fit, the saved
-/// tree has no batch size, a node is a stack or a tensor is nested; Error(unsupported) if the
-/// folder has a `%commit`, or an entry "shape", "device" or "_type", whose length is not in
+/// of the saved tree. JSON values and unbatched tensors, which all rows share, stay as they are;
+/// `rows` may lack the latter. Tensors are written first, then each meta.json is replaced, the
+/// root's last. So concurrent readers see complete rows only, but a child node may already have
+/// more rows than the root, also after a crash: the next call overwrites those. Removes the
+/// checksums of the folder, also those in an enclosing saved tree. Throws before anything is
+/// written: Error(invalid_argument) if the rows do not fit, the saved tree has no batch size, a
+/// node is a stack or a tensor is nested; Error(unsupported) if the folder has a `%commit`, texts
+/// or ragged rows of a data set, or an entry "shape", "device" or "_type", whose length is not in
 /// meta.json; Error(corrupt) for a damaged tree; Error(io): EBUSY while another call appends,
 /// EACCES if a file has hard links outside of the tree.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);

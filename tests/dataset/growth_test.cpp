@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -88,31 +87,6 @@ TEST(Growth, ClosingWithoutANewRowKeepsTheRowsOfACrashedWriter) {
   EXPECT_TRUE(verify(folder / "crashed").ok());
 }
 
-/// Calls `act` before lookup number `when` of the entry called `name`.
-class BeforeLookup final : public os::ChangeObserver {
- public:
-  BeforeLookup(std::string name, int when, std::function<void()> act)
-      : name_(std::move(name)), when_(when), act_(std::move(act)) {
-    os::set_change_observer(this);
-  }
-  ~BeforeLookup() override { os::set_change_observer(nullptr); }
-  BeforeLookup(const BeforeLookup&) = delete;
-  BeforeLookup& operator=(const BeforeLookup&) = delete;
-
-  void before(const os::Change& /*change*/) override {}
-  void after(const os::Change& /*change*/, std::uint64_t /*inode*/) override {}
-  void before_read(const std::string& name) override {
-    if (name != name_ || --when_ != 0) return;
-    act_();
-  }
-  bool has_acted() const { return when_ <= 0; }
-
- private:
-  std::string name_;
-  int when_;
-  std::function<void()> act_;
-};
-
 TEST(Growth, VerifyReportsNoDamageIfAWriterBeginsConcurrently) {
   for (int when = 1;; ++when) {
     const test::TemporaryFolder folder;
@@ -122,7 +96,7 @@ TEST(Growth, VerifyReportsNoDamageIfAWriterBeginsConcurrently) {
       first.close();
     }
     std::optional<Dataset> writer;
-    const BeforeLookup begin("%checksums", when, [&] {
+    const test::BeforeLookup begin("%checksums", when, [&] {
       writer.emplace(folder / "rows", Mode::write_through);
       writer->append(test::numbers(3));
     });
@@ -438,6 +412,69 @@ TEST(Growth, DropsTheChecksumsOfRowsThatAreWrittenInPlace) {
   EXPECT_EQ(ids[4], 4);
 }
 
+TEST(Growth, TheWriterAfterACrashedOneThatWroteInPlaceKeepsTheChecksumsOfMetadataValid) {
+  const test::TemporaryFolder folder;
+  {
+    Dataset first = numbers_at(folder / "running");
+    first.append(test::numbers(5));
+    first.close();
+    Dataset writer(folder / "running", Mode::write_through);
+    writer.append(test::numbers(2, 5));
+    writer.update(std::array<std::int64_t, 1>{0}, writer.rows(1, 2));
+    std::filesystem::copy(folder / "running", folder / "crashed",
+                          std::filesystem::copy_options::recursive);
+  }
+  Dataset next(folder / "crashed", Mode::write_through);
+  next.append(test::numbers(2, 7));
+  next.flush();
+  EXPECT_TRUE(verify(folder / "crashed").ok());
+  next.close();
+  const VerifyReport report = verify(folder / "crashed");
+  EXPECT_TRUE(report.ok());
+  EXPECT_GT(report.num_checksums, 0U);
+  EXPECT_THAT(ids_of(Dataset(folder / "crashed")), ElementsAre(1, 1, 2, 3, 4, 5, 6, 7, 8));
+}
+
+TEST(Growth, DropsTheChecksumsOfWritesInPlaceIfAWriterBeginsConcurrently) {
+  // At later lookups, the process that writes in place has locked `%checksums`.
+  for (const int when : {1, 2}) {
+    const test::TemporaryFolder folder;
+    const Path path = folder / "rows";
+    save(test::numbers(5), path);
+    Dataset in_place(path, Mode::write_through);
+    Dataset writer(path, Mode::write_through);
+    const Batch row = in_place.rows(1, 2);
+    {
+      const test::BeforeLookup begin("%checksums", when,
+                                     [&] { writer.append(test::numbers(1, 5)); });
+      in_place.update(std::array<std::int64_t, 1>{0}, row);
+      ASSERT_TRUE(begin.has_acted());
+    }
+    writer.flush();
+    ASSERT_TRUE(verify(path).ok()) << when;
+    writer.close();
+    ASSERT_TRUE(verify(path).ok()) << when;
+  }
+}
+
+TEST(Growth, DropsTheChecksumsThatTheEnclosingTreeHasOfTheRows) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "tree";
+  TensorDict tree;
+  tree.set("y", Tensor::zeros(DType::uint8, {3}));
+  tree.set("rows", test::numbers(5));
+  save(tree, path);
+  const auto before = verify(path).num_checksums;
+  Dataset ds(path / "rows", Mode::write_through);
+  ds.append(test::numbers(1, 5));
+  EXPECT_TRUE(verify(path).ok());
+  ds.close();
+  const VerifyReport report = verify(path);
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_checksums, before - 4);  // x, id, flag and meta.json
+  EXPECT_EQ(open(path)["rows"].batch_size(), Shape{6});
+}
+
 TEST(Growth, AColumnOfAViewDropsTheChecksumsThatWritesToItWouldMakeWrong) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
@@ -650,6 +687,30 @@ TEST(Growth, ClosingAMovedFolderReleasesItsLocks) {
   EXPECT_EQ(ds.size(), 3);
 }
 
+TEST(Growth, AFailedSyncAfterTheCloseIsRepeatedByTheNextClose) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  ds.append(test::numbers(3));
+  {
+    bool is_removed = false;
+    const test::WatchChanges fail_sync([&](const os::Change& change) {
+      if (is_removed && change.kind == os::Change::Kind::sync_directory) {
+        throw Error::io(EIO, "rows", "cannot sync");
+      }
+      is_removed |= change.kind == os::Change::Kind::remove_file && change.name == "%commit";
+    });
+    expect_error(ErrorCode::io, "cannot sync", [&] { ds.close(); });
+  }
+  Dataset other(folder / "rows", Mode::write_through);
+  EXPECT_EQ(other.append(test::numbers(1, 3)), 4);
+  expect_error(ErrorCode::unsupported, "close it again", [&] { ds.append(test::numbers(1)); });
+  ds.close();
+  EXPECT_TRUE(std::filesystem::exists(folder / "rows" / "%commit"));
+  EXPECT_EQ(other.append(test::numbers(1, 4)), 5);
+  other.close();
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
 TEST(Growth, ClosingADeletedFolderNamesTheFolder) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
@@ -747,6 +808,34 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_FALSE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  create(path, Schema({{.path = {"name"}, .kind = ColumnKind::string, .dtype = DType::uint8}}))
+      .close();
+  NodeInfo info;
+  info.batch_size = {2};
+  TensorDict rows(info);
+  rows.set("name.end", Tensor::from<std::int64_t>({4, 5}));
+  expect_error(ErrorCode::unsupported, "found a data set with texts or ragged rows",
+               [&] { append_memmap(path, rows); });
+  EXPECT_EQ(Dataset(path).size(), 0);
+}
+
+TEST(Growth, RefusesColumnsThatShareAFile) {
+  const test::TemporaryFolder folder;
+  TensorDict tree = test::numbers(3);
+  const Leaf shared(tree.at("id"));
+  tree.set("same", shared);
+  save(tree, folder / "rows");
+  ASSERT_EQ(std::filesystem::hard_link_count(folder / "rows" / "id.memmap"), 2U);
+  Dataset ds(folder / "rows", Mode::write_through);
+  expect_error(ErrorCode::unsupported, "found that of \"id.memmap\"", [&] { ds.append(tree); });
+  ds.close();
+  EXPECT_EQ(Dataset(folder / "rows").size(), 3);
+  EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
 TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   const test::TemporaryFolder folder;
   NodeInfo info;
@@ -769,6 +858,10 @@ TEST(Growth, ADamagedCommitPageIsAnErrorWithARemedy) {
     ds.flush();
     ds.append(test::numbers(3, 3));
   }
+  std::filesystem::resize_file(path / "%commit", 5000);
+  expect_error(ErrorCode::corrupt, "expected 4096 bytes, found 5000", [&] { Dataset ds(path); });
+  expect_error(ErrorCode::corrupt, "expected 4096 bytes, found 5000",
+               [&] { append_memmap(path, test::numbers(1)); });
   std::filesystem::resize_file(path / "%commit", 100);
   expect_error(ErrorCode::corrupt, "to go back to the rows of the last flush, remove the file",
                [&] { Dataset ds(path); });

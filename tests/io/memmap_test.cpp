@@ -3,17 +3,24 @@
 #include <sys/stat.h>
 #include <tenfold/tenfold.hpp>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "io/memmap.hpp"
 #include "io/sample_trees.hpp"
+#include "os/fs/change_observer.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold {
 namespace {
@@ -35,6 +42,17 @@ TensorDict sample() {
   tree.set("b", std::move(below));
   tree.set("s", Value("text"));
   return tree;
+}
+
+/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
+TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
+  NodeInfo info;
+  info.batch_size = {2};
+  TensorDict rows(info);
+  for (const std::string& key : keys) rows.set(key, counting({2}));
+  if (below.empty()) return rows;
+  rows.set(below, two_rows(keys, ""));
+  return rows;
 }
 
 std::uint64_t inode_of(const fs::path& path) {
@@ -177,6 +195,47 @@ TEST_F(Memmap, KeepsUnencodedKeysThatAreNamesOfTenfold) {
   EXPECT_EQ(test::difference(tree, open(path_)), "");
 }
 
+TEST_F(Memmap, KeepsKeysThatAreTemporaryNames) {
+  TensorDict tree = sample();
+  for (const std::string key : {".a.tenfold-b", ".tdz-1", ".tdtmp-1"}) tree.set(key, counting({4}));
+  for (const std::string key : {".meta.json.tenfold-0", ".meta.json.append.tmp", ".tdz-2"}) {
+    TensorDict below;
+    below.info().batch_size = {4};
+    tree.set(key, below);
+  }
+  write_memmap(tree, path_);
+  TensorDict rows = tree.narrow_rows(0, 1);
+  append_memmap(path_, rows);
+  add_memmap_leaf(path_, {.key = "q", .shape = {5}});
+  pack_memmap(path_, folder_ / "p.tdz");
+  for (const TensorDict& found : {open(path_), open(folder_ / "p.tdz")}) {
+    EXPECT_EQ(found.at(".a.tenfold-b").shape(), Shape{5});
+    EXPECT_EQ(found.at(".tdz-1").shape(), Shape{5});
+    EXPECT_EQ(found[".meta.json.tenfold-0"].batch_size(), Shape{5});
+    EXPECT_EQ(found[".tdz-2"].batch_size(), Shape{5});
+  }
+  EXPECT_EQ(thrown_by([&] { add_memmap_leaf(path_, {.key = ".tdz-3", .shape = {5}}); }).code,
+            ErrorCode::invalid_argument);
+}
+
+TEST_F(Memmap, PacksEntriesOfTensordictWithTemporaryNames) {
+  const TensorDict tree = two_rows({"x"}, "below");
+  write_memmap(tree, path_);
+  std::string meta = test::read_bytes(path_ / "meta.json");
+  meta.replace(meta.find("below"), 5, ".tdz-0");
+  meta.replace(meta.find("\"x\"") + 1, 1, ".tdz-x");
+  test::write_bytes(path_ / "meta.json", meta);
+  fs::rename(path_ / "below", path_ / ".tdz-0");
+  fs::rename(path_ / "x.memmap", path_ / ".tdz-x.memmap");
+  test::write_bytes(path_ / ".tdz-y.memmap", "leftover");
+  fs::create_directory(path_ / ".tdz-z");
+  pack_memmap(path_, folder_ / "p.tdz");
+  EXPECT_EQ(test::difference(open(path_), open(folder_ / "p.tdz")), "");
+  unpack_memmap(folder_ / "p.tdz", folder_ / "q");
+  EXPECT_FALSE(fs::exists(folder_ / "q" / ".tdz-y.memmap"));
+  write_memmap(tree, path_);  // nothing in the folder is foreign
+}
+
 TEST_F(Memmap, OpensWithoutALockSoThatTheFolderMayBeReplaced) {
   write_memmap(sample(), path_);
   const Tensor mapped = open_memmap(path_).at("a");
@@ -241,6 +300,69 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   EXPECT_EQ(code_of(std::string(300, 'k')).code, ErrorCode::invalid_argument);
   EXPECT_EQ(code_of("stray").system_errno, EEXIST);
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
+}
+
+TEST_F(Memmap, RefusesToAddTheKeyOfAnUnbatchedTensor) {
+  TensorDict below = two_rows({"x"}, "");
+  Leaf unbatched(counting({7}));
+  unbatched.mark_unbatched();
+  below.set("t", unbatched);
+  TensorDict tree;
+  tree.set("below", below);
+  tree.set("t", counting({1}));
+  save(tree, path_);
+  EXPECT_EQ(thrown_by([&] { add_memmap_leaf(path_ / "below", {.key = "t", .shape = {2}}); }).code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(test::difference(tree, open(path_)), "");
+  add_memmap_leaf(path_ / "below", {.key = "u", .shape = {2}});
+  EXPECT_THAT(open(path_)["below"].keys(), ElementsAre("x", "u", "t"));
+}
+
+TEST_F(Memmap, ManyThreadsMayAddEntries) {
+  write_memmap(sample(), path_);
+  std::vector<std::thread> threads;
+  std::atomic<int> num_errors = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int j = 0; j < 20; ++j) {
+        const std::string key = "k" + std::to_string(20 * i + j);
+        try {
+          add_memmap_leaf(path_, {.key = key, .shape = {4}});
+        } catch (const Error&) {
+          ++num_errors;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_errors, 0);
+  EXPECT_EQ(open(path_).size(), 163U);
+}
+
+TEST_F(Memmap, TheSizesOfANestedTensorOfTheEmptyKeyHaveTheNameOfTensordict) {
+  TensorDict tree;
+  tree.set("", Leaf::nested(counting({8}), Tensor::from<std::int64_t>({3, 5}, {2, 1})));
+  write_memmap(tree, path_, {.robust_names = false});
+  EXPECT_TRUE(fs::exists(path_ / ".memmap.shape.memmap"));
+  EXPECT_EQ(bytes_of(std::get<Leaf>(open(path_).get("")).sizes()),
+            bytes_of(Tensor::from<std::int64_t>({3, 5})));
+  TensorDict empty;
+  write_memmap(empty, folder_ / "q");
+  const Tensor sizes = Tensor::from<std::int64_t>({3, 5}, {2, 1});
+  add_memmap_leaf(folder_ / "q",
+                  {.key = "", .shape = {2, 1}, .sizes = &sizes, .robust_names = false});
+  EXPECT_EQ(std::get<Leaf>(open(folder_ / "q").get("")).nbytes(), 32U);
+}
+
+TEST_F(Memmap, PacksTensorsWithOtherNamesSoThatTheyCanBeMapped) {
+  TensorDict tree;
+  tree.set("x", Leaf::nested(counting({8}), Tensor::from<std::int64_t>({3, 5}, {2, 1})));
+  tree.set("x.shape", counting({4}));
+  save(tree, path_);
+  ASSERT_TRUE(fs::exists(path_ / "%clash-0"));
+  pack_memmap(path_, folder_ / "p.tdz");
+  const TensorDict packed = open(folder_ / "p.tdz", {.mode = Mode::write_through});
+  EXPECT_EQ(std::get<Leaf>(packed.get("x")).tensor().nbytes(), 32U);
 }
 
 TEST_F(Memmap, RefusesToAddAnEntryWhoseFileIsThatOfAnotherKey) {
@@ -308,15 +430,26 @@ TEST_F(Memmap, AppendsRowsToEveryTensor) {
   EXPECT_EQ(tree["b"].batch_size(), Shape{6});
 }
 
-/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
-TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
-  NodeInfo info;
-  info.batch_size = {2};
-  TensorDict rows(info);
-  for (const std::string& key : keys) rows.set(key, counting({2}));
-  if (below.empty()) return rows;
-  rows.set(below, two_rows(keys, ""));
-  return rows;
+TEST_F(Memmap, ChangesLeaveNoWrongChecksumInTheEnclosingTrees) {
+  TensorDict tree;
+  tree.set("rows", sample());
+  tree.set("y", counting({2}));
+  const Path rows = path_ / "rows";
+  const std::vector<std::function<void()>> changes = {
+      [&] { append_memmap(rows, sample()); },
+      [&] { add_memmap_leaf(rows, {.key = "q", .shape = {4}}); },
+      [&] { add_memmap_node(rows, "n", {4}); },
+      [&] { add_memmap_leaf(path_, {.key = "q", .shape = {4}}); },
+      [&] { write_memmap_value(rows / "s", {Value("other")}); },
+      [&] { write_memmap(two_rows({"a"}, ""), rows, {.in_place = true}); },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    save(tree, path_, {.overwrite = true});
+    changes[i]();
+    const VerifyReport report = verify(path_);
+    EXPECT_TRUE(report.ok()) << i << ": " << report.problems.front().what;
+    EXPECT_GT(report.num_checksums, 1U) << i;
+  }
 }
 
 TEST_F(Memmap, AppendsRowsToEntriesWhoseNamesAreNotEncoded) {
@@ -349,6 +482,80 @@ TEST_F(Memmap, NeverAppendsToTheFileOfAnotherKey) {
   fs::remove(path_ / "a%2520b.memmap");
   EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::corrupt);
   EXPECT_EQ(fs::file_size(path_ / "a%20b.memmap"), 8U);
+}
+
+TEST_F(Memmap, RefusesAValueForANodeAndANodeForAValue) {
+  write_memmap(sample(), path_);
+  TensorDict rows = sample();
+  rows.set("b", Value("text"));
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, rows); }).message,
+              HasSubstr("TensorDict'> in the rows, as in the saved tree, found one value"));
+  rows = sample();
+  rows.set("s", two_rows({}, ""));
+  EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::invalid_argument);
+  EXPECT_EQ(test::difference(sample(), open(path_)), "");
+}
+
+TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
+  const TensorDict rows = two_rows({"x"}, "below");
+  write_memmap(rows, path_);
+  append_memmap(path_, rows);
+  // The state after a crash before the root's meta.json was replaced.
+  std::string meta = test::read_bytes(path_ / "meta.json");
+  for (std::size_t at = meta.find("[4]"); at != std::string::npos; at = meta.find("[4]")) {
+    meta[at + 1] = '2';
+  }
+  test::write_bytes(path_ / "meta.json", meta);
+  {
+    std::size_t num_writes = 0;
+    const test::WatchChanges full_disk([&](const os::Change& change) {
+      if (change.kind != os::Change::Kind::write || num_writes++ == 0) return;
+      throw Error::io(ENOSPC, "x", "no space left on device");
+    });
+    EXPECT_EQ(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "below")); }).system_errno,
+              ENOSPC);
+  }
+  EXPECT_EQ(open(path_).at("x").shape(), Shape{2});
+  EXPECT_EQ(bytes_of(open(path_).at("below", "x")),
+            bytes_of(counting({2})) + bytes_of(counting({2})));
+}
+
+TEST_F(Memmap, RowsMayHaveUnbatchedTensors) {
+  TensorDict rows = two_rows({"x"}, "");
+  Leaf shared(counting({7}));
+  shared.mark_unbatched();
+  rows.set("t", shared);
+  write_memmap(rows, path_);
+  append_memmap(path_, rows);
+  append_memmap(path_, two_rows({"x"}, ""));
+  EXPECT_EQ(open(path_).at("x").shape(), Shape{6});
+  EXPECT_EQ(bytes_of(open(path_).at("t")), bytes_of(counting({7})));
+  rows.set("t", counting({2}));
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, rows); }).message,
+              HasSubstr("expected an unbatched tensor"));
+}
+
+TEST_F(Memmap, NeverAppendsThroughLinks) {
+  const TensorDict rows = two_rows({"x"}, "below");
+  for (const char* name : {"below", "x.memmap"}) {
+    write_memmap(rows, path_);
+    fs::remove_all(folder_ / "outside");
+    fs::rename(path_ / name, folder_ / "outside");
+    fs::create_symlink(folder_ / "outside", path_ / name);
+    EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::corrupt) << name;
+    const bool is_node = fs::is_directory(folder_ / "outside");
+    EXPECT_EQ(fs::file_size(is_node ? folder_ / "outside" / "x.memmap" : folder_ / "outside"), 8U);
+    fs::remove(path_ / name);
+  }
+}
+
+TEST_F(Memmap, RefusesATensorOfAnotherLengthThanTheBatchSize) {
+  write_memmap(two_rows({"x"}, ""), path_);
+  std::string meta = test::read_bytes(path_ / "meta.json");
+  meta.replace(meta.find("[2]"), 3, "[1]");
+  test::write_bytes(path_ / "meta.json", meta);
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "")); }).message,
+              HasSubstr("rows, the batch size, found ["));
 }
 
 TEST_F(Memmap, RefusesMismatchedRowsAndAppendsNothing) {

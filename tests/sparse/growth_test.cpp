@@ -15,14 +15,20 @@
 #include <tenfold/sparse_builder.hpp>
 #include <tenfold/sparse_matrix.hpp>
 
+#include "formats/folder/append/commit_page.hpp"
 #include "os/process.hpp"
 #include "support/crash_harness.hpp"
+#include "support/files.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
 
+using detail::formats::folder::CommitBytes;
+using detail::formats::folder::CommitPage;
 using testing::HasSubstr;
 
 constexpr std::int64_t kColumns = 9;
@@ -91,6 +97,47 @@ TEST(SparseGrowth, ReadersSeeCompleteRowsAfterARefresh) {
     EXPECT_GT(verify(path).num_checksums, 3U);
     EXPECT_EQ(SparseMatrix(path).index_dtype(), index_dtype);
     EXPECT_EQ(open(path).info().dense_shape, (Shape{12, kColumns}));
+  }
+}
+
+TEST(SparseGrowth, OpeningWhileAWriterBeginsOrClosesShowsCompleteRows) {
+  for (const bool has_begun : {false, true}) {
+    for (const std::string name : {"%commit", "%notes.json", "meta.json"}) {
+      for (int when = 1;; ++when) {
+        const TemporaryFolder folder;
+        const Path path = folder / "m";
+        rows_of(0, 5).save(path);
+        SparseMatrix writer(path, Mode::write_through);
+        if (has_begun) writer.append_rows(rows_of(5, 8));
+        const BeforeLookup act(name, when, [&] {
+          if (!has_begun) writer.append_rows(rows_of(5, 8));
+          writer.close();
+        });
+        const std::int64_t rows = whole_rows(SparseMatrix(path));
+        EXPECT_TRUE(rows == 8 || (!has_begun && rows == 5)) << name << " " << when << ": " << rows;
+        if (act.has_acted()) continue;
+        EXPECT_GT(when, 1) << name;
+        break;
+      }
+    }
+  }
+}
+
+TEST(SparseGrowth, IgnoresACommitFileThatCountsMoreRowsThanAreThere) {
+  for (const DType index_dtype : {DType::int32, DType::int64}) {
+    const TemporaryFolder folder;
+    const Path path = folder / "m";
+    rows_of(0, 5, index_dtype).save(path);
+    CommitPage page;
+    page.live = {.sequence = 2, .boot = os::boot_id()};
+    for (const int bits : {20, 61, 62, 63}) {
+      page.live.num_rows = (std::uint64_t{1} << bits) - 1;
+      const CommitBytes bytes = detail::formats::folder::encode_page(page);
+      write_bytes(path / "%commit", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      const Warnings warnings;
+      EXPECT_EQ(whole_rows(SparseMatrix(path)), 5) << bits;
+      EXPECT_EQ(warnings.all().size(), 1U) << bits;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "os/fs/change_observer.hpp"
@@ -63,6 +64,24 @@ class FailLocks : public WatchChanges {
 
  private:
   int system_errno_;
+};
+
+/// Calls `act` before lookup number `when` (from 1) of the entry called `name`.
+class BeforeLookup : public WatchChanges {
+ public:
+  BeforeLookup(std::string name, int when, std::function<void()> act)
+      : WatchChanges(nullptr), name_(std::move(name)), when_(when), act_(std::move(act)) {}
+
+  void before_read(const std::string& name) override {
+    if (name != name_ || --when_ != 0) return;
+    act_();
+  }
+  bool has_acted() const { return when_ <= 0; }
+
+ private:
+  std::string name_;
+  int when_;
+  std::function<void()> act_;
 };
 
 /// During its lifetime, each close of a written file calls `next`, and fails with the errno that it

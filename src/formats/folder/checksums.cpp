@@ -33,16 +33,31 @@ void require_at(const os::Directory& folder, const os::Path& path) {
       .remedy("open it where it is now");
 }
 
-/// Removes the lines of tensors whose path starts with `prefix` from the folder's `%checksums`.
-void drop_lines(const os::Directory& folder, const os::Path& path, const std::string& prefix) {
+/// Removes the lines of files below `prefix` from the folder's `%checksums`. `concerns` gets the
+/// rest of the path.
+void drop_lines(const os::Directory& folder, const os::Path& path, std::string_view prefix,
+                const ConcernsFile& concerns) {
   ChecksumsEdit edit(folder, path);
   if (!edit.is_whole()) return;
   std::vector<ChecksumLine> lines = edit.lines();
   const auto is_concerned = [&](const ChecksumLine& line) {
-    return line.path.starts_with(prefix) && !is_metadata(line.path);
+    const std::string_view file = line.path;
+    return file.starts_with(prefix) && concerns(file.substr(prefix.size()));
   };
   if (std::erase_if(lines, is_concerned) == 0) return;
   edit.publish(lines);
+}
+
+/// The same for the `%checksums` of the saved trees of which the folder is a node.
+void drop_lines_above(const os::Path& path, const ConcernsFile& concerns) {
+  os::Path node = os::canonical(path);
+  std::string prefix;
+  while (node.has_relative_path()) {
+    prefix = node.filename().string() + "/" + prefix;
+    node = node.parent_path();
+    if (!os::exists(node / kMetaName)) return;
+    drop_lines(os::Directory::open(node), node, prefix, concerns);
+  }
 }
 
 }  // namespace
@@ -84,16 +99,20 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   require_at(folder, path);
   refuse_shared_files(folder);
   announce_writes_in_place(folder);
-  drop_lines(folder, path, "");
-  // If the folder is a node below the root of a saved tree, the root's `%checksums` has its lines.
-  os::Path node = os::canonical(path);
-  std::string prefix;
-  while (node.has_relative_path()) {
-    prefix = node.filename().string() + "/" + prefix;
-    node = node.parent_path();
-    if (!os::exists(node / kMetaName)) return;
-    drop_lines(os::Directory::open(node), node, prefix);
-  }
+  const auto is_tensor = [](std::string_view file) { return !is_metadata(file); };
+  drop_checksums(folder, path, is_tensor);
+  // A writer that adds rows may have begun since, and have written the lines again.
+  if (announce_writes_in_place(folder)) drop_lines(folder, path, "", is_tensor);
+}
+
+void drop_checksums(const os::Directory& folder, const os::Path& path,
+                    const ConcernsFile& concerns) {
+  drop_lines(folder, path, "", concerns);
+  drop_lines_above(path, concerns);
+}
+
+void drop_checksums_above(const os::Path& path) {
+  drop_lines_above(path, [](std::string_view) { return true; });
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "formats/shared/folder_checksums.hpp"
@@ -36,11 +38,21 @@ class ChecksumsEdit {
   std::vector<ChecksumLine> lines_;
 };
 
-/// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
-/// of the enclosing saved trees, because the tensors are about to be written through mappings. Each
-/// `%checksums` is replaced atomically and durably. Also calls announce_writes_in_place(). Throws
-/// Error(io): (EACCES) like refuse_shared_files(), with all files unchanged; (ESTALE) if the folder
-/// was moved or replaced; (EBUSY) like ChecksumsEdit.
+/// Returns true for the path of a file, relative to a folder, that is about to change.
+using ConcernsFile = std::function<bool(std::string_view path)>;
+
+/// Removes the lines of these files of the folder at `path` from its `%checksums`, and from those
+/// of the enclosing saved trees: if the folder is a node, their `%checksums` have its lines. Each
+/// is replaced atomically and durably. Throws Error(io): (ESTALE) if the folder was moved or
+/// replaced, (EBUSY) like ChecksumsEdit.
+void drop_checksums(const os::Directory& folder, const os::Path& path,
+                    const ConcernsFile& concerns);
+/// The same for all files of the folder, in the enclosing saved trees only.
+void drop_checksums_above(const os::Path& path);
+
+/// Calls drop_checksums() for all tensors, because they are about to be written through mappings,
+/// and announce_writes_in_place(). Also throws Error(io) (EACCES) like refuse_shared_files(), with
+/// all files unchanged.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -31,17 +31,22 @@ bool is_own_name(std::string_view name) {
 
 namespace {
 
+bool is_number(std::string_view name) {
+  return !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 /// The names of the folder's entries according to the node's metadata.
 struct Named {
   std::unordered_set<std::string> files;
   std::unordered_set<std::string> folders;
   bool elements = false;  ///< folders "0", "1", ...
-};
 
-bool is_number(std::string_view name) {
-  return !name.empty() &&
-         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+  bool contains(const std::string& name, bool is_folder) const {
+    if (!is_folder) return files.contains(name);
+    return folders.contains(name) || (elements && is_number(name));
+  }
+};
 
 void name_entry(const MetaEntry& entry, Named& named) {
   // tensordict before 0.14 did not encode keys.
@@ -51,7 +56,7 @@ void name_entry(const MetaEntry& entry, Named& named) {
       continue;
     }
     named.files.insert(name + std::string(kLeafSuffix));
-    named.files.insert(name + std::string(kSizesSuffix));
+    named.files.insert(sizes_name(name));
   }
 }
 
@@ -90,21 +95,15 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
     const std::string path = prefix + name;
     const auto info = folder.entry_info(name);
     if (!info) continue;
-    const bool known =
-        is_own_name(name) || is_leftover(name) || (prefix.empty() && name == kBadRowsName);
-    if (info->is_directory) {
-      if (known && is_leftover(name)) {
-        inventory.folders.push_back(path);
-      } else if (known || named.folders.contains(name) || (named.elements && is_number(name))) {
-        inventory.folders.push_back(path);
-        list_folder(os::Directory::open_at(folder, name), path + "/", inventory);
-      } else {
-        inventory.foreign.push_back(path);
-      }
-    } else if (known || named.files.contains(name)) {
+    const bool is_part = is_own_name(name) || (prefix.empty() && name == kBadRowsName) ||
+                         named.contains(name, info->is_directory);
+    if (!is_part && !is_leftover(name)) {
+      inventory.foreign.push_back(path);
+    } else if (!info->is_directory) {
       inventory.files.push_back(path);
     } else {
-      inventory.foreign.push_back(path);
+      inventory.folders.push_back(path);
+      if (is_part) list_folder(os::Directory::open_at(folder, name), path + "/", inventory);
     }
   }
 }
@@ -155,6 +154,10 @@ bool is_regular(const os::Directory& folder, std::string_view name) {
 }
 
 }  // namespace
+
+bool is_leftover_in(const os::Directory& folder, const std::string& name, bool is_folder) {
+  return is_leftover(name) && !names_in(folder).contains(name, is_folder);
+}
 
 Inventory take_inventory(const os::Directory& root) {
   Inventory inventory;

@@ -13,6 +13,9 @@ namespace tenfold::detail::formats::folder {
 /// True for temporary names of tenfold or tensordict, which may remain after a crash.
 bool is_leftover(std::string_view name);
 
+/// The same, but false for the name of an entry of `folder`: tensordict does not prevent these.
+bool is_leftover_in(const os::Directory& folder, const std::string& name, bool is_folder);
+
 /// True for the names of tenfold's own files and folders that begin with "%". No encoded key has
 /// one, but with `robust_names` off a key itself may.
 bool is_own_name(std::string_view name);
@@ -24,9 +27,9 @@ struct Inventory {
   std::vector<std::string> foreign;  ///< files and folders that are not part of the tree
 };
 
-/// Lists a folder. Foreign folders and leftovers are not entered. A folder whose meta.json is
-/// missing, damaged or of a newer version names no entries except meta.json itself. In a data set
-/// of parts, `%parts.json` names the parts.
+/// Lists a folder. Foreign folders and leftovers (is_leftover_in()) are not entered. A folder whose
+/// meta.json is missing, damaged or of a newer version names no entries except meta.json itself. In
+/// a data set of parts, `%parts.json` names the parts.
 Inventory take_inventory(const os::Directory& root);
 
 /// Lists what is not part of a saved tree, and would be lost if the folder was replaced: `foreign`

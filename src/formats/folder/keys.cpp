@@ -86,10 +86,14 @@ std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::str
       .remedy("the option robust_key encodes it");
 }
 
+std::string sizes_name(const std::string& stem) {
+  return (stem.empty() ? std::string(kLeafSuffix) : stem) + std::string(kSizesSuffix);
+}
+
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested) {
   if (is_node) return {stem};
   std::vector<std::string> names = {stem + std::string(kLeafSuffix)};
-  if (is_nested) names.push_back(stem + std::string(kSizesSuffix));
+  if (is_nested) names.push_back(sizes_name(stem));
   return names;
 }
 
@@ -102,6 +106,10 @@ bool is_clash_name(std::string_view name) noexcept {
   const std::string_view digits = name.substr(kPrefix.size());
   return !digits.empty() && digits.size() <= kMaxDigits &&
          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_leaf_file(std::string_view path) noexcept {
+  return path.ends_with(kLeafSuffix) || is_clash_name(path.substr(path.rfind('/') + 1));
 }
 
 bool is_metadata(std::string_view path) noexcept {

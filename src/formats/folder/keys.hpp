@@ -40,6 +40,10 @@ bool is_safe_raw_node(std::string_view key) noexcept;
 /// name; `parent`: the note path of the node of the key, for the message.
 std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent);
 
+/// Returns the name of the file with the sizes of a nested tensor. tensordict replaces the suffix
+/// of the other file's name; ".memmap", that of an unencoded empty key, has none.
+std::string sizes_name(const std::string& stem);
+
 /// Returns the name of a node's folder, or the names of a tensor's files, the longest last. `stem`
 /// is the encoded or unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
@@ -49,6 +53,9 @@ std::string clash_name(std::uint64_t number);
 
 /// True for names in the form of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
+
+/// True if `path` is a tensor's file.
+bool is_leaf_file(std::string_view path) noexcept;
 
 /// True if `path`, relative to the root of a saved tree, is a meta.json or the `%notes.json`.
 bool is_metadata(std::string_view path) noexcept;

@@ -161,10 +161,9 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
   auto file = try_open(name, for_writing);
   if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
     // Files written before tensordict 0.14, or with robust_key=False, are named by the unencoded
-    // key. For the empty key, the sizes of a nested tensor are in ".memmap.shape.memmap".
-    std::string raw = key + std::string(suffix);
-    if (key.empty() && suffix == kSizesSuffix) raw = std::string(kLeafSuffix) + raw;
-    file = try_open(raw, for_writing);
+    // key.
+    const bool is_sizes = suffix == kSizesSuffix;
+    file = try_open(is_sizes ? sizes_name(key) : key + std::string(suffix), for_writing);
   }
   if (file) return file;
   if (folder_->was_replaced()) folder_->throw_replaced();

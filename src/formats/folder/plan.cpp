@@ -268,7 +268,7 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
         .expected("components of at least 1 dimension")
         .found("0");
   }
-  add_bytes(folder, name + std::string(kSizesSuffix), Leaf(leaf.sizes()), true);
+  add_bytes(folder, sizes_name(name), Leaf(leaf.sizes()), true);
 }
 
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
@@ -308,7 +308,7 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   const auto claim = [&](Entry& entry) {
     const std::vector<std::string> names = entry.names_of(entry.name);
     const bool free = std::none_of(names.begin(), names.end(), [&](const std::string& name) {
-      return taken.contains(name) || is_own_name(name);
+      return taken.contains(name) || is_own_name(name) || is_leftover(name);
     });
     if (!free || is_clash_name(entry.name)) {
       entry.clashes = true;

@@ -22,6 +22,7 @@
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/row_count.hpp"
+#include "os/fs/unreplaced.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -596,36 +597,54 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
 
 namespace {
 
-/// Stores the committed number of rows in `store`. Call before reading meta.json: if the writer
-/// closes in between, meta.json has at least these rows.
-void find_live_rows(Folder& folder, Store& store) {
-  if (!folder.may_grow()) return;
-  const auto page = read_commit_page(folder);
-  if (!page) return;
+/// Stores the committed number of rows in `store`.
+void take_page(const CommitPage& page, Store& store) {
   store.set_grows();
-  if (const CommitState* state = state_now(*page)) {
+  if (const CommitState* state = state_now(page)) {
     store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
   }
   // Slots of a circular buffer may change during a read. Readers check the commit page again
   // afterwards. Small leaves must be mapped too, because a copy would become stale.
-  if (page->capacity > 0) store.arena().close();
+  if (page.capacity > 0) store.arena().close();
+}
+
+/// The root of a tree, and the item that it contains.
+struct Root {
+  NodePlace place;
+  TensorDict::Item item;
+};
+
+Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Problem>* problems) {
+  const std::string notes_name(kNotesName);
+  const std::string notes_where = folder->display() + "/" + notes_name;
+  for (int num_reads = 1;; ++num_reads) {
+    // Read `%commit` first: if the writer closes in between, the notes and meta.json have at least
+    // its rows.
+    std::optional<CommitPage> page;
+    if (folder->may_grow()) page = read_commit_page(*folder);
+    Notes notes;
+    const auto text = folder->read_text(notes_name, kMaxMetaBytes);
+    if (text) notes = Notes::from_json(*text, notes_where);
+    const auto note = notes.nodes.find(std::string_view());
+    const bool counts_rows = note != notes.nodes.end() && !note->second.layout.empty();
+    NodePlace place{std::make_shared<Store>(mode, std::move(notes), notes_where), folder, {}};
+    place.store->collect_problems(problems);
+    if (page) take_page(*page, *place.store);
+    TensorDict::Item item = read_node(place);
+    // The notes of a sparse matrix count its rows, as meta.json does. Without a `%commit`, read
+    // both again if a writer began in between.
+    if (!counts_rows || page || !folder->may_grow() || num_reads == os::kMaxReads ||
+        (!folder->file_info(std::string(kCommitName)) &&
+         folder->read_text(notes_name, kMaxMetaBytes) == text)) {
+      return {std::move(place), std::move(item)};
+    }
+  }
 }
 
 }  // namespace
 
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode, std::vector<Problem>* problems) {
-  Notes notes;
-  const std::string notes_name(kNotesName);
-  std::string notes_where = folder->display() + "/" + notes_name;
-  if (const auto text = folder->read_text(notes_name, kMaxMetaBytes)) {
-    notes = Notes::from_json(*text, notes_where);
-  }
-  NodePlace root;
-  root.store = std::make_shared<Store>(mode, std::move(notes), notes_where);
-  root.store->collect_problems(problems);
-  find_live_rows(*folder, *root.store);
-  root.folder = std::move(folder);
-  TensorDict::Item item = read_node(root);
+  const auto [root, item] = read_root(folder, mode, problems);
   if (const auto* tree = std::get_if<TensorDict>(&item)) {
     node_of(*tree)->info.schema = root.store->notes().schema;
     node_of(*tree)->info.metadata = root.store->notes().metadata;

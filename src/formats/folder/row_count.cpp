@@ -30,7 +30,9 @@ std::int64_t end_at(Folder& folder, DType dtype, std::int64_t index) {
   const auto size = itemsize(dtype);
   std::array<std::byte, sizeof(std::int64_t)> bytes{};
   const auto into = std::span(bytes).first(size);
-  if (file->read_some_at(static_cast<std::uint64_t>(index) * size, into) != size) return -1;
+  const auto at = static_cast<std::uint64_t>(index);
+  if (at >= file->info().size_bytes / size) return -1;
+  if (file->read_some_at(at * size, into) != size) return -1;
   return integer_at(dtype, bytes.data());
 }
 

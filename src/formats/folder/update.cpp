@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <deque>
 #include <iterator>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
@@ -37,6 +40,9 @@ namespace {
 
 /// Maximum number of leaf files that are written at once.
 constexpr std::size_t kOpenFiles = 64;
+/// Attempts to lock a meta.json, and the time between them.
+constexpr int kMaxMetaAttempts = 10'000;
+constexpr std::chrono::milliseconds kMetaPause{1};
 
 [[noreturn]] void refuse_symlink(const std::string& display) {
   throw Error::io(ELOOP, display)
@@ -267,24 +273,60 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
+/// Returns the key of the entry of the node `path` that is stored in a folder `name`.
+std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
+  for (const auto& [entry, file] : notes.files) {
+    const auto keys = keys_of_note_path(entry);
+    if (file != name || !keys || keys->empty()) continue;
+    if (note_path_child(path, keys->back()) == entry) return keys->back();
+  }
+  return decode_key(name).value_or(name);
+}
+
+/// The notes of the tree of which `folder` is a node, and the note path of that node. The root of
+/// the tree is the nearest folder with notes: `folder` itself or one above it. Empty without notes.
+std::pair<Notes, std::string> notes_about(const Path& folder) {
+  std::vector<std::string> names;  // from `folder` up to the root
+  Path at = os::absolute(folder);
+  if (at.filename().empty()) at = at.parent_path();
+  for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
+    const Path file = at / std::string(kNotesName);
+    if (!os::exists(file)) {
+      names.push_back(at.filename().string());
+      continue;
+    }
+    Notes notes =
+        Notes::from_json(os::File::open_read(file).read_all(kMaxMetaBytes), file.string());
+    std::string path;
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+      if (*name != kInnerName) path = note_path_child(path, key_of(notes, path, *name));
+    }
+    return {std::move(notes), std::move(path)};
+  }
+  return {};
+}
+
 /// The meta.json of one node, locked against other writers in this process and others.
 class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
       : path_(folder / std::string(kMetaName)), directory_(os::Directory::open(folder)) {
     refuse_growing(directory_);
-    constexpr int kMaxAttempts = 1000;
-    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kMaxMetaAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
       lock_ = os::WriterLock::try_acquire_current(directory_, std::string(kMetaName), file_);
-      if (!lock_) continue;
+      if (!lock_) {
+        std::this_thread::sleep_for(kMetaPause);
+        continue;
+      }
       text_ = file_.read_all(kMaxMetaBytes);
       meta_ = parse_meta(text_, path_.string());
       return;
     }
     throw Error::io(EBUSY, path_.string())
         .problem("the folder is being changed")
-        .expected("no other writer");
+        .expected("another writer for at most 10 seconds")
+        .found("longer");
   }
 
   const NodeMeta& meta() const noexcept { return meta_; }
@@ -297,6 +339,7 @@ class MetaEdit {
     std::vector<std::string> files = file_names(stem, is_node, is_nested);
     const std::size_t longest = files.back().size();
     const bool is_own = is_clash_name(stem) || is_own_name(files.front());
+    const bool is_temporary = std::ranges::any_of(files, is_leftover);
     // Readers first look for the encoded name.
     const std::string encoded = encode_key(key);
     if (stem != encoded)
@@ -307,12 +350,14 @@ class MetaEdit {
           .expected("the folder of a TensorDict")
           .found("a ", meta_.type);
     }
+    const auto exists_already = [&] {
+      return base::invalid_argument(directory_.display())
+          .problem(key_part(key), " already exists within the target tensordict")
+          .expected("a new key");
+    };
+    if (is_unbatched(key)) throw exists_already();
     for (const MetaEntry& entry : meta_.entries) {
-      if (entry.key == key) {
-        throw base::invalid_argument(directory_.display())
-            .problem(key_part(key), " already exists within the target tensordict")
-            .expected("a new key");
-      }
+      if (entry.key == key) throw exists_already();
       if (std::ranges::find_first_of(files, taken_by(entry)) != files.end()) {
         throw base::invalid_argument(where)
             .problem("its file has the same name as that of ", key_part(entry.key))
@@ -320,11 +365,12 @@ class MetaEdit {
             .remedy("save the whole tree again, which keeps both");
       }
     }
-    if (is_own) {
+    if (is_own || is_temporary) {
       throw base::invalid_argument(where)
           .problem("its file has a name that tenfold uses itself")
           .expected("another name")
-          .remedy("the option robust_key encodes it");
+          .remedy(is_temporary ? "save the whole tree again, which keeps it"
+                               : "the option robust_key encodes it");
     }
     if (is_reserved_key(key)) {
       throw base::invalid_argument(where)
@@ -346,12 +392,26 @@ class MetaEdit {
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
     // Every meta.json has a `_type` or a `_class`, so there is a preceding member.
     text_.insert(brace, ", " + member);
-    replace_file(path_, text_, false);
+    replace(text_);
+  }
+
+  /// Replaces the file, whose checksums become invalid.
+  void replace(const std::string& text) const {
+    drop_checksums(directory_, path_.parent_path(),
+                   [](std::string_view file) { return file == kMetaName; });
+    replace_file(path_, text, false);
   }
 
  private:
   bool exists(const std::string& name) const {
     return name.size() <= kMaxNameBytes && directory_.entry_info(name).has_value();
+  }
+
+  /// True for the key of an unbatched tensor, which is in the notes and in `%values`.
+  bool is_unbatched(std::string_view key) const {
+    if (!exists(std::string(kValuesName))) return false;
+    const auto [notes, path] = notes_about(path_.parent_path());
+    return std::ranges::find(notes.unbatched, note_path_child(path, key)) != notes.unbatched.end();
   }
 
   /// The names by which readers look for an entry. The unencoded ones only count if they are used.
@@ -418,38 +478,11 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   file.close_written();
 }
 
-/// Returns the key of the entry of the node `path` that is stored in a folder `name`.
-std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
-  for (const auto& [entry, file] : notes.files) {
-    const auto keys = keys_of_note_path(entry);
-    if (file != name || !keys || keys->empty()) continue;
-    if (note_path_child(path, keys->back()) == entry) return keys->back();
-  }
-  return decode_key(name).value_or(name);
-}
-
-/// Returns the note of the value that is stored in `folder`. The root of its tree is the nearest
-/// folder with notes: `folder` itself or one above it. Returns an empty note if there is none.
+/// Returns the note of the value that is stored in `folder`; an empty one if there is none.
 Notes::ValueNote note_of(const Path& folder) {
-  std::vector<std::string> names;  // from `folder` up to the root
-  Path at = os::absolute(folder);
-  if (at.filename().empty()) at = at.parent_path();
-  for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
-    const Path file = at / std::string(kNotesName);
-    if (!os::exists(file)) {
-      names.push_back(at.filename().string());
-      continue;
-    }
-    const Notes notes =
-        Notes::from_json(os::File::open_read(file).read_all(kMaxMetaBytes), file.string());
-    std::string path;
-    for (auto name = names.rbegin(); name != names.rend(); ++name) {
-      if (*name != kInnerName) path = note_path_child(path, key_of(notes, path, *name));
-    }
-    const auto found = notes.values.find(path);
-    return found == notes.values.end() ? Notes::ValueNote() : found->second;
-  }
-  return {};
+  const auto [notes, path] = notes_about(folder);
+  const auto found = notes.values.find(path);
+  return found == notes.values.end() ? Notes::ValueNote() : found->second;
 }
 
 /// The notes are not rewritten, so throws Error(unsupported) for a value that needs other ones.
@@ -478,7 +511,9 @@ void require_same_note(const Path& folder, const Value& value) {
 }  // namespace
 
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request) {
-  Updater(plan, path, request).run();
+  Updater updater(plan, path, request);
+  drop_checksums_above(path);
+  updater.run();
 }
 
 std::string first_existing_leaf(const Plan& plan, const Path& path) {
@@ -498,8 +533,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
   if (size_bytes > 0) make_file(edit.directory(), name, size_bytes, leaf.existing_ok, {});
   if (leaf.sizes != nullptr && leaf.sizes->numel() > 0) {
     const auto lengths = std::as_bytes(leaf.sizes->span<std::int64_t>());
-    make_file(edit.directory(), stem + std::string(kSizesSuffix), lengths.size(), leaf.existing_ok,
-              lengths);
+    make_file(edit.directory(), sizes_name(stem), lengths.size(), leaf.existing_ok, lengths);
   }
   edit.add(leaf.key, leaf_entry(leaf));
   return folder / name;
@@ -535,7 +569,7 @@ void write_value(const Path& folder, const NonTensor& value) {
         .found("a ", edit.meta().type);
   }
   require_same_note(folder, value.value);
-  replace_file(folder / std::string(kMetaName), text, false);
+  edit.replace(text);
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -139,13 +139,20 @@ TEST(MemmapOpen, OneBadEntryDoesNotAffectTheOthers) {
   write_bytes(
       folder / "tree/meta.json",
       R"({"bad": {"dtype": "torch.what", "shape": [1]}, "neg": {"dtype": "torch.int8", "shape": [-1]},)"
-      R"( "good": {"dtype": "torch.int8", "shape": [1]}, )" +
+      R"( "good": {"dtype": "torch.int8", "shape": [1]},)"
+      R"( "two": {"dtype": "torch.int8", "shape": [1], "dtype": "torch.bool"},)"
+      R"( "node": {"type": "TensorDict", "type": "TensorDict"}, )" +
           std::string(kType) + "}");
   write_bytes(folder / "tree/good.memmap", "x");
+  write_bytes(folder / "tree/two.memmap", "x");
   const TensorDict tree = open_folder(folder / "tree");
   EXPECT_EQ(bytes_of(tree.at("good")), "x");
   EXPECT_EQ(thrown_by([&] { tree.get("bad"); }).code, ErrorCode::unsupported);
   EXPECT_EQ(thrown_by([&] { tree.get("neg"); }).code, ErrorCode::corrupt);
+  EXPECT_THAT(thrown_by([&] { tree.get("two"); }).message,
+              HasSubstr("entry \"two\": key \"dtype\": expected once, found twice"));
+  EXPECT_THAT(thrown_by([&] { tree.get("node"); }).message,
+              HasSubstr("entry \"node\": key \"type\": expected once, found twice"));
 }
 
 TEST(MemmapOpen, ReturnsTheSameBytesAtEveryCall) {

@@ -197,10 +197,11 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Values that all rows share do not change. The folder's checksums are removed first. Then files
-    grow, and each meta.json is replaced, that of the root last. So concurrent readers see only rows
-    that are written, but during the call nodes below may have more rows than the root. Open trees
-    keep their length until they are refreshed. One call may append at a time.
+    Values and unbatched tensors, which all rows share, do not change. The folder's checksums are
+    removed first. Then files grow, and each meta.json is replaced, that of the root last. So
+    concurrent readers see only rows that are written, but during the call nodes below may have more
+    rows than the root. Open trees keep their length until they are refreshed. One call may append
+    at a time.
 
     Args:
         prefix: The folder.
@@ -211,8 +212,9 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
     Raises:
         ValueError: If the rows do not fit, the saved tree has no batch size, a tensor is nested, a
             node is a stack, or `prefix` is a file; nothing has been written.
-        UnsupportedError: If the folder grows (`%commit`), an entry has the key "shape", "device" or
-            "_type", which tensordict's metadata uses itself, or `allow_pickle` is true.
+        UnsupportedError: If the folder grows (`%commit`) or is a data set with texts or ragged
+            rows, an entry has the key "shape", "device" or "_type", which tensordict's metadata
+            uses itself, or `allow_pickle` is true.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If a file of the saved tree is damaged or too short.
         OSError: If another call is appending, or a file has hard links outside of this tree, as in

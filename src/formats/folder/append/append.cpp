@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <limits>
 #include <ranges>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -16,6 +18,7 @@
 #include "core/notes/notes.hpp"
 #include "core/tree/node.hpp"
 #include "formats/folder/append/commit_file.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
 #include "formats/folder/meta/lengths.hpp"
@@ -39,13 +42,15 @@ constexpr std::size_t kOpenFiles = 64;
 struct AppendedLeaf {
   Path file;
   Leaf rows;
-  std::uint64_t old_bytes = 0;
+  std::uint64_t old_bytes = 0;   ///< where the rows are written
+  std::uint64_t kept_bytes = 0;  ///< that meta.json counts: more than `old_bytes` if an append
+                                 ///< crashed before it changed the root
 };
 
 /// A tensor whose file has several hard links, so that other tensors may share it.
 struct LinkedLeaf {
   os::FileInfo file;
-  Leaf rows;
+  std::size_t leaf = 0;  ///< index of the first of these tensors
   base::Where where;
 };
 
@@ -85,19 +90,25 @@ class Appender {
   Appender(std::int64_t num_rows, Notes notes) : num_rows_(num_rows), notes_(std::move(notes)) {}
 
   /// `path`: the keys, joined by "."; `notes_path`: the same as a note path.
-  void visit(const Path& folder, const TensorDict& rows, const std::string& path,
-             const std::string& notes_path);
+  void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
+             const std::string& path, const std::string& notes_path);
   /// Throws if the disk has no space for the new rows. Does not check up to os::kUncheckedBytes.
   void require_free_space() const;
   void run();
 
  private:
-  void visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
-                  const Leaf& rows, const base::Where& where);
+  /// `child_note`: the note path of the entry.
+  std::string name_of(const os::Directory& directory, const NodeMeta& meta, const MetaEntry& entry,
+                      const std::string& child_note) const;
+  void visit_leaf(const os::Directory& directory, const std::string& file, const Path& folder,
+                  const NodeMeta& meta, const MetaEntry& entry, const Leaf& rows,
+                  const base::Where& where);
   void write_rows();
   void truncate_uncommitted() const noexcept;
-  bool is_linked_to_another(const os::FileInfo& file, const Leaf& rows, const base::Where& where);
-  void check_keys(const NodeMeta& meta, const TensorDict& rows, const base::Where& where) const;
+  bool is_linked_to_another(const os::FileInfo& file, const AppendedLeaf& leaf,
+                            const base::Where& where);
+  void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& notes_path,
+                  const base::Where& where) const;
   void refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
                           const base::Where& where) const;
 
@@ -111,8 +122,17 @@ class Appender {
   std::int64_t saved_rows_ = 0;
 };
 
+std::string Appender::name_of(const os::Directory& directory, const NodeMeta& meta,
+                              const MetaEntry& entry, const std::string& child_note) const {
+  const auto noted = notes_.files.find(child_note);
+  if (noted != notes_.files.end() && is_clash_name(noted->second)) return noted->second;
+  if (entry.is_node) return name_in(directory, meta, entry.key, "", is_safe_raw_node(entry.key));
+  return name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
+}
+
+/// The rows may have the unbatched tensors of the saved tree, which all rows share.
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
-                          const base::Where& where) const {
+                          const std::string& notes_path, const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {
     if (!has_key(rows, entry.key)) {
       throw base::invalid_argument(where)
@@ -125,12 +145,19 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
   for (const std::string& key : rows.keys()) {
     const bool known = std::any_of(meta.entries.begin(), meta.entries.end(),
                                    [&](const MetaEntry& entry) { return entry.key == key; });
-    if (!known) {
-      throw base::invalid_argument(where)
-          .part("key ", base::quote(key))
-          .expected("only keys of the saved tree in the rows")
-          .found("another one");
-    }
+    if (known) continue;
+    const bool is_saved_unbatched =
+        std::ranges::find(notes_.unbatched, note_path_child(notes_path, key)) !=
+        notes_.unbatched.end();
+    const TensorDict::Item item = rows.get(key);
+    const auto* leaf = std::get_if<Leaf>(&item);
+    const bool is_unbatched = leaf != nullptr && leaf->is_unbatched();
+    if (is_saved_unbatched && is_unbatched) continue;
+    throw base::invalid_argument(where)
+        .part("key ", base::quote(key))
+        .expected(is_saved_unbatched ? "an unbatched tensor, as in the saved tree"
+                                     : "only keys of the saved tree in the rows")
+        .found(is_saved_unbatched ? "another entry" : "another one");
   }
 }
 
@@ -151,7 +178,8 @@ void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes
   }
 }
 
-void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
+void Appender::visit_leaf(const os::Directory& directory, const std::string& file,
+                          const Path& folder, const NodeMeta& meta, const MetaEntry& entry,
                           const Leaf& rows, const base::Where& where) {
   if (entry.is_nested || rows.is_nested()) {
     throw base::invalid_argument(where)
@@ -165,6 +193,12 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
         .expected("at least one dimension")
         .found("[]")
         .remedy("save it with one element for each row");
+  }
+  if (saved.front() != meta.batch_size.front()) {
+    throw base::invalid_argument(where)
+        .part("shape of the saved tensor")
+        .expected(meta.batch_size.front(), " rows, the batch size")
+        .found(base::list_text(saved));
   }
   const bool fits =
       !rows.shape().empty() && rows.shape().front() == num_rows_ &&
@@ -180,10 +214,13 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
   if (rows.nbytes() == 0) return;
   const std::uint64_t saved_bytes = rows.nbytes() / static_cast<std::uint64_t>(num_rows_) *
                                     static_cast<std::uint64_t>(saved_rows_);
-  const os::Directory directory = os::Directory::open(folder);
-  const std::string file =
-      name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
   const auto found = directory.entry_info(file);
+  if (found && !found->is_regular) {
+    throw base::corrupt(directory.display_of(file))
+        .part("tensor ", base::quote(entry.key))
+        .expected("a file")
+        .found("a link, a folder or a special file");
+  }
   const std::uint64_t found_bytes = found ? found->size_bytes : 0;
   if (found_bytes < saved_bytes) {
     throw base::corrupt(directory.display_of(file))
@@ -193,37 +230,40 @@ void Appender::visit_leaf(const Path& folder, const NodeMeta& meta, const MetaEn
         .found(found_bytes)
         .remedy("it may be truncated");
   }
-  if (found && found->num_links > 1 && is_linked_to_another(*found, rows, where)) return;
-  leaves_.push_back({folder / file, rows, saved_bytes});
+  AppendedLeaf leaf{folder / file, rows, saved_bytes, entry.size_bytes};
+  if (found && found->num_links > 1 && is_linked_to_another(*found, leaf, where)) return;
+  leaves_.push_back(std::move(leaf));
 }
 
 /// True if the same rows are already to be appended to this file under another key. Tensors that
 /// are hard links of one file share it, so appending to one appends to all. Throws if the rows
 /// differ.
-bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
+bool Appender::is_linked_to_another(const os::FileInfo& file, const AppendedLeaf& leaf,
                                     const base::Where& where) {
   for (const LinkedLeaf& other : linked_) {
     if (!file.same_file(other.file)) continue;
-    if (same_rows(other.rows, rows)) return true;
+    AppendedLeaf& first = leaves_[other.leaf];
+    first.kept_bytes = std::max(first.kept_bytes, leaf.kept_bytes);
+    if (same_rows(first.rows, leaf.rows)) return true;
     throw base::invalid_argument(where)
         .problem("shares its file with another tensor, ", other.where.text())
         .expected("the same rows for both")
         .found("others")
         .remedy("save the whole tree again without shared storage");
   }
-  linked_.push_back({file, rows, where});
+  linked_.push_back({file, leaves_.size(), where});
   return false;
 }
 
-void Appender::visit(const Path& folder, const TensorDict& rows, const std::string& path,
-                     const std::string& notes_path) {
-  const os::Directory directory = os::Directory::open(folder);
+void Appender::visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
+                     const std::string& path, const std::string& notes_path) {
   const os::File file = os::File::open_read_at(directory, std::string(kMetaName));
   const std::string text = file.read_all(kMaxMetaBytes);
   const NodeMeta meta = parse_meta(text, file.display());
   const base::Where where(folder.string(), path.empty() ? "" : "key " + base::quote(path));
   if (meta.kind == MetaKind::unknown && !meta.has_shape) {
-    visit(folder / std::string(kInnerName), rows, path, notes_path);
+    const std::string inner(kInnerName);
+    visit(os::Directory::open_at(directory, inner), folder / inner, rows, path, notes_path);
     return;
   }
   if (meta.kind != MetaKind::tensordict && meta.kind != MetaKind::unknown) {
@@ -258,7 +298,7 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
         .found(base::list_text(batch));
   }
   refuse_hidden_keys(meta, notes_path, where);
-  check_keys(meta, rows, where);
+  check_keys(meta, rows, notes_path, where);
   const std::int64_t node_rows = meta.batch_size.front();
   if (metas_.empty()) saved_rows_ = node_rows;
   if (node_rows < saved_rows_) {
@@ -266,6 +306,12 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
         .part("batch size")
         .expected(saved_rows_, " rows at least, as the root has")
         .found(node_rows);
+  }
+  if (num_rows_ > std::numeric_limits<std::int64_t>::max() - saved_rows_) {
+    throw base::invalid_argument(where)
+        .part("rows in all")
+        .expected("fewer than 2^63")
+        .found(saved_rows_, " and ", num_rows_);
   }
   const auto new_rows = static_cast<std::uint64_t>(saved_rows_ + num_rows_);
   std::vector<LeafLength> lengths;
@@ -280,7 +326,9 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf == nullptr)
         throw base::invalid_argument(child_where).expected("a tensor in the rows").found("none");
-      visit_leaf(folder, meta, entry, *leaf, child_where);
+      const std::string name =
+          name_of(directory, meta, entry, note_path_child(notes_path, entry.key));
+      visit_leaf(directory, name, folder, meta, entry, *leaf, child_where);
       lengths.push_back({entry.key, new_rows});
     }
   }
@@ -290,18 +338,22 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
     if (!entry.is_node) continue;
     const TensorDict::Item item = rows.get(entry.key);
     const std::string child = path.empty() ? entry.key : path + "." + entry.key;
+    const std::string child_note = note_path_child(notes_path, entry.key);
+    const std::string name = name_of(directory, meta, entry, child_note);
+    const os::Directory below = os::Directory::open_at(directory, name);
     if (const auto* node = std::get_if<TensorDict>(&item)) {
-      const std::string child_note = note_path_child(notes_path, entry.key);
-      const auto noted = notes_.files.find(child_note);
-      const bool clashes = noted != notes_.files.end() && is_clash_name(noted->second);
-      const std::string name =
-          clashes ? noted->second
-                  : name_in(directory, meta, entry.key, "", is_safe_raw_node(entry.key));
-      visit(folder / name, *node, child, child_note);
+      visit(below, folder / name, *node, child, child_note);
     } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
       throw base::invalid_argument(folder.string() + ": key " + base::quote(child))
           .expected("a node or one value in the rows")
           .found("a tensor or a stack of values");
+    } else {
+      const os::File value = os::File::open_read_at(below, std::string(kMetaName));
+      const NodeMeta saved = parse_meta(value.read_all(kMaxMetaBytes), value.display());
+      if (saved.kind == MetaKind::non_tensor) continue;
+      throw base::invalid_argument(folder.string() + ": key " + base::quote(child))
+          .expected("a ", saved.type, " in the rows, as in the saved tree")
+          .found("one value");
     }
   }
 }
@@ -357,14 +409,15 @@ void Appender::run() {
   }
 }
 
-/// Truncates the files to the number of rows of the root: if the disk is full, the next append
+/// Truncates the files to the rows that meta.json counts: if the disk is full, the next append
 /// needs the space.
 void Appender::truncate_uncommitted() const noexcept {
   for (const AppendedLeaf& leaf : leaves_) {
     try {
-      if (!os::exists(leaf.file)) continue;
-      os::File file = os::File::open_read_write(leaf.file);
-      if (file.size_bytes() > leaf.old_bytes) file.truncate(leaf.old_bytes);
+      const os::Parent parent = os::open_parent(leaf.file, false);
+      if (!parent.directory.entry_info(parent.name)) continue;
+      os::File file = os::File::open_read_write_at(parent.directory, parent.name);
+      if (file.size_bytes() > leaf.kept_bytes) file.truncate(leaf.kept_bytes);
     } catch (const Error&) {
       continue;  // bytes after the committed end are ignored by readers
     }
@@ -396,11 +449,19 @@ void append_rows(const Path& path, const TensorDict& rows) {
   if (const os::File file = os::File::try_open_read_at(directory, notes_name); file.valid()) {
     notes = Notes::from_json(file.read_all(kMaxMetaBytes), file.display());
   }
+  if (notes.schema && !notes.unbatched.empty()) {
+    throw base::unsupported(path)
+        .problem("rows cannot be appended to its files alone")
+        .expected("columns with rows of fixed size")
+        .found("a data set with texts or ragged rows")
+        .remedy("append to it as a data set");
+  }
   const Shape& batch = rows.info().batch_size;
   Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));
-  appender.visit(path, rows, "", "");
+  appender.visit(directory, path, rows, "", "");
   appender.require_free_space();
   // Remove the checksums first: after a crash, they would not match the changed files.
+  drop_checksums_above(path);
   os::Directory root = directory.duplicate();
   if (root.entry_info(std::string(kChecksumsName))) {
     root.remove_file(std::string(kChecksumsName));

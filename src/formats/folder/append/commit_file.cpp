@@ -25,8 +25,9 @@ constexpr std::chrono::milliseconds kRetryPause{1};
 const std::string kCommitFile(kCommitName);
 
 CommitPage read_page(const os::File& file) {
+  check_commit_size(file.size_bytes(), file.display());
   CommitBytes bytes{};
-  const std::size_t size = file.size_bytes() > bytes.size() ? 0 : file.read_some_at(0, bytes);
+  const std::size_t size = file.read_some_at(0, bytes);
   return parse_commit_page(std::span(bytes).first(size), file.display());
 }
 
@@ -154,11 +155,12 @@ void create_ring_page(os::Directory& folder, std::uint64_t capacity) {
   file.sync();
 }
 
-void announce_writes_in_place(const os::Directory& folder) {
-  if (!folder.entry_info(kCommitFile)) return;
+bool announce_writes_in_place(const os::Directory& folder) {
+  if (!folder.entry_info(kCommitFile)) return false;
   os::File file = os::File::open_read_write_at(folder, kCommitFile);
   const std::array<std::uint64_t, 1> flag = {1};
   file.write_at(kInPlaceOffset, std::as_bytes(std::span(flag)));
+  return true;
 }
 
 bool has_writer(const os::Directory& folder) {

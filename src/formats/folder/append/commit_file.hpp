@@ -60,9 +60,10 @@ class CommitFile {
 /// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Sets the flag of writes in place in the commit page, if the folder has one. The process that
-/// adds rows and checksums then drops the checksums. Call before writing rows in place.
-void announce_writes_in_place(const os::Directory& folder);
+/// Sets the flag of writes in place in the commit page, if the folder has one; returns false if it
+/// has none. The process that adds rows and checksums then drops the checksums. Call before writing
+/// rows in place.
+bool announce_writes_in_place(const os::Directory& folder);
 
 /// True while a CommitFile is locked, by this process or another.
 bool has_writer(const os::Directory& folder);

@@ -137,10 +137,13 @@ CommitBytes encode_page(const CommitPage& page) {
   return bytes;
 }
 
+void check_commit_size(std::uint64_t size_bytes, const std::string& where) {
+  if (size_bytes == kCommitPageBytes) return;
+  throw fail(where).part("size").expected(kCommitPageBytes, " bytes").found(size_bytes);
+}
+
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where) {
-  if (bytes.size() != kCommitPageBytes) {
-    throw fail(where).part("size").expected(kCommitPageBytes, " bytes").found(bytes.size());
-  }
+  check_commit_size(bytes.size(), where);
   const auto header = bytes.subspan(kHeaderOffset, kHeaderBytes);
   if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0 || !is_whole(header)) {
     throw fail(where)
@@ -179,9 +182,9 @@ CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string
 std::optional<CommitPage> read_commit_page(Folder& folder) {
   const auto file = folder.try_open(std::string(kCommitName), false);
   if (!file) return std::nullopt;
+  check_commit_size(file->info().size_bytes, file->display());
   CommitBytes bytes{};
-  const std::size_t size =
-      file->info().size_bytes > kCommitPageBytes ? 0 : file->read_some_at(0, bytes);
+  const std::size_t size = file->read_some_at(0, bytes);
   return parse_commit_page(std::span(bytes).first(size), file->display());
 }
 

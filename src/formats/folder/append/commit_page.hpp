@@ -68,6 +68,9 @@ std::array<std::byte, kSlotBytes> encode_slot(const CommitState& state);
 /// Encodes a whole page. Circular buffers need `durable`.
 CommitBytes encode_page(const CommitPage& page);
 
+/// Throws Error(corrupt), naming `where`, for a file of another size than that of a page.
+void check_commit_size(std::uint64_t size_bytes, const std::string& where);
+
 /// Parses and validates a page. In the result, a circular buffer has num_rows == min(written,
 /// capacity) and a busy range inside it. Throws Error(corrupt), naming `where`, for an invalid
 /// size, header or state, or if neither of two alternating records is valid.

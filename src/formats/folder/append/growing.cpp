@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
+#include "base/text.hpp"
 #include "formats/folder/append/growing_sums.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
@@ -70,6 +72,11 @@ void GrowingFolder::check_here() const {
         .found("a forked child")
         .remedy("open it again there");
   }
+  if (is_closed_) {
+    throw base::unsupported(path_.string())
+        .problem("it was closed, but that may not be durable yet")
+        .remedy("close it again");
+  }
   if (commit_.is_locked()) return;
   check_in_place();  // the lease of a folder that was removed is gone, too
   throw Error::io(EBUSY, path_.string())
@@ -114,6 +121,7 @@ std::vector<std::string> GrowingFolder::folders_below() const {
 
 void GrowingFolder::open_files() {
   refuse_shared_files(root_);
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> linked;
   for (OpenLeaf& open : leaves_) {
     if (open.leaf.row_bytes == 0) continue;
     const os::Directory folder = open_folder(open.leaf.folder);
@@ -124,7 +132,19 @@ void GrowingFolder::open_files() {
       open.file = os::File::create_at(folder, open.leaf.file);
       files_are_new_ = true;
     }
-    const std::uint64_t found = open.file.size_bytes();
+    const os::FileInfo info = open.file.info();
+    if (info.num_links > 1) {
+      const auto [other, is_new] =
+          linked.try_emplace({info.device, info.inode}, path_of(open.leaf));
+      if (!is_new) {
+        throw base::unsupported(open.file.display())
+            .problem("rows cannot be added to tensors that share storage")
+            .expected("a file of its own")
+            .found("that of ", base::quote(other->second))
+            .remedy("save a copy of the data set without shared storage");
+      }
+    }
+    const std::uint64_t found = info.size_bytes;
     if (found >= open.leaf.size_bytes) continue;
     throw base::corrupt(open.file.display())
         .problem("the file is too short")
@@ -249,10 +269,14 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
 }
 
 void GrowingFolder::begin_checksums() {
-  if (capacity() > 0 || commit_.was_written_in_place()) return;
+  // flush() also replaces metadata.
+  drop_checksums_above(path_);
+  if (capacity() > 0) return;
   ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
   has_checksums_ = true;
+  // Then only the checksums of metadata are maintained.
+  if (commit_.was_written_in_place()) return;
   std::unordered_map<std::string, std::unordered_map<std::string, std::uint64_t>> counted;
   for (const OpenLeaf& open : leaves_) {
     const auto [found, is_new] = counted.try_emplace(open.leaf.folder);
@@ -388,6 +412,12 @@ void GrowingFolder::write_notes() {
 }
 
 void GrowingFolder::close() {
+  if (!is_closed_) finish();
+  if (capacity() == 0) root_.sync();
+}
+
+/// All of close() up to the removal of `%commit`, from which on another process may add rows.
+void GrowingFolder::finish() {
   flush();
   check_here();  // flush() may have been stopped for longer than the lease's time-out
   check_in_place();
@@ -402,8 +432,8 @@ void GrowingFolder::close() {
     }
     if (metadata_waits_) write_checksums(true);
     root_.remove_file(std::string(kCommitName));
-    root_.sync();
   }
+  is_closed_ = true;
   commit_.release();
 }
 

@@ -73,7 +73,8 @@ class GrowingFolder {
   void flush();
   /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
   /// saved tree: restores the checksums of metadata and removes `%commit`. A circular buffer keeps
-  /// its `%commit`.
+  /// its `%commit`. If it throws only because the removal could not be made durable, the next call
+  /// repeats that, and other calls throw Error(unsupported).
   void close();
 
  private:
@@ -102,6 +103,7 @@ class GrowingFolder {
   std::vector<std::string> folders_below() const;
   void write_meta(const std::string& folder);
   void write_notes();
+  void finish();
   std::string path_of(const GrowingLeaf& leaf) const;
 
   Path path_;
@@ -115,6 +117,7 @@ class GrowingFolder {
                                  ///< that crashed
   bool has_checksums_ = false;   ///< `%checksums` exists, is valid and is maintained
   bool metadata_waits_ = false;  ///< checksums of metadata were removed, and close() restores them
+  bool is_closed_ = false;       ///< close() can only be repeated
 };
 
 }  // namespace tenfold::detail::formats::folder

@@ -75,7 +75,7 @@ void Archive::index_folders() {
   std::string_view last;
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
-    if (name.ends_with(kLeafSuffix) && !zip_.can_map(entries()[i])) is_one_mapping_ = false;
+    if (is_leaf_file(name) && !zip_.can_map(entries()[i])) is_one_mapping_ = false;
     // Add all parent folders. Most entries are in the same folder as the previous one.
     std::size_t slash = name.rfind('/');
     if (slash == std::string_view::npos || name.substr(0, slash) == last) continue;

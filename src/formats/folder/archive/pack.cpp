@@ -88,9 +88,9 @@ class Lister {
     std::vector<std::string> folders;
     for (std::string& name : names) {
       const auto info = folder.entry_info(name);
-      if (!info || is_leftover(name)) continue;
+      if (!info || is_leftover_in(folder, name, info->is_directory)) continue;
       // The row count of a folder that grows is in `%commit`, which readers of archives ignore.
-      if (prefix.empty() && name == kCommitName) refuse_growing(folder);
+      if (name == kCommitName) refuse_growing(folder);
       if (info->is_directory) {
         folders.push_back(std::move(name));
       } else if (info->is_regular) {
@@ -110,7 +110,7 @@ class Lister {
   void add(std::string path, std::uint64_t size_bytes) {
     ZipArchiveEntry entry;
     entry.name = path;
-    if (path.ends_with(kLeafSuffix)) {
+    if (is_leaf_file(path)) {
       entry.alignment = kArchiveAlignment;
       entry.deflate_level = deflate_level_;
     }

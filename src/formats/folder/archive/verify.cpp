@@ -34,15 +34,17 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry, or a whole deflated or empty entry.
+/// A block of a stored entry, or a whole entry, if it is deflated or empty, or has checksums of
+/// other ranges than blocks.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32 = 0;
-  /// It could not be read or inflated, does not match `%checksums`, or, for a deflated entry, its
+  /// It could not be read or inflated, does not match `%checksums`, or, for a whole entry, its
   /// CRC-32 differs.
   std::optional<Problem> problem;
+  bool is_whole = false;
 };
 
 class ArchiveVerifier {
@@ -63,7 +65,7 @@ class ArchiveVerifier {
         [&](std::size_t i) { check(blocks[i]); }, [&] { progress_.poll(); });
     for (std::size_t first = 0; first < blocks.size();) first = check_block_run(blocks, first);
     for (const auto& [path, lines] : lines_) {
-      if (archive_->find(path)) continue;
+      if (archive_->find(path) || request_.skips(display_of(path))) continue;
       add(base::corrupt().problem("is missing").expected("a file with checksums"),
           {display_of(path), "file"});
     }
@@ -111,8 +113,9 @@ class ArchiveVerifier {
     for (std::size_t i = 0; i < archive_->entries().size(); ++i) {
       const codecs::ZipEntry& entry = archive_->entries()[i];
       if (request_.skips(display_of(entry.name))) continue;
-      if (entry.method == codecs::ZipMethod::deflated || entry.size_bytes == 0) {
-        blocks.push_back({i, 0, entry.size_bytes, 0, {}});
+      const bool is_whole = entry.method == codecs::ZipMethod::deflated || !has_blocks(entry);
+      if (is_whole || entry.size_bytes == 0) {
+        blocks.push_back({i, 0, entry.size_bytes, 0, {}, is_whole});
         continue;
       }
       for (std::uint64_t begin = 0; begin < entry.size_bytes; begin += kBlockBytes) {
@@ -122,11 +125,21 @@ class ArchiveVerifier {
     return blocks;
   }
 
+  /// True if each checksum of the entry begins where one of its blocks does.
+  bool has_blocks(const codecs::ZipEntry& entry) const {
+    const auto lines = lines_.find(entry.name);
+    if (lines == lines_.end()) return true;
+    return std::ranges::all_of(lines->second, [&](const ChecksumLine& line) {
+      return line.offset_bytes == 0 ||
+             (line.offset_bytes % kBlockBytes == 0 && line.offset_bytes < entry.size_bytes);
+    });
+  }
+
   void check(Block& block) {
     const codecs::ZipEntry& entry = archive_->entries()[block.entry];
     try {
-      if (entry.method == codecs::ZipMethod::deflated) {
-        check_deflated(block, entry);
+      if (block.is_whole) {
+        check_whole(block, entry);
       } else {
         check_stored(block, entry);
       }
@@ -155,7 +168,7 @@ class ArchiveVerifier {
     compare(block, *line, stream ? std::optional(stream->digest()) : std::nullopt);
   }
 
-  void check_deflated(Block& block, const codecs::ZipEntry& entry) {
+  void check_whole(Block& block, const codecs::ZipEntry& entry) {
     std::vector<ChecksumLine> lines;
     if (const auto found = lines_.find(entry.name); found != lines_.end()) lines = found->second;
     std::ranges::sort(lines, {}, &ChecksumLine::offset_bytes);

@@ -36,10 +36,23 @@ struct EntryDraft {
   std::string dtype;
   std::string_view dtype_found;
   IntegerArray shape;
+  std::vector<std::string_view> members;  ///< those below that were found
+  std::string_view repeated;              ///< one that was found twice; empty for none
+
+  void add_member(std::string_view name) {
+    for (const std::string_view known : {"type", "dtype", "shape", "is_nested"}) {
+      if (name != known) continue;
+      const bool is_new = std::ranges::find(members, known) == members.end();
+      if (is_new) members.push_back(known);
+      if (!is_new) repeated = known;
+    }
+  }
 
   void reset(std::string_view name) {
     key.assign(name);
     is_node = is_nested = has_dtype = has_shape = false;
+    members.clear();
+    repeated = {};
     dtype.clear();
     dtype_found = {};
     shape.reset();
@@ -82,7 +95,13 @@ MetaEntry make_entry(EntryDraft& draft) {
   entry.key = std::move(draft.key);
   entry.is_node = draft.is_node;
   entry.is_nested = draft.is_nested;
-  if (entry.is_node) return entry;
+  if (!draft.repeated.empty()) {
+    entry.problem = base::corrupt(base::Where("", "entry " + base::quote(entry.key)))
+                        .part("key ", base::quote(draft.repeated))
+                        .expected("once")
+                        .found("twice");
+  }
+  if (entry.is_node || entry.problem) return entry;
   constexpr std::string_view kModule = "torch.";
   const std::string_view name = draft.dtype;
   const auto dtype = name.starts_with(kModule) ? dtype_from_name(name.substr(kModule.size()))
@@ -273,6 +292,7 @@ void MetaHandler::begin_object() {
 
 void MetaHandler::key(std::string_view value) {
   if (level_ == 1 || (level_ == 2 && in_entry_)) member_.assign(value);
+  if (level_ == 2 && in_entry_) draft_.add_member(value);
   if (level_ != 1) return;
   root_members_.emplace_back(value);
   for (const std::string_view name : {"shape", "device", "_type"}) {

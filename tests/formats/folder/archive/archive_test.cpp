@@ -315,16 +315,20 @@ ChecksumLine line_of(const std::string& path, std::string_view bytes, std::uint6
   return {base::xxh3(std::as_bytes(std::span(part))), offset, size, path};
 }
 
-/// Verifies an archive whose deflated `a.memmap` has the content `bytes` and these checksums.
-VerifyReport verified(const std::string& bytes, const std::vector<ChecksumLine>& lines) {
+/// Verifies an archive whose `a.memmap` has the content `bytes` and these checksums.
+VerifyReport verified(const std::string& bytes, const std::vector<ChecksumLine>& lines,
+                      bool is_deflated) {
   const TemporaryFolder folder;
   write_bytes(folder / "m.tdz", archive_of({{"meta.json", std::string(kMeta)},
-                                            {"a.memmap", bytes, 1, true},
+                                            {"a.memmap", bytes, 1, is_deflated},
                                             {"%checksums", checksums_text(lines)}}));
   return folder::kArchiveFormat.verify(folder / "m.tdz", {});
 }
 
-TEST(MemmapArchive, ChecksTheBlocksOfADeflatedEntry) {
+class MemmapArchiveChecksums : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(MemmapArchive, MemmapArchiveChecksums, testing::Bool());
+
+TEST_P(MemmapArchiveChecksums, OfEveryRangeOfAnEntryAreChecked) {
   std::string bytes;
   for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i % 7);
   const ChecksumLine first = line_of("a.memmap", bytes, 0, 600);
@@ -332,12 +336,12 @@ TEST(MemmapArchive, ChecksTheBlocksOfADeflatedEntry) {
   const ChecksumLine middle = line_of("a.memmap", bytes, 300, 200);
   for (const std::vector<ChecksumLine>& lines : std::vector<std::vector<ChecksumLine>>{
            {}, {first, second}, {second, first}, {second}, {middle}}) {
-    const VerifyReport report = verified(bytes, lines);
+    const VerifyReport report = verified(bytes, lines, GetParam());
     EXPECT_TRUE(report.ok()) << lines.size();
     EXPECT_EQ(report.num_checksums, 3U + lines.size()) << "and the CRC-32 of each entry";
   }
   const auto problem = [&](const std::vector<ChecksumLine>& lines) {
-    const VerifyReport report = verified(bytes, lines);
+    const VerifyReport report = verified(bytes, lines, GetParam());
     EXPECT_EQ(report.problems.size(), 1U);
     if (report.problems.empty()) return std::string();
     EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/a.memmap"));
@@ -354,12 +358,16 @@ TEST(MemmapArchive, ChecksTheBlocksOfADeflatedEntry) {
   EXPECT_THAT(problem({first, long_line}), HasSubstr("401 bytes at offset 600 differs"));
   EXPECT_THAT(problem({first, long_line}), HasSubstr("found a block of another size"));
   EXPECT_THAT(problem({first, middle}), HasSubstr("200 bytes at offset 300 differs"));
+  ChecksumLine beyond = line_of("a.memmap", bytes, 0, 8);
+  beyond.offset_bytes = base::kChecksumBlockBytes;
+  EXPECT_THAT(problem({line_of("a.memmap", bytes, 0, 1000), beyond}),
+              HasSubstr("8 bytes at offset 16777216 differs"));
 }
 
 TEST(MemmapArchive, ReportsAFileWithChecksumsThatIsMissing) {
   const std::string bytes(1000, 'x');
-  const VerifyReport report =
-      verified(bytes, {line_of("a.memmap", bytes, 0, 1000), line_of("b.memmap", bytes, 0, 8)});
+  const VerifyReport report = verified(
+      bytes, {line_of("a.memmap", bytes, 0, 1000), line_of("b.memmap", bytes, 0, 8)}, true);
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_THAT(report.problems[0].path, ::testing::EndsWith("m.tdz/b.memmap"));
   EXPECT_EQ(report.problems[0].part, "file");
