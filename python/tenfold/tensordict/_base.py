@@ -41,8 +41,9 @@ class TensorDictBase(TensorLike):
     """A tree of tensors: the methods that TensorDict and LazyStackedTensorDict share.
 
     Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
-    ``_`` change this TensorDict and return it. `set`, `update`, `pop` and other methods of dicts
-    change it, too. Other methods change it only if their description says so.
+    ``_`` change this TensorDict and return it (`memmap_` can return a future of it). `set`,
+    `update`, `pop` and other methods of dicts change it, too. Other methods change it only if their
+    description says so.
 
     Operations of tensors, such as `reshape` and `sum`, are in `TensorLike`.
     """
@@ -71,7 +72,7 @@ class TensorDictBase(TensorLike):
 
         A key returns a tensor, a node, or the plain value of an entry that is not a tensor. Any
         other index (int, slice, list, bool or int tensor, ``...``, None, or a tuple of these)
-        selects rows along the batch dimensions of every tensor.
+        selects rows along the batch dimensions of every tensor that is not unbatched.
 
         Raises:
             KeyError: If there is no such key.
@@ -224,9 +225,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        A bool, int or float, lists of numbers and arrays become tensors, dicts become nodes, and
-        lists of str become a NonTensorStack. Other objects, such as str, complex numbers and None,
-        stay plain values.
+        A bool, int or float, rectangular nested lists of numbers, and arrays become tensors; dicts
+        become nodes; lists that contain a str become a NonTensorStack. Other objects, such as str,
+        complex numbers and None, stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -818,7 +819,8 @@ class TensorDictBase(TensorLike):
             *keys: Keys or paths of keys.
             default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
-            filter_empty: Accepted; all empty nodes of this TensorDict are always removed.
+            filter_empty: Accepted; empty nodes of this TensorDict, except tensorclasses, are
+                removed in any case.
 
         Returns:
             A TensorDict of the entries, which this one no longer has.
@@ -860,8 +862,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            KeyError: If `old_key` does not exist, or `safe` and `new_key` exists; if a path leads
-                through a tensor or a plain value.
+            KeyError: If `old_key` does not exist, or `safe` and `new_key` is another key that
+                exists; if a path leads through a tensor or a plain value.
             RuntimeError: If this TensorDict is locked, or the shape of the entry does not begin
                 with the batch size of its new node.
             TypeError: If `new_key` is neither a str nor a tuple.
@@ -1329,7 +1331,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If shapes differ.
-            TypeError: If a key in `sorted` is that of a plain value, or of a node among tensors.
+            TypeError: If `sorted` has the key of a plain value, or keys of both nodes and tensors.
             KeyError: If a key in `sorted` does not exist.
             IndexError: If `dim` is out of range.
 
@@ -1356,7 +1358,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If shapes do not fit.
-            TypeError: If a key in `sorted` is that of a plain value, or of a node among tensors.
+            TypeError: If `sorted` has the key of a plain value, or keys of both nodes and tensors.
             KeyError: If a key in `sorted` does not exist.
             IndexError: If `dim` is out of range.
 
@@ -1572,9 +1574,9 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, except for a read-only array and for fields of another
-        byte order, or whose strides are negative or not a multiple of their item size. A string
-        field becomes a NonTensorStack.
+        The tensors share the array's memory, unless `device` is not the CPU, the array is
+        read-only, or a field has another byte order or has strides that are negative or not a
+        multiple of its item size. A string field becomes a NonTensorStack.
 
         Args:
             struct_array: The array; fields may be structured themselves.
@@ -1694,7 +1696,10 @@ class TensorDictBase(TensorLike):
         return _convert.from_pytree(pytree, batch_size, auto_batch_size, batch_dims)
 
     def to_pytree(self) -> Any:
-        """Returns the original containers of `from_pytree`; otherwise this TensorDict."""
+        """Returns containers like those given to `from_pytree`, with str as keys of dicts.
+
+        Returns this TensorDict itself if `from_pytree` did not create it.
+        """
         return _convert.to_pytree(self)
 
     def to_namedtuple(self, dest_cls: Any = None) -> Any:
@@ -2001,7 +2006,7 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
                 returns the TensorDict, or raises the error.
-            share_non_tensor: Ignored; if true, with a warning.
+            share_non_tensor: Ignored; the first call in a process with true warns.
             existsok: If false, an existing file of a tensor is an error.
             robust_key: If false, use keys as file names unchanged, as tensordict before 0.14 did.
             atomic: None: a new or empty folder is created by one rename, and an existing one is
@@ -2053,7 +2058,7 @@ class TensorDictBase(TensorLike):
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Ignored; if true, with a warning.
+            share_non_tensor: Ignored; the first call in a process with true warns.
             existsok: If false, an existing file of a tensor, or archive, is an error.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: true if `prefix`
@@ -2109,7 +2114,7 @@ class TensorDictBase(TensorLike):
             num_threads: Number of threads that create files, at most 256. 0:
                 ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Ignored; if true, with a warning.
+            share_non_tensor: Ignored; the first call in a process with true warns.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             atomic: How an existing folder is replaced; as for `memmap_`.
@@ -2161,7 +2166,7 @@ class TensorDictBase(TensorLike):
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
-            share_non_tensor: Ignored; if true, with a warning.
+            share_non_tensor: Ignored; the first call in a process with true warns.
             robust_key: If false, use keys as file names unchanged, where it writes like `memmap`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
@@ -2632,5 +2637,8 @@ class TensorDictBase(TensorLike):
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """Marks `made`, a view, as `is_memmap` if this TensorDict is and `index` allows it."""
+        """Marks `made`, a view, as `is_memmap` if this TensorDict is marked.
+
+        Does so only if each part of `index` is None, ``...``, an int, or a slice from 0.
+        """
         return memmap.as_view(self, made, index)

@@ -307,7 +307,7 @@ def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
 
 
 def _their_values(package: Any, values: Any, ndim: int) -> Any:
-    """Their stack of nested lists; lists below `ndim` levels are values."""
+    """A NonTensorStack of the tensordict package; lists below `ndim` levels are values."""
     if ndim == 0:
         return package.NonTensorData(values)
     return package.NonTensorStack(*(_their_values(package, row, ndim - 1) for row in values))
@@ -731,8 +731,8 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A tensor with an autograd graph, which is no Parameter, may replace a parameter until that is
-    # restored. torch's own __setattr__ would raise an error for that.
+    # A tensor that is no Parameter, such as one with an autograd graph, may replace a parameter
+    # until the parameter is restored. torch's own __setattr__ would raise an error.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)

@@ -246,7 +246,7 @@ class TensorDict(TensorDictBase):
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True if the root is bare, and `key` is the name of the file without its suffix."""
+        """True if the file has one unnamed entry (`is_bare`), and `key` is its stem."""
         opened = self._opened
         if opened is None or not self._node_info.is_bare:
             return False
@@ -541,7 +541,10 @@ def reopen(
     framework: Name | None,
     locked: bool,
 ) -> Any:
-    """The node at `keys` of a pickled file or folder; raises OSError if that was replaced."""
+    """The node at `keys` of a pickled file or folder.
+
+    Raises OSError if the file or folder at `path` was replaced.
+    """
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)

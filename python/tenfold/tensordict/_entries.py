@@ -62,7 +62,7 @@ def key_of(path: tuple[str, ...]) -> Any:
 
 
 class Keys(list[Any]):
-    """The keys of a TensorDict at the time of the call, in order.
+    """The keys of a TensorDict in order, at the time of the call of `keys`.
 
     A list with the set operations of a keys view.
 
@@ -116,16 +116,17 @@ class Keys(list[Any]):
 _KEY_VIEWS = frozenset([type({}.keys()), Keys])
 
 
-#: Kinds of entries, by class: a tensor, an array, or a value to be converted; an object of a class
-#: in `WRAPPED`, or a ValueRows; a TensorDict or a stack of them; a tensorclass, which has one of
-#: these in its `_tensordict`; an object of the tensordict package, which is converted.
+#: Kinds of entries, by class. LEAF: a tensor, an array, or a value to be converted. VALUE: an
+#: object of a class in `WRAPPED`, or a ValueRows. NODE: a TensorDict or a stack of them.
+#: TENSORCLASS: an object of a tensorclass, whose `_tensordict` is a NODE. FOREIGN: an object of the
+#: tensordict package, which is converted.
 LEAF, VALUE, NODE, TENSORCLASS, FOREIGN = range(5)
 
 #: Wrapper classes of entries: ``td[key]`` returns their ``_unwrapped()``.
 WRAPPED = frozenset([NonTensorData, NonTensorStack, UnbatchedTensor])
 
 
-#: Classes of plain tensors, which fit wherever their shape does; added when first seen.
+#: Classes of plain tensors, of which `set` checks the shape only; added when `_array` sees one.
 TENSORS: set[type] = set()
 
 
@@ -148,7 +149,8 @@ class _Kinds(dict):  # type: ignore[type-arg]
 def _is_foreign(cls: type) -> bool:
     """True for classes of the tensordict package that are converted.
 
-    These are all except its tensor classes; among those, only UnbatchedTensor is.
+    These are its classes, and user-defined tensorclasses of it, except subclasses of torch.Tensor,
+    of which only UnbatchedTensor is converted.
     """
     if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
         return False
@@ -304,9 +306,9 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 def _node_entry(key: str, value: Any, node: Any) -> Any:
     """Converts a node to a child of `node`.
 
-    A child whose batch size does not begin with the parent's is copied, with the parent's. Tensors
-    are moved to the parent's device, if it has one. A child without names gets the parent's.
-    Raises RuntimeError if a tensor does not fit.
+    A child whose batch size does not begin with the parent's is copied, and the copy gets the
+    parent's batch size. Tensors are moved to the parent's device, if it has one. A child without
+    names gets the parent's. Raises RuntimeError if the shape of a tensor does not fit.
     """
     child = node_of(value)
     batch_size = node._batch_size
@@ -341,9 +343,9 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Converts numbers, nested lists of them, or an array to a tensor or, with numpy, an array.
+    """Converts a number, nested lists of numbers, or an array to a tensor; with numpy, to an array.
 
-    Returns None for any other value.
+    Returns None for any other value, and for a complex number of Python.
     """
     if arrays.torch_of(value) is not None:
         # Call the functions given to on_torch() now, because torch.compile cannot trace them.

@@ -21,7 +21,7 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
     Args:
         module: The module.
         as_module: Not supported: there is no TensorDictParams.
-        lock: Lock the result; unlike that of `TensorDict.from_module`, the default is true.
+        lock: Lock the result. The default is true, but false for `TensorDict.from_module`.
         **options: Options of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
 
     Raises:
@@ -151,7 +151,7 @@ def from_namedtuple(named_tuple: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def from_tuple(obj: Any, **options: Any) -> Any:
-    """Creates a TensorDict from a tuple, under the keys "0", "1", ...: `TensorDict.from_tuple`.
+    """Creates a TensorDict from a tuple, with keys "0", "1", ..., like `TensorDict.from_tuple`.
 
     Args:
         obj: The tuple.
@@ -272,9 +272,10 @@ def default_is_leaf(cls: type) -> bool:
 
 
 def simplify(obj: Any) -> tuple[Any, ...] | None:
-    """The result of `tenfold._interop.objects.simplify` for a TensorDict or an entry of one.
+    """Implements `tenfold._interop.objects.simplify` for TensorDicts and some entries.
 
-    None for a tensor or another object.
+    These entries are objects of tensorclasses, NonTensorData, NonTensorStack and UnbatchedTensor.
+    None for other objects, such as tensors.
     """
     if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()

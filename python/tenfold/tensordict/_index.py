@@ -61,7 +61,7 @@ def _remedy(index: Any) -> str:
 
 @set_module("tenfold")
 class TooManyIndicesError(IndexError, RuntimeError):
-    """Raised if an index consumes more dimensions than the batch has.
+    """Raised if an index consumes more dimensions than a batch with at least one dimension has.
 
     tensordict raises one of the two base classes, depending on the index.
     """
@@ -81,7 +81,7 @@ def _part(part: Any) -> Any:
             return numpy_module().array(list(part), None if part else int)
         return part
     if isinstance(part, torch.Tensor):
-        return part.bool() if part.dtype is torch.uint8 else part  # a mask, for torch, too
+        return part.bool() if part.dtype is torch.uint8 else part  # as torch: a mask
     if isinstance(part, (list, range)):
         if not part:
             return torch.empty(0, dtype=torch.int64)
@@ -220,7 +220,7 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
 
 
 def without_scalars(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An index in which positions without dimensions are replaced by int."""
+    """An index in which 0-d arrays of integers are replaced by int."""
     return tuple(int(part) if _is_int(part) and type(part) is not bool else part for part in parts)
 
 
@@ -244,7 +244,7 @@ def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class IndexPlan:
-    """One index of a stack.
+    """How one index of the batch dimensions applies to a lazy stack or to stacked values.
 
     Attributes:
         at_stack: The part for the stack dimension: an int, an array, or a slice (the full slice if

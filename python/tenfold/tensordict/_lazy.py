@@ -263,7 +263,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def batch_size(self) -> Any:
-        """The members' batch size with their number at the stack dimension; -1 if lengths differ.
+        """The members' batch size, with their number inserted; -1 for a length that differs.
 
         Raises:
             RuntimeError: On assignment of another batch size, which the members would not have.
@@ -436,7 +436,7 @@ class LazyStackedTensorDict(TensorDictBase):
             whole[index] = value
         elif isinstance(whole, (NonTensorData, NonTensorStack)):
             self._put_locked(key, whole._with_rows(index, value))
-        else:  # an unbatched tensor, of which a member has no rows
+        else:  # an UnbatchedTensor has no rows: the members at `index` get the whole value
             for node in _lazy_rows.indexed_nodes(self, index):
                 node._overwrite_at(key, value, ...)
 
@@ -495,7 +495,7 @@ class LazyStackedTensorDict(TensorDictBase):
             default: Returned if a member lacks the entry.
             **how: For tensors whose shapes differ: ``as_list=True``; or ``as_nested_tensor=True``,
                 with ``layout``; or ``as_padded_tensor=True``, with ``padding_value`` and
-                ``padding_side`` as of torch's ``pad_sequence``.
+                ``padding_side`` as for torch's ``pad_sequence``.
 
         Returns:
             A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
@@ -679,9 +679,9 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a member lacks `old_key`, or `safe` and a member has `new_key`; if
-                `new_key` leads through a tensor or a plain value in a member. No member has changed
-                then.
+            KeyError: If a member lacks `old_key`, or `safe` and `new_key` is another key that a
+                member has; if `new_key` leads through a tensor or a plain value in a member. No
+                member has changed then.
             RuntimeError: If this stack or a member is locked.
             TypeError: If `new_key` is neither a str nor a tuple.
 
@@ -846,7 +846,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return self
         members = []
         for member, result in zip(self.tensordicts, results, strict=True):
-            if result is None:  # a row of the stack, even if nothing is left of it
+            if result is None:  # keeps the member, emptied, so that the number of rows is the same
                 result = node_of(member).empty(batch_size=inner, device=device)
             members.append(rewrapped(member, result))
         made = type(self)._of(members, self.stack_dim, self._dim_name)
@@ -946,6 +946,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             IndexError: If the dimension does not exist.
+            RuntimeError: If the members differ in the length of the dimension.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -963,7 +964,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If the sizes of a list do not add up to the length of `dim`, or one is
-                negative.
+                negative; if the members differ in the length of `dim`.
             ValueError: If `split_size` is not positive.
             IndexError: If the dimension does not exist.
 
@@ -1050,8 +1051,8 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack along the merged dimension; this stack if only one dimension is merged; without
-            rows, a TensorDict.
+            A stack along the merged dimension; this stack if only one dimension is merged; a dense
+            TensorDict if a merged dimension has length 0.
 
         Raises:
             ValueError: If `end_dim` is before `start_dim`, or `inplace`.
@@ -1076,7 +1077,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with more batch dimensions; without rows, a TensorDict.
+            A stack with more batch dimensions; a dense TensorDict if a new length is 0.
 
         Raises:
             RuntimeError: If the lengths do not multiply to that of `dim`.
@@ -1098,7 +1099,8 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with the rows repeated; without rows, a TensorDict.
+            A stack with the rows repeated; a dense TensorDict if the number for the stack dimension
+            is 0.
 
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
@@ -1131,7 +1133,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._dense().masked_select(mask, inplace=inplace)
 
     def is_contiguous(self) -> bool:
-        """Returns False: the tensors of the members are not adjacent in memory."""
+        """Returns False, because each member has separate tensors."""
         return False
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Any:

@@ -1,7 +1,10 @@
 """Operations on the batch dimensions of a lazy stack.
 
-Most results are lazy stacks. `expanded` returns a dense TensorDict if `stack` can stack the
-members; `flatten`, `unflatten` and `repeat` do if there are no rows.
+Most results are lazy stacks. Exceptions: `expanded` returns a dense TensorDict if `stack` can stack
+the members; `rows`, `flatten`, `unflatten` and `repeat` do if no member would remain; `rows` and
+`reshaped` do if a lazy stack cannot have that form; `unbind`, `rows`, `squeeze` and `reshaped` may
+return a member.
+
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
 which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
 `assign` implements ``__setitem__``.
@@ -204,7 +207,7 @@ def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:
 
 
 def indexed_nodes(stack: Any, index: Any) -> list[Any]:
-    """The members of which an index selects rows."""
+    """The members in which an index selects rows."""
     parts = _parts(index, len(stack._batch_size))
     chosen = IndexPlan(without_masks(parts), stack.stack_dim).at_stack
     nodes = stack._nodes()

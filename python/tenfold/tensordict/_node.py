@@ -22,7 +22,7 @@ IS_INT = re.compile("0|-?[1-9][0-9]*")
 
 
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
-    """The original key in the container of a node."""
+    """Returns the key of the original container that is stored as the str `key`."""
     if isinstance(int_keys, dict):
         return int_keys.get(key, key)
     # Entries may have been added since `int_keys` was read.
@@ -93,13 +93,14 @@ class Opened:
     Attributes:
         path: The absolute path, as a str.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
-        format: The requested format; empty: by content.
+        format: The requested format; empty if it is detected from the content.
         identity: The result of `identity_of` when it was opened, or when `make_memmap` last changed
             it through this object.
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.
-        changed: True if the tree in memory differs from the file, such as after a change.
+        changed: True if opening the file again would not restore the tree in memory: after a
+            change, or if `load` selected entries, copied them to a device or separated aliases.
         closed: True after the `with` block of its root.
     """
 
@@ -172,8 +173,8 @@ def registered_class(name: str) -> type | None:
 def with_class(node: Any) -> Any:
     """Returns an object of a node's tensorclass over the node, or the node if it has none.
 
-    Reading a file never imports the classes that it names. If a class is not registered, the node
-    is returned, and a warning names the class, once for each name.
+    This never imports a class. If the class is not registered, the node is returned, and a warning
+    names the class, once for each name.
 
     Raises:
         ValueError: If the node has entries that are not fields of the class.

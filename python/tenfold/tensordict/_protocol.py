@@ -71,17 +71,19 @@ class Primitives:
         __slots__ = ()
 
     if TYPE_CHECKING:
-        #: The leading dimensions of all tensors but unbatched ones; -1 if the lengths differ.
+        #: The leading dimensions of all tensors but unbatched ones; -1 for a length that differs
+        #: between the members of a lazy stack.
         _batch_size: tuple[int, ...]
         #: A name, or None, for each batch dimension; None if no dimension has one.
         _names: tuple[str | None, ...] | None
-        #: As str; None if none was set, or if the members of a lazy stack differ.
+        #: The device as a str; None if none was set, or if the members of a lazy stack differ.
         _device: str | None
         #: False, True, a mark of mapped trees, or weak references to locked parents.
         _locked: Any
         #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
-        #: Its properties; `_info` returns them with the batch size, names and device of now.
+        #: Properties of this node; `_info` returns them with the current batch size, names and
+        #: device.
         _node_info: NodeInfo
         #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
         _undo: Any

@@ -1,8 +1,8 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
 Entries on disk are described from metadata, except the entries of lazy stacks and tensors that are
-made of component tensors (jagged ones, and sparse ones unless `tenfold.open` returned nodes), which
-are loaded.
+made of component tensors, which are loaded. The latter are jagged tensors, and sparse ones unless
+`tenfold.open` or `from_consolidated` opened the file: these return sparse tensors as nodes.
 """
 
 from __future__ import annotations

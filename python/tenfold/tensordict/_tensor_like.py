@@ -31,10 +31,11 @@ class TensorLike(Primitives):
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
     batch size, except with ``reduce=True``. Results share memory if those of torch's method of the
     same name do, but some results for a lazy stack are copies. Arithmetic and comparisons broadcast
-    the shape of a tensor with the batch size, which the result gets. A method that would change
-    nothing may return this TensorDict itself. Methods that change batch dimensions, and reductions,
-    leave unbatched leaves unchanged; a reduction of all tensors together includes them. Methods
-    whose names end in ``_`` change this TensorDict or its tensors in place and return it.
+    the shape of a tensor with the batch size, and the result has the broadcast batch size. A method
+    that would change nothing may return this TensorDict itself. Methods that change batch
+    dimensions, and reductions, leave unbatched leaves unchanged; a reduction of all tensors together
+    includes them. Methods whose names end in ``_`` change this TensorDict or its tensors in place
+    and return it.
     """
 
     __slots__ = ()
@@ -961,7 +962,8 @@ class TensorLike(Primitives):
 
     # --- arithmetic ------------------------------------------------------------------------------
     # A number or a tensor is applied to every tensor, a TensorDict by key. The shape of a tensor is
-    # broadcast with the batch size, which the result gets, never with the dimensions beyond it.
+    # broadcast with the batch size, never with the dimensions beyond it; the result has the
+    # broadcast batch size.
     # `default` is used for keys missing in one of two TensorDicts: a number, or "intersection" to
     # drop them; by default different keys are a KeyError.
 
@@ -2503,7 +2505,7 @@ class TensorLike(Primitives):
 
         Args:
             count_duplicates: If false, only the largest of the tensors that begin at the same
-                address counts.
+                address counts. Tensors without memory, such as those on "meta", all count.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2516,7 +2518,7 @@ class TensorLike(Primitives):
 
         Args:
             count_duplicates: If false, only the largest of the tensors that begin at the same
-                address counts.
+                address counts. Tensors without memory, such as those on "meta", all count.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()

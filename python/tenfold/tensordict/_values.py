@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """The positions of values, as an array that operations on rows of tensors can move.
+    """The position of each row's value in a list, with the shape methods of a tensor.
 
     Attributes:
         positions: For each row, the position of its value in a list.
@@ -50,7 +50,7 @@ class ValueRows:
 
     @classmethod
     def of_each(cls, positions: Any) -> ValueRows:
-        """A value for each row."""
+        """One value for each row: all dimensions of `positions` count as stacked."""
         return cls(positions, tuple(range(positions.ndim)))
 
     @property
@@ -177,9 +177,10 @@ class ValueRows:
         return self._same_dims(self.positions.index_select(dim, index))
 
     def __getattr__(self, name: str) -> Any:
-        """Any other method of `positions`, whose result becomes a ValueRows.
+        """Returns a function that calls this method of `positions`.
 
-        If there were stacks, the result is one of a value for each row: see `of_each`.
+        The tensors in its result are wrapped in ValueRows. If `stacked` is not empty, all
+        dimensions of these tensors count as stacked.
         """
         method = getattr(self.positions, name)
 
@@ -229,8 +230,8 @@ def _regrouped(
 def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
     """The first and last dimension of `old` that a reshape merges into one of `new`.
 
-    The last one is less than the first if the reshape adds a dimension of length 1 between two
-    others. None if it does something else.
+    The last one is less than the first if the reshape only adds a dimension of length 1 between two
+    others. None if neither was found.
     """
     if not old or not new:
         return None
@@ -262,7 +263,11 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size. It begins with that of the TensorDict that contains this entry."""
+        """The batch size.
+
+        In a TensorDict, it begins with the TensorDict's batch size, unless `new_zeros`, `apply` or a
+        similar method added dimensions, or a file has another number of values.
+        """
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -293,7 +298,10 @@ class _Values:
         return NonTensorStack._of(values, rows, self.device)
 
     def _padded(self, pairs: list[tuple[int, int]]) -> Any:
-        """This entry with rows (before, after) of None added to its first dimensions."""
+        """This entry with rows of None added to its first dimensions; `pairs` are (before, after).
+
+        The entry itself if it has fewer dimensions than `pairs`.
+        """
         if self.ndim < len(pairs) or not any(map(any, pairs)):
             return self
         pad = need_torch("pad").nn.functional.pad
@@ -482,7 +490,7 @@ class NonTensorStack(_Values):
 
     Args:
         *values: The values of the rows, or NonTensorData or NonTensorStack of one batch size.
-        stack_dim: The new dimension.
+        stack_dim: The new dimension; always 0 for values without batch dimensions.
 
     Raises:
         RuntimeError: If batch sizes differ.
@@ -546,11 +554,11 @@ class NonTensorStack(_Values):
         """Creates a stack from nested lists.
 
         Args:
-            values: The values of the rows. Lists of one shape add its dimensions; lists of
-                different shapes are values themselves.
+            values: The values of the rows. If all items are lists of one shape, they add their
+                dimensions; otherwise each item is a value.
 
         Returns:
-            NonTensorStack: A stack with one dimension for `values`, and those of the lists in it.
+            NonTensorStack: The first dimension is that of `values`; the inner ones follow.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -582,7 +590,10 @@ class NonTensorStack(_Values):
 
     @classmethod
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
-        """The values saved in a node of that batch size; deeper lists are values."""
+        """The values saved in a node of `batch_size`.
+
+        Lists nested deeper than `batch_size`, or of other lengths, are values.
+        """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
             if len(level) != batch_size[depth]:
@@ -747,7 +758,7 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if func in (torch.unbind, torch.unsqueeze, torch.clone):
         return getattr(args[0], func.__name__)(*args[1:], **kwargs)
     if func.__name__.endswith("_like") and hasattr(args[0], "clone"):
-        return args[0].clone()  # zeros_like, ...: there is no other value to fill it with
+        return args[0].clone()  # zeros_like, ...: keeps the values, which have no zero or one
     return NotImplemented
 
 
@@ -759,7 +770,8 @@ def is_non_tensor(value: Any) -> bool:
         value: Any object or class.
 
     Returns:
-        bool: False for tensors and all other objects.
+        bool: True also for the classes of these names in the tensordict package, and for their
+            objects; False for tensors and all other objects.
 
     Example:
         >>> tenfold.tensordict.is_non_tensor(td.set_non_tensor("name", "run").get("name"))
@@ -910,7 +922,7 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
     if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
-        # Values in stacks along other dimensions are joined in each of those stacks.
+        # No part is stacked along `dim`: join the members of the stacks, and stack the results.
         at = parts[0].stack_dim
         inner = dim - (dim > at)
         groups = zip(*[part.unbind(at) for part in parts], strict=True)
