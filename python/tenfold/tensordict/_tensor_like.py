@@ -33,9 +33,9 @@ class TensorLike(Primitives):
     same name do, but some results for a lazy stack are copies. Arithmetic and comparisons broadcast
     the shape of a tensor with the batch size, and the result has the broadcast batch size. A method
     that would change nothing may return this TensorDict itself. Methods that change batch
-    dimensions, and reductions, leave unbatched leaves unchanged; a reduction of all tensors together
-    includes them. Methods whose names end in ``_`` change this TensorDict or its tensors in place
-    and return it.
+    dimensions, and reductions, leave unbatched leaves unchanged; a reduction of all tensors
+    together includes them. Methods whose names end in ``_`` change this TensorDict or its tensors
+    in place and return it.
     """
 
     __slots__ = ()

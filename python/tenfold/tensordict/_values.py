@@ -265,8 +265,8 @@ class _Values:
     def batch_size(self) -> Any:
         """The batch size.
 
-        In a TensorDict, it begins with the TensorDict's batch size, unless `new_zeros`, `apply` or a
-        similar method added dimensions, or a file has another number of values.
+        In a TensorDict, it begins with the TensorDict's batch size, unless `new_zeros`, `apply` or
+        a similar method added dimensions, or a file has another number of values.
         """
         return arrays.batch_shape(self._batch_size)
 
