@@ -121,8 +121,8 @@ class IndexLayout final : public ShardedLayout {
         .remedy("save again");
   }
 
-  /// Throws the error of a header whose names differ from the planned ones, for which its space is
-  /// reserved.
+  /// Throws the error for a header whose names of tensors differ from the planned names. The space
+  /// for the header was reserved for the planned names.
   [[noreturn]] void refuse_names() const {
     throw base::unsupported(path_)
         .part("the tree to publish")

@@ -203,7 +203,7 @@ class ShardWriter::State {
           .found(to_string(tensor.dtype()), " of ", base::list_text(tensor.shape()));
     }
     if (is_written_[first + i]) {
-      throw refuse().expected("a box that is not written yet").found("one that is");
+      throw refuse().expected("a box that is not written yet").found("a written one");
     }
   }
 
@@ -284,7 +284,7 @@ class ShardWriter::State {
         mapped.size(), num_threads,
         [&](std::size_t i) { write_strided(*mapped[i], true, progress); },
         [&] { progress.poll(); });
-    // One thread, because the kernel serialises writes to a file.
+    // One thread, because most file systems serialise writes to one file.
     for (const Part* part : strided) {
       write_strided(*part, false, progress);
       progress.poll();

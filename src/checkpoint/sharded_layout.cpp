@@ -224,7 +224,8 @@ class FileLayout final : public ShardedLayout {
     return true;
   }
 
-  /// Copies the file with a larger header, because the values exceed the reserved space.
+  /// Copies the file with a larger header, because the header with its values exceeds the reserved
+  /// space, and insert_space() could not enlarge it.
   void publish_copy(const std::string& header) {
     const std::uint64_t end = replacement_->file().size_bytes();
     const std::uint64_t data_bytes = end - reserved_bytes_;
