@@ -236,8 +236,8 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states,
 }
 
 /// Returns the result for `state`, which was found at `place`: the row index in a table, a value
-/// that the hierarchy itself stores, or the rest of the state, for the mapper at `place` to look up.
-/// `position`: index of the state in the call.
+/// that the hierarchy itself stores, or the rest of the state, which the mapper at `place` looks
+/// up. `position`: index of the state in the call.
 nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::handle state,
                     std::size_t position, const StateNames& names) {
   if (place.table >= 0) return nb::int_(place.row);

@@ -117,7 +117,7 @@ class IndexLayout final : public ShardedLayout {
     if (!has_begun_) return;
     throw base::invalid_argument(path_)
         .expected("a save that did not fail while its shards were published")
-        .found("one that did")
+        .found("a save that failed")
         .remedy("save again");
   }
 

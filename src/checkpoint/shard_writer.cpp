@@ -178,7 +178,7 @@ class ShardWriter::State {
         .part("rank ", ticket_.rank, " on host ", base::quote(os::host_name()))
         .problem("the coordinator is on host ", base::quote(ticket_.host))
         .expected(
-            "one host, or a file system on which several can write to the same file (Lustre, ",
+            "one host, or a file system on which several hosts can write to one file (Lustre, ",
             "GPFS, Weka)")
         .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
         .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");

@@ -137,7 +137,7 @@ class FileLayout final : public ShardedLayout {
     if (!replacement_) {
       throw base::invalid_argument(path_)
           .expected("a save that did not fail while its data were moved")
-          .found("one that did")
+          .found("a save that failed")
           .remedy("save again");
     }
     const safetensors::FilePlan plan = plan_of(tree);

@@ -40,8 +40,8 @@ class ByteScanner {
   /// unreadable archive, but reports unreadable archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
-  /// Scans consecutive archives whose offsets are not known. Bytes between them are scanned as a
-  /// pickle and reported. Returns false, without findings, if there is no archive.
+  /// Scans consecutive archives whose offsets are not known. Reports bytes outside of archives, and
+  /// passes them to guess(). Returns false, without findings, if there is no archive.
   bool archives(std::string_view bytes, const std::string& where);
 
   /// Scans bytes as a pickle of any protocol, if unpickling them could import something.
