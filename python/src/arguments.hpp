@@ -22,7 +22,7 @@ class PathsArgument : public nb::object {
             "collections.abc.Sequence[str | bytes | os.PathLike[str] | os.PathLike[bytes]]", is_any)
 };
 
-/// Read by key_paths(): each a path, or one glob or dotted name.
+/// Read by key_paths(): each tuple is a path of keys, or has a single glob or dotted name.
 class KeysArgument : public nb::object {
   NB_OBJECT(KeysArgument, nb::object, "collections.abc.Iterable[tuple[str, ...]]", is_any)
 };

@@ -27,7 +27,7 @@ struct TorchLeaf {
   bool is_offered = false;
 };
 
-/// Alignment in bytes of the elements in a leaf's own block, as in all formats.
+/// Alignment in bytes of the elements in a leaf's own block.
 constexpr std::size_t kAlignment = 64;
 /// Larger blocks come from the pool, because the kernel would have to zero fresh pages for each.
 constexpr std::size_t kMaxOwnBytes = std::size_t{64} << 10;
@@ -165,8 +165,8 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
                            text(name.text()));
 }
 
-/// True if `made`, a copy of a tensor with those strides, has the same strides. Otherwise its
-/// elements are in other places, and aliases of the tensor must be copied, too.
+/// True if `made`, a copy of a tensor with these `strides`, has the same strides. If not, an alias
+/// of the tensor cannot become a view of `made`, and gets its own copy.
 bool has_strides(const nb::object& made, const Shape& strides) {
   return nb::hasattr(made, "stride") && made.attr("stride")().equal(tuple_of(strides));
 }

@@ -63,12 +63,14 @@ struct LeafName {
 /// its file mapped.
 class ArrayMaker {
  public:
-  /// `place`: called with each new array, returns the one to use; or None.
+  /// `place`: a callable that gets each new array and returns the array to use in its place, or
+  /// None to use the new arrays themselves.
   ArrayMaker(Mode mode, Tied& tied, nb::object place);
 
   /// `tensor` belongs to `leaf`, which also has the sizes of a nested tensor. `name` identifies the
-  /// leaf in messages. Throws Error(io) for read-only pages, to which torch would write, and raises
-  /// UnsupportedError for a dtype that numpy does not have.
+  /// leaf in messages. For torch, throws Error(io) if the tensor's memory is read-only, because a
+  /// write to the torch tensor would crash. For numpy, raises UnsupportedError for a dtype that
+  /// numpy does not have.
   nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:

@@ -37,8 +37,9 @@ void bind_batch_loader(nb::module_& module);
 void bind_sparse_matrix(nb::module_& module);
 
 /// Converts row indices: a list or tuple of ints, an int64 torch tensor of any device, or a
-/// contiguous buffer of int64. Negative ones count from the end. Raises IndexError, with a message
-/// that begins with `what`, for an index out of range, and TypeError for objects of other types.
+/// contiguous buffer of int64. Negative indices count from the end. Raises IndexError, with a
+/// message that begins with `what`, for an index out of range, and TypeError for objects of other
+/// types.
 std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size,
                                          const char* what = "row");
 

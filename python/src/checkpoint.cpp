@@ -73,7 +73,7 @@ Manager make_manager(PathArgument directory, std::optional<std::int64_t> max_to_
   return Manager(path_from(directory), std::move(options));
 }
 
-/// `extra`: a node with the value under the key "extra", and "versions", an object.
+/// `extra`: a node whose keys are "extra" (the user's value) and "versions" (a JSON object).
 CheckpointSaveOptions save_options(std::map<std::string, double> metrics, const NodeHandle& extra,
                                    bool force, const std::vector<std::string>& constant) {
   CheckpointSaveOptions options;

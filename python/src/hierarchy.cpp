@@ -235,8 +235,9 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states,
   return without_gil([&] { return self.hierarchy.find(paths, names); });
 }
 
-/// The number of a table's row, the value of a text, or the state for a mapper. `position`: of the
-/// state in the call.
+/// Returns the result for `state`, which was found at `place`: the row index in a table, a value
+/// that the hierarchy itself stores, or the rest of the state, which the mapper at `place` looks
+/// up. `position`: index of the state in the call.
 nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::handle state,
                     std::size_t position, const StateNames& names) {
   if (place.table >= 0) return nb::int_(place.row);
@@ -266,7 +267,8 @@ nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgu
   return made;
 }
 
-/// (table, mapper or row, list of found_at()) of one value.
+/// Finds one state. Returns (index of the table or a negative kind of place, index of the mapper or
+/// row, a list with the result of found_at()).
 nb::tuple find_state(const HierarchyHandle& self, AnyObject state, PathArgument path) {
   const StateNames names = {place_in_messages(path, "hierarchy"),
                             [&](std::size_t) { return shown_object(state); }};

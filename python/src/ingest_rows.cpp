@@ -30,8 +30,9 @@ using namespace nb::literals;
 namespace {
 
 constexpr std::int64_t kBlockRows = 65'536;
-/// The size of a block is checked after every row, because a row may be large. While a block grows,
-/// it uses up to three times this memory, in addition to the 16 MiB of the writer.
+/// The size of a block is checked after every row, because a row may be large. Unless a single row
+/// is larger than this, a growing block uses up to three times this memory, in addition to the 16
+/// MiB of the writer.
 constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
 /// Rows between two checks of signals and the clock.
 constexpr std::int64_t kCheckRows = 1024;

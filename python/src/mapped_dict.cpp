@@ -155,7 +155,8 @@ class Dict {
   }
 
   /// Writes items: keys, and a row for each value. `begin`: the number of the first item in error
-  /// messages. `kind`: "assign", or "error" or "last" to extend.
+  /// messages. `kind`: "assign" for assign(), or the option duplicates of extend(): "error" or
+  /// "last".
   void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);

@@ -47,7 +47,7 @@ void fetch_objects(std::span<PyObject* const> objects) {
   for (PyObject* object : objects) {
     const auto* line = reinterpret_cast<const char*>(object);
     base::prefetch(line);
-    base::prefetch(line + kLineBytes);  // the end of a str or bytes of some length
+    base::prefetch(line + kLineBytes);  // the rest of a longer str or bytes
   }
 }
 

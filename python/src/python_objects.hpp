@@ -112,7 +112,7 @@ inline PyObject* list_item(PyObject* list, std::size_t i) {
 #endif
 }
 
-/// Size of a list or tuple. The next two functions, too, accept only these.
+/// Size of a list or tuple. sequence_item() and sequence_items() also accept only these types.
 inline std::size_t sequence_size(PyObject* sequence) {
 #ifdef TENFOLD_LIMITED_API
   return static_cast<std::size_t>(PyList_Check(sequence) ? PyList_Size(sequence)

@@ -55,7 +55,7 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
   table_.end_rows(end - begin);
 }
 
-/// Throws for the first row of an array that does not fit a column of the schema.
+/// Throws for the first row of an array that does not fit the column's type in the schema.
 void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                             std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {

@@ -111,7 +111,7 @@ nb::object RowReader::with_nulls(const nb::object& dict) const {
   return nb::module_::import_("tenfold.dataset._ingest.values").attr("with_nulls")(dict, names_);
 }
 
-/// Returns false if a column has to change, or the row lacks a required one.
+/// Returns false if the type of a column has to change, or the row lacks a required column.
 bool RowReader::add_dict(PyObject* dict) {
   return add_record(*root_, dict) && table_.missing_column() == nullptr;
 }

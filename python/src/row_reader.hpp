@@ -19,8 +19,8 @@ namespace tenfold::python {
 /// Requires the GIL.
 class RowReader {
  public:
-  /// `columns`: only these, or the columns of these records; empty: all. `takes_decimals`: stores
-  /// Decimals as strings; otherwise they are bad values.
+  /// `columns`: names of the columns to read, or of records whose columns to read; empty: all
+  /// columns. `takes_decimals`: stores Decimals as strings; otherwise they are bad values.
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
             bool takes_decimals);
   /// For a table whose rows take_rows() returns. add() throws BadValue for a key that is no column
@@ -41,8 +41,8 @@ class RowReader {
   /// All columns in the order of their first appearance, with the columns of a record together. A
   /// record may have started as a column of nulls.
   std::vector<const RowColumn*> columns_in_input_order() const;
-  /// Throws Error(invalid_argument) for a column of the schema, Error(key_not_found) for one of
-  /// `columns`, that occurred in no row.
+  /// Throws if a wanted column occurred in no row: Error(invalid_argument) for a column of the
+  /// schema, Error(key_not_found) for a name in `columns`.
   void check_all_seen(const std::string& where) const;
   /// The keys of rows that are not in the schema; empty without a schema.
   std::vector<std::string> ignored() const;
@@ -76,7 +76,8 @@ class RowReader {
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
-  /// The type of a column (null: a new one) with a further value. Throws BadValue if there is none.
+  /// The type of a column (null: a new column) that can also store `value`. Throws BadValue if no
+  /// type can store all of its values.
   RowType widened(const RowColumn* column, nb::handle value) const;
   static void check_array(const RowType& before, const RowType& type, nb::handle value);
   [[noreturn]] static void refuse(const RowColumn* column, const RowType& type, nb::handle value);

@@ -142,7 +142,7 @@ std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::h
   return indices_of_none(value, 1 + column->type().inner.size());
 }
 
-/// found_text(), with the refused_none().
+/// Describes `value` like found_text(), preceded by the index from refused_none() if there is one.
 std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
   const std::string found = found_text(value);
   const std::vector<std::int64_t> indices = refused_none(column, value);
@@ -181,7 +181,10 @@ void RowReader::mismatch_in(Record& record, PyObject* dict) {
       throw BadValue{dotted(entry->path), "expected an object, found " + found_text(value)};
     }
   }
-  if (&record == root_.get()) throw BadValue{"", "expected a row, found one that changes"};
+  if (&record == root_.get()) {
+    throw BadValue{"",
+                   "expected a row that stays the same while it is read, found one that changes"};
+  }
 }
 
 void RowReader::refuse_missing() {

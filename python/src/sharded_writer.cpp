@@ -26,13 +26,13 @@ using namespace nb::literals;
 
 namespace {
 
-/// Returns a dense torch tensor, copied if it is on another device.
+/// Returns a dense torch tensor in main memory, copied if `object` is on another device.
 Tensor shard_tensor(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_any_torch(object);
   if (!tensor) {
     throw base::invalid_argument()
         .part("box")
-        .expected("a dense torch tensor in main memory")
+        .expected("a dense torch tensor")
         .found("another object");
   }
   return std::move(*tensor);

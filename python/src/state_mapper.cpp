@@ -227,7 +227,8 @@ std::vector<std::int64_t> positions_of(const SavedSparse& mapper, const nb::list
     const std::vector<Value> values = states_from(states);
     return without_gil([&] { return rows_of_states(mapper.keys, mapper.key_kind, values); });
   }
-  // The engine has no type for bytes, and a str equals none.
+  // The engine has no type for bytes: their characters are compared. A state of another type, also
+  // a str, equals no bytes key, so it becomes null.
   std::vector<Value> values;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const nb::object one = state_at(states, i);

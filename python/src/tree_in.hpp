@@ -75,8 +75,8 @@ class TreeBuilder {
 
 /// The elements of a dense torch tensor of any class and device: shared, or copied if they are not
 /// in main memory or the tensor is a lazy conjugate or negative. Empty for sparse, jagged and
-/// nested tensors and other objects. Throws if a tensor has no bytes, is quantized or of a dtype
-/// that trees lack.
+/// nested tensors and other objects. Throws if the tensor's storage is missing (as on the meta
+/// device), if it is quantized, or if trees do not have its dtype.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
 /// From and to NodeInfo of _interop/node_info.py.

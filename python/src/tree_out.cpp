@@ -150,7 +150,8 @@ class Containers {
     return made;
   }
 
-  /// The result of tenfold/_interop/objects.py for the component tensors.
+  /// Checks the indices, then builds the sparse or jagged tensor from its component tensors by
+  /// `sparse` of tenfold/_interop/objects.py.
   nb::object sparse(const TensorDict& node) {
     without_gil([&] { check_sparse_indices(node, place_of(node)); });
     const NodeInfo& info = node.info();

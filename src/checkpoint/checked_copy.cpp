@@ -65,7 +65,7 @@ StoredChecksums checksums_of(const Path& path, const std::string& format) {
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
     std::map<std::string, std::uint64_t> last;  // bytes of the last block of each file
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
-      // Only the last block of a file is shorter than the others.
+      // A whole file is checksummed in equal blocks, and only its last block may be shorter.
       std::uint64_t& last_bytes =
           last.try_emplace(line.path, base::kChecksumBlockBytes).first->second;
       const bool follows_short_block = last_bytes != base::kChecksumBlockBytes;

@@ -78,7 +78,7 @@ class DirectoryReader {
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}
 
   /// Returns an empty listing if the directory does not exist. Reads the directory again if a step
-  /// was removed during the call; throws Error(io) (ESTALE) after os::kMaxReads times.
+  /// was removed during the call; throws Error(io) (ESTALE) after os::kMaxReads attempts.
   Listing list();
 
  private:

@@ -117,12 +117,12 @@ class IndexLayout final : public ShardedLayout {
     if (!has_begun_) return;
     throw base::invalid_argument(path_)
         .expected("a save that did not fail while its shards were published")
-        .found("one that did")
+        .found("a save that failed")
         .remedy("save again");
   }
 
-  /// Throws the error of a header whose names differ from the planned ones, for which its space is
-  /// reserved.
+  /// Throws the error for a header whose names of tensors differ from the planned names. The space
+  /// for the header was reserved for the planned names.
   [[noreturn]] void refuse_names() const {
     throw base::unsupported(path_)
         .part("the tree to publish")

@@ -104,8 +104,8 @@ bool CheckpointManager::should_save(std::int64_t step) const {
   if (!options.every_steps && !options.every_seconds) return true;
   // The other mutex is locked during a save.
   const std::lock_guard lock(state_->last_mutex);
-  // Checks whether a multiple was passed since the last save, so that loops need not call this for
-  // every step.
+  // Checks whether a multiple of every_steps was reached since the last save, so that loops need
+  // not call this for every step.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
     return true;

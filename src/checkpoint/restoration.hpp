@@ -35,9 +35,9 @@ class Restoration {
   /// Checks a candidate and opens it with the entries of `rank`, or with those of rank 0 if the
   /// step does not have that rank. Throws Error(corrupt) if the step is damaged or the check finds
   /// an entry that cannot be read, Error(file_not_found) if the step or, without a check, a file
-  /// was removed. Throws other errors as they are, such as that of a canceled call, or of a process
-  /// without descriptors. `copied`: entries whose tensors are not checked here, because the caller
-  /// copies them with copy_entry(), which compares checksums.
+  /// was removed. Throws other errors as they are, such as the error of a cancelled call, or of a
+  /// process that can open no more files. `copied`: entries whose tensors are not checked here,
+  /// because the caller copies them with copy_entry(), which compares checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {});
   /// Records a candidate that open() or the caller found damaged. Returns false if another process
@@ -63,7 +63,8 @@ class Restoration {
   std::map<std::int64_t, std::uint64_t> stats_;      ///< stats_of() opened candidates, by seq
 };
 
-/// Returns true if the step is damaged, or was removed or replaced since it was listed.
+/// Returns true if `error` means that the step is damaged, or that it was removed or replaced since
+/// it was listed.
 bool is_damage(const Error& error) noexcept;
 
 }  // namespace tenfold::checkpoint

@@ -178,7 +178,7 @@ class ShardWriter::State {
         .part("rank ", ticket_.rank, " on host ", base::quote(os::host_name()))
         .problem("the coordinator is on host ", base::quote(ticket_.host))
         .expected(
-            "one host, or a file system on which several can write to the same file (Lustre, ",
+            "one host, or a file system on which several hosts can write to one file (Lustre, ",
             "GPFS, Weka)")
         .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
         .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
@@ -203,7 +203,7 @@ class ShardWriter::State {
           .found(to_string(tensor.dtype()), " of ", base::list_text(tensor.shape()));
     }
     if (is_written_[first + i]) {
-      throw refuse().expected("a box that is not written yet").found("one that is");
+      throw refuse().expected("a box that is not written yet").found("a written one");
     }
   }
 
@@ -284,7 +284,7 @@ class ShardWriter::State {
         mapped.size(), num_threads,
         [&](std::size_t i) { write_strided(*mapped[i], true, progress); },
         [&] { progress.poll(); });
-    // One thread, because the kernel serialises writes to a file.
+    // One thread, because most file systems serialise writes to one file.
     for (const Part* part : strided) {
       write_strided(*part, false, progress);
       progress.poll();

@@ -137,7 +137,7 @@ class FileLayout final : public ShardedLayout {
     if (!replacement_) {
       throw base::invalid_argument(path_)
           .expected("a save that did not fail while its data were moved")
-          .found("one that did")
+          .found("a save that failed")
           .remedy("save again");
     }
     const safetensors::FilePlan plan = plan_of(tree);
@@ -224,7 +224,8 @@ class FileLayout final : public ShardedLayout {
     return true;
   }
 
-  /// Copies the file with a larger header, because the values exceed the reserved space.
+  /// Copies the file with a larger header, because the header with its values exceeds the reserved
+  /// space, and insert_space() could not enlarge it.
   void publish_copy(const std::string& header) {
     const std::uint64_t end = replacement_->file().size_bytes();
     const std::uint64_t data_bytes = end - reserved_bytes_;

@@ -68,7 +68,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (first[i] == i) needed += leaves[i].leaf.nbytes();
   }
-  // Linux overcommits memory, and kills the process when memory runs out.
+  // By default, Linux overcommits memory, and kills a process when memory runs out.
   const std::uint64_t kept = kept_bytes();
   if (needed > kept && needed - kept > os::available_memory_bytes()) throw std::bad_alloc();
   std::vector<Buffer> copies(leaves.size());

@@ -71,8 +71,8 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// Returns the time in UTC with milliseconds, in a form that datetime.fromisoformat() of all Python
-/// versions parses.
+/// Returns the time in UTC with milliseconds, in a form that datetime.fromisoformat() of all
+/// supported Python versions parses.
 std::string time_text() {
   namespace chrono = std::chrono;
   const auto now = chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
@@ -178,8 +178,8 @@ os::Directory& CheckpointManager::State::require_writer() {
               "process took over")
           .remedy("create a new manager");
     }
-    // Steps are listed by path. If it named another directory, pruning would remove steps of this
-    // one by the list of the other.
+    // Steps are listed by path. If the path named another directory, pruning would remove steps of
+    // the writer's directory by the list of the other directory.
     if (!writer_directory_->is_at(directory)) {
       throw Error::io(ESTALE, directory.string())
           .expected("the directory that this manager writes into")

@@ -22,7 +22,7 @@ constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
 /// Such a result leaves L2 before the caller reads it, and would evict from L3 the rows that are
 /// read next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Maximum size of a block of rows. Two blocks and the copied rows fit in L2 of any CPU.
+/// Maximum size of a block of rows. Two blocks and the copied rows fit in an L2 of 256 KiB.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;
@@ -152,9 +152,9 @@ class RowBlock {
 };
 
 /// Copies rows of more than kAheadBytes, two at a time, so that their memory requests overlap. For
-/// each cache line that is copied, one is prefetched at a fixed distance ahead. So a few requests
-/// are always outstanding, but never more than the CPU supports. Prefetching whole rows at a time
-/// was three times slower.
+/// each cache line that is copied, one is prefetched at a fixed distance ahead, so that the number
+/// of outstanding requests stays about the same. Prefetching whole rows at a time was three times
+/// slower.
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
   const std::size_t count = chosen.rows.size();

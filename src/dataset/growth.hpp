@@ -23,8 +23,8 @@ namespace detail {
 /// The rows of a data set that was opened from a path. Their number grows when this object appends
 /// and, after refresh(), by the rows that others have appended.
 ///
-/// Thread safety: all members may be called from any thread; each append is atomic. A child that is
-/// forked while another thread calls one opens the path again, to read.
+/// Thread safety: all members may be called from any thread; each append is atomic. If the process
+/// forks while another thread calls a member, the child opens the path again, to read.
 class Growth {
  public:
   static std::shared_ptr<Growth> open(const Path& path, Mode mode);

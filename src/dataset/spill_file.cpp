@@ -37,7 +37,8 @@ Path folder_of(const Path& path) {
       .found("none");
 }
 
-/// Creates a file and removes its name at once, so that the file exists only while it is open.
+/// Creates a file and removes its name at once, so that the file exists only while it is open. A
+/// crash between the two calls leaves an empty file.
 os::File create_unnamed(const Path& path) {
   static std::atomic<std::uint64_t> count{0};
   os::Directory folder = os::Directory::open(folder_of(path));

@@ -14,7 +14,8 @@
 namespace tenfold {
 
 /// A buffer that is appended to and read afterwards: in memory while it is small, then in an
-/// unnamed spill file, which disappears even after a crash.
+/// unnamed spill file, which disappears even after a crash, except a crash between its creation and
+/// the removal of its name.
 ///
 /// Thread safety: after the last append() or flush(), read() may be called from any thread.
 class SpillFile {

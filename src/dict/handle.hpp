@@ -101,8 +101,8 @@ namespace detail {
 
 /// The state behind a MappedDict, which is a handle: the opened dictionary and its current rows.
 ///
-/// Thread safety: all members may be called from any thread. A child that is forked while another
-/// thread calls one opens the path again, to read.
+/// Thread safety: all members may be called from any thread. If the process forks while another
+/// thread calls a member, the child opens the path again, to read.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);

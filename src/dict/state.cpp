@@ -175,7 +175,7 @@ std::int64_t num_rows_now(const DictState& state) {
 }
 
 std::optional<DictCounts> counts_now(const DictState& state) {
-  // A writer commits at most a few times while this loop runs.
+  // A writer usually commits at most once or twice while this loop runs.
   constexpr int kMaxTries = 100;
   const DictIndex& index = *state.index;
   for (int i = 0; i < kMaxTries; ++i) {

@@ -14,8 +14,9 @@ namespace tenfold {
 /// Whether tensors on the meta device are allowed. No file format can store them.
 enum class MetaTensors : std::uint8_t { refused, allowed };
 
-/// If the tree has an opaque node, throws Error(unsupported) with the key of the first one and the
-/// reason. The message starts with `where` and ends with `remedy`.
+/// If the tree has an opaque node (other than a tensor on the meta device, if `meta` allows these),
+/// throws Error(unsupported) with the key of the first one and the reason. The message starts with
+/// `where` and ends with `remedy`.
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta = MetaTensors::refused);
 

@@ -15,7 +15,7 @@ namespace tenfold {
 /// added.
 ///
 /// An access to a page that is not cached waits for one request to the device. So a reader without
-/// prefetching has one outstanding request, and gets at most half of the device's throughput. With
+/// prefetching has one outstanding request, and gets only a part of the device's throughput. With
 /// ReadAhead, a thread requests the pages in large pieces before they are used. Pages that are
 /// already cached are mapped, so that later accesses do not even fault; two threads do this if the
 /// first piece is cached. Nothing is copied: `pread` to a buffer would also bring pages into the

@@ -184,7 +184,7 @@ bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
-/// The error of a file that is the result of a wrong download; empty for any other.
+/// The error for a git-lfs pointer or an HTML page in place of the file; empty for other content.
 std::optional<Error> mistaken_download(const formats::FileHead& head) {
   std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {

@@ -81,8 +81,9 @@ struct Renamer {
     return node;
   }
 
-  /// The NodeInfo of a new node: that of the source's node at `path`. If there is none, the node is
-  /// an ordered dict or a TensorDict with the root's batch size, as the root is, else a dict.
+  /// The NodeInfo of a new node: that of the source's node at `path`. If the source has no node
+  /// there: an ordered dict if the root is one, a TensorDict with the root's batch size if the root
+  /// is one, otherwise a dict.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) {
       NodeInfo info = known->second;

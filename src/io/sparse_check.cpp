@@ -13,8 +13,9 @@
 namespace tenfold {
 namespace {
 
-/// Returns the child node of an entry; none for other entries, and for those that are read now and
-/// that a tree cannot represent, such as the arrays of strings of an archive.
+/// Returns the child node at position `at`; nullopt for a tensor or value, and for a lazy entry
+/// that turns out to be unsupported when it is read here, such as an array of strings in an
+/// archive.
 std::optional<TensorDict> child_at(Node& node, std::size_t at) {
   try {
     if (node.leaf_at(at) != nullptr) return std::nullopt;  // without a copy

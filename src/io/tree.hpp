@@ -12,7 +12,8 @@ namespace tenfold {
 /// (Node::keep).
 TensorDict empty_like(const TensorDict& node);
 
-/// The properties of a node that becomes a dict: those of a root, schema and metadata, are kept.
+/// The properties of a plain dict that replaces a node with `info`: keeps only schema and metadata,
+/// which a root may have.
 NodeInfo dict_info(const NodeInfo& info);
 
 /// Repairs the kind of a node whose entries were changed. A list, tuple or lazy stack whose keys

@@ -35,13 +35,13 @@ class ByteScanner {
   /// if there is only one file.
   void enter(std::string path, std::string shown);
 
-  /// Scans a pickle, a zip archive and those nested in it (up to 8 levels in all), a .npy file of
-  /// objects, or other bytes. Throws Error(corrupt) and Error(unsupported) for an unreadable
-  /// archive, but reports unreadable archives inside an archive as findings.
+  /// Scans a pickle, a zip archive and the archives nested in it (up to 8 levels in all), a .npy
+  /// file of objects, or other bytes. Throws Error(corrupt) and Error(unsupported) for an
+  /// unreadable archive, but reports unreadable archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
-  /// Scans consecutive archives whose offsets are not known. Bytes between them are scanned as a
-  /// pickle and reported. Returns false, without findings, if there is no archive.
+  /// Scans consecutive archives whose offsets are not known. Reports bytes outside of archives, and
+  /// passes them to guess(). Returns false, without findings, if there is no archive.
   bool archives(std::string_view bytes, const std::string& where);
 
   /// Scans bytes as a pickle of any protocol, if unpickling them could import something.

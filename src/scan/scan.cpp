@@ -177,7 +177,8 @@ ScanFolder files_in(const os::Path& root) {
   return found;
 }
 
-/// Scans all files. A file or folder that cannot be read is a finding, and does not stop the scan.
+/// Scans all files. A file or sub-folder that cannot be read is a finding, and does not stop the
+/// scan. Throws Error(io) if `folder` itself cannot be listed.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
   const auto [files, unlisted] = files_in(folder);
   for (const auto& [path, failure] : unlisted) {

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// The number of rows, of all ranks together, that each stage prefetches in advance, but at least
-/// two batches. Enough to keep any disk busy.
+/// two batches: many concurrent requests to the device.
 constexpr std::int64_t kPrefetchedRows = 1024;
 /// While prefetching is off, every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;

@@ -20,8 +20,8 @@ class SuppliedMemory {
   void supply(Buffer block);
   /// The smallest block of at least `size_bytes`, truncated to that size; empty if there is none.
   std::optional<Buffer> take(std::size_t size_bytes);
-  /// The first 1,024 sizes requested since the last call, whether or not there was a block. A
-  /// caller that supplies blocks of these sizes has enough for all requests after some batches.
+  /// The first 1,024 sizes requested since the last call, whether or not there was a block. If a
+  /// caller supplies blocks of these sizes, later batches of the same sizes find a block.
   std::vector<std::size_t> requested();
 
  private:

@@ -21,7 +21,7 @@ namespace tenfold {
 /// a cached page takes a hundredth of the time of waiting for a missing one, so rows are prefetched
 /// only while enough of their pages are missing. Samples decide that, and, while prefetching is
 /// off, also the major page faults of some batches. So for cached data only the samples at each
-/// start take time.
+/// start, and reading the fault counter for some batches, take time.
 ///
 /// Uses madvise; on network and FUSE file systems, threads of the library read the pages. The
 /// environment variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
@@ -38,7 +38,7 @@ class Residency {
   /// Tensors of fewer bytes are not prefetched, because reading them on demand takes less time.
   static constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
   /// The number of samples by which a tensor counts as cached. If one page in a hundred is missing,
-  /// half of all runs sample such a page.
+  /// about half of all runs sample such a page.
   static constexpr std::int64_t kSamplesInAll = 64;
 
   /// True if the pages of the samples [begin, end) are cached. Samples are elements in a random

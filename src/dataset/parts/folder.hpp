@@ -58,8 +58,8 @@ struct PartTree {
 };
 
 /// A folder with a `%parts.json`: a data set whose parts are data sets. Parts are opened when they
-/// are needed, and closed again. Each component of their paths is opened separately, so that no
-/// link is followed.
+/// are needed; if many are open, the least recently used parts are closed. Each component of their
+/// paths is opened separately, so that no link is followed.
 ///
 /// Thread safety: all members may be called from any thread.
 class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {

@@ -57,8 +57,8 @@ std::string name_of(std::int64_t number) {
          digits;
 }
 
-/// Removes a part without rows, which a writer leaves that crashes before the manifest names its
-/// part. Returns false if anything else has that name, such as a part that will be committed.
+/// Removes a part without rows: a writer that crashes before the manifest names its part leaves
+/// one. Returns false if anything else has that name, such as a part that will be committed.
 bool make_free(os::Directory& folder, const Path& path, const std::string& name) {
   if (!folder.entry_info(name)) return true;
   try {

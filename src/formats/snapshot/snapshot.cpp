@@ -5,7 +5,9 @@
 //   leaf_source  tensors whose bytes are stored raw in the files
 //   tree         converts the document to a tree of lazy leaves
 //   plan         converts a tree to the document and the files to write
-// Objects that only torch.save can store are in small files of that kind (object_file.hpp).
+// Values and tensors that torchsnapshot stores with torch.save (None, tuples, long bytes objects,
+// complex tensors, and tensors of dtypes that it has no name for) are in torch.save files of any
+// size, one file for each object (formats/shared/object_file.hpp). Equal values can share a file.
 
 #include <algorithm>
 #include <cerrno>

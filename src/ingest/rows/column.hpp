@@ -88,7 +88,8 @@ class RowColumn {
     return is_json() ||
            (is_locked_ && !keeps_kinds_ && is_scalar() && type_.kind == ColumnKind::string);
   }
-  /// Sets the length of future lists, if there is no list yet.
+  /// Unless the length of an earlier list is known: counts a list of `length` elements when the
+  /// column decides whether all lists have one length. Lists of other lengths are accepted.
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
   }
@@ -212,7 +213,7 @@ class RowColumn {
   ColumnBuilder rows_;    ///< the rows of the block, with lists as ragged rows
   ColumnBuilder padded_;  ///< the result of block() for lists of one length and null rows
 
-  std::int64_t length_ = -1;               ///< common length of all lists so far; -1: none yet
+  std::int64_t length_ = -1;               ///< length of the last compared list; -1: none yet
   bool has_lengths_ = false;               ///< lists have different lengths
   std::int64_t rows_before_ = 0;           ///< rows in earlier blocks
   std::int64_t list_elements_before_ = 0;  ///< numbers or strings in lists of earlier blocks
