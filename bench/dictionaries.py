@@ -97,7 +97,10 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
 
 
 def _parts(path: Path) -> list[torch.Tensor]:
-    """Returns each file of a dictionary that has a byte per key or more, as a row per key."""
+    """Returns the files of a dictionary, except those smaller than a byte per key.
+
+    Each is a uint8 tensor [KEYS, bytes per key].
+    """
     files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
     sizes = [file.stat().st_size // KEYS for file in files]
     return [
