@@ -51,7 +51,7 @@ def _table(work: Path, keys: list[str], values: np.ndarray) -> tenfold.Dataset:
 
 
 def _of_table(path: Path, keys: object, values: np.ndarray) -> tenfold.MappedDict:
-    """Builds a dictionary from a data set, and removes the data set."""
+    """Ingests keys and values, builds a dictionary from that data set, and removes the data set."""
     table = tenfold.ingest({"key": keys, "value": values}, path.parent / "table", progress=False)
     made = tenfold.MappedDict.build((table, "key"), path, progress=False)
     remove(path.parent / "table")
