@@ -23,8 +23,8 @@ enum class Found : std::uint8_t {
 
 /// A writer that guarantees that its path contains the complete old version or the complete new one
 /// after a crash or an error at any moment of a save. tests/formats/crash_test.cpp has a table of
-/// the writers of files and folders. The tests of growing data sets, parts, dictionaries and
-/// checkpoints have cases of their own.
+/// the writers of files and folders. The tests of other writers, such as growing data sets,
+/// dictionaries and checkpoints, have cases of their own.
 struct CrashCase {
   std::string name;       ///< in the name of the test: letters and digits
   std::string file_name;  ///< of the path to which the writer saves

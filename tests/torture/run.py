@@ -10,8 +10,8 @@ trial of each subject, except that `memory` and `places` skip the subjects for w
 left. A case that tries every possible fault also reports how many faults it had no time for. The
 counts of a case replace those in --results, or are added to them with `--add` (use another
 `--seed`). A run with `--subjects` is stored with `--add` only. `--tables` writes all stored counts
-into docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and with
-2 for an unknown case, or if no subject of the cases matches `--subjects`.
+into docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and
+with 2 for an unknown case, or if no subject of the cases matches `--subjects`.
 """
 
 from __future__ import annotations
