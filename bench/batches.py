@@ -467,7 +467,7 @@ def _held() -> dict[str, float]:
 
 
 def steady(work: Path, repetitions: int) -> Result:
-    """Runs 20 epochs with one loader, whose resources may grow by 2 % from epoch 3 to 20."""
+    """Runs 20 epochs; the resources of the process may grow by 2 % from epoch 3 to 20."""
     dataset = tenfold.Dataset(transitions(work)).range(0, 200_000)
     loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
     starts = Timing()

@@ -3,11 +3,11 @@
     python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
     python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
 
-Each benchmark runs with A and with B, in alternating order, for each round; the smallest time of a
-row counts. Prints the ratio of the times of B and A for each row of tenfold, and the geometric
-mean. With --write, the first round with A also updates the tables in docs/performance/. Exits 1 if
-the mean is above 1.05, if B misses in every round a goal that A meets in one, if a benchmark fails
-or if there are no rows to compare.
+In each round, each benchmark runs once with A and once with B, and the order alternates between
+rounds. The smallest time of a row counts. Prints the time of B divided by that of A for each row of
+tenfold, and the geometric mean of these ratios. With --write, the first round with A also updates
+the tables in docs/performance/. Exits 1 if the mean is above 1.05, if B misses a goal in every
+round that A meets in at least one, if a benchmark fails or if there are no rows to compare.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Measured:
 
 
 def main() -> None:
-    """Unpacks the wheels, measures, prints."""
+    """Unpacks the wheels, runs the benchmarks, prints the ratios, and exits with the status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

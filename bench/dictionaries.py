@@ -51,7 +51,7 @@ def _table(work: Path, keys: list[str], values: np.ndarray) -> tenfold.Dataset:
 
 
 def _of_table(path: Path, keys: object, values: np.ndarray) -> tenfold.MappedDict:
-    """Builds a dictionary from a data set, and removes the data set."""
+    """Ingests keys and values, builds a dictionary from that data set, and removes the data set."""
     table = tenfold.ingest({"key": keys, "value": values}, path.parent / "table", progress=False)
     made = tenfold.MappedDict.build((table, "key"), path, progress=False)
     remove(path.parent / "table")
@@ -97,7 +97,10 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
 
 
 def _parts(path: Path) -> list[torch.Tensor]:
-    """Returns each file of a dictionary that has a byte per key or more, as a row per key."""
+    """Returns the files of a dictionary, except those smaller than a byte per key.
+
+    Each is a uint8 tensor [KEYS, bytes per key].
+    """
     files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
     sizes = [file.stat().st_size // KEYS for file in files]
     return [

@@ -265,7 +265,8 @@ def given_back_mib() -> int:
 def warm_memory(beside: Path, size_bytes: int = 0) -> None:
     """Makes at least `size_bytes` of free memory usable without a request to the host.
 
-    On a busy machine, recently freed pages are still backed by the host.
+    Writes a file of this size next to `beside` and removes it: recently freed pages are still
+    backed by the host.
     """
     scratch = beside.parent / "warm-memory"
     with scratch.open("wb", buffering=0) as file:
@@ -310,8 +311,8 @@ def hold_in_memory(*folders: Path) -> None:
     """Keeps the files of these folders in the page cache until the process ends.
 
     Otherwise a system that reclaims idle memory (DAMON, on the machine of the published results)
-    may evict some pages between two contenders. Read again, they are small pages in the page cache,
-    and random reads of small pages take 2.5 times as long as of large ones.
+    may evict some pages between two contenders. When they are read again, they become small pages
+    of the page cache, and random reads of small pages take 2.5 times as long as of large ones.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for file in (file for folder in folders for file in folder.rglob("*")):

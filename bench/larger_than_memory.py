@@ -23,7 +23,7 @@ MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
 PEER_ROWS_READ = 512  # few: with readahead, a row takes milliseconds
 
-# Each program prints the seconds for its rows, and its private memory in MiB.
+# Each program prints the seconds for its rows, and its anonymous memory (RssAnon) in MiB.
 PREAMBLE = """
 import sys, time
 path, rows = sys.argv[1], int(sys.argv[2])

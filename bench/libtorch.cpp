@@ -30,7 +30,7 @@ using Tensors = std::vector<at::Tensor>;
 struct Contender {
   std::string name;
   std::function<void()> run;
-  const Tensors* filled;  ///< must contain every byte afterwards; null: not checked
+  const Tensors* filled;  ///< compared with the source after the first round; null: not compared
   std::vector<double> seconds{};
 };
 
@@ -75,7 +75,7 @@ void copy(const Tensors& to, const Tensors& from, int num_threads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Throws unless the contender has copied every byte, and clears the result for the next one.
+/// Throws unless `filled` equals `source`, and sets `filled` to zeros for the next contender.
 void check(const Tensors& filled, const Tensors& source) {
   for (std::size_t i = 0; i < source.size(); ++i) {
     if (!at::equal(filled[i], source[i])) throw std::runtime_error("the bytes differ");

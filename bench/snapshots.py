@@ -1,6 +1,6 @@
 """Snapshots, taken and restored to existing tensors, against torchsnapshot.
 
-torchsnapshot is in .venvs/torchsnapshot (`make deps`), which comes last in sys.path.
+torchsnapshot is in .venvs/torchsnapshot (`make deps`), which is appended to sys.path.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ BATCH = 4096
 
 
 def hierarchy() -> dict[str, object]:
-    """Returns a number for each of 1,000,000 states in 10,100 levels."""
+    """Returns a number for each of 1,000,000 states, in dicts that are nested three levels deep."""
     generator = random.Random(0)
     return {
         f"region{a}": {

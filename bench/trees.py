@@ -1,4 +1,7 @@
-"""The trees that the benchmarks save and load, filled so that no two pages are equal."""
+"""The trees that the benchmarks save and load, of random numbers, so that no large pages are equal.
+
+Only the steps of Adam, scalars, are all equal.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ std::uint64_t bytes_at(const TensorDict& tree, const KeyPath& path) {
 
 /// Validity of the rows [begin, end).
 Tensor valid_rows(const Dataset& data, const Column& column, std::int64_t begin, std::int64_t end) {
-  // Without the other columns, of which one may have the name of the validity.
+  // Select the column first, because another column may be named "<column>.valid".
   const Dataset alone = data.select({column.name()});
   return alone.select({column.name() + ".valid"}).rows(begin, end).columns().front().values;
 }

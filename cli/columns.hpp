@@ -17,9 +17,9 @@ std::optional<Dataset> dataset_of(const TensorDict& tree);
 /// Error(key_not_found) with near matches.
 std::vector<Column> columns_of(const Dataset& data, const std::vector<std::string>& keys);
 
-/// "int32", "string", "int32 or null".
+/// The type of a column's elements as text, such as "int32", "string" or "int32 or null".
 std::string type_text(const Column& column);
-/// "[1000, 3]"; "*" for the length of ragged rows, which is null in JSON.
+/// The shape of a column as text, such as "[1000, 3]". A ragged dimension is "*".
 std::string shape_text(const Dataset& data, const Column& column);
 Value shape_json(const Dataset& data, const Column& column);
 /// Total size of the leaves of a column.

@@ -150,7 +150,8 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   }
 }
 
-/// A value of a row for display: strings without quotes, numbers with six digits.
+/// A value of a row for display: strings without quotes, unless they are in a list; floating-point
+/// numbers with six significant digits.
 std::string cell_text(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value.data())) return printable(*text);
   if (const auto* number = std::get_if<Value::BigInt>(&value.data())) {

@@ -4,9 +4,10 @@
 
 namespace tenfold::cli {
 
-/// During the lifetime of this object, Ctrl-C cancels the command when it next calls interrupted(),
-/// at the latest when it is done. A second Ctrl-C ends the program at once. If interrupts were
-/// ignored before (nohup, a background job), they stay ignored.
+/// During the lifetime of this object, interrupted() returns true after Ctrl-C, and the command
+/// stops when it next checks that. A command that is done prints nothing then. A second Ctrl-C ends
+/// the program at once. If interrupts were ignored before (nohup, a background job), they stay
+/// ignored.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -42,8 +42,8 @@ class Output {
 
 /// Rows below a header, each column as wide as its widest cell. On a terminal that is too narrow,
 /// the cells of the first column are shortened in the middle. If that is not enough, the first cell
-/// of each row gets its own line. The other cells follow in as many lines as needed, so that no
-/// number is lost.
+/// of each row gets its own line. The other cells follow in as many lines as needed. A cell is only
+/// cut if it is wider than a whole line.
 class Table {
  public:
   enum class Align { left, right };

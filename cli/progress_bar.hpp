@@ -21,7 +21,7 @@ struct ProgressState {
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
 /// Monitors a long command: cancels it after Ctrl-C, and draws a bar on standard error, if that is
-/// a terminal and the work takes more than a second.
+/// a terminal, from one second after the start on.
 class ProgressBar : public Monitor {
  public:
   ProgressBar();

@@ -21,7 +21,8 @@ CodePoint first_code_point(std::string_view text) noexcept;
 /// \uNNNN or \UNNNNNNNN.
 std::string printable(std::string_view text);
 
-/// Display width of a printable string: wide characters (CJK, emoji) take two columns.
+/// Display width of a printable string: wide characters (CJK, emoji) take two columns, combining
+/// accents, joiners and variation selectors none.
 std::size_t width_of(std::string_view text) noexcept;
 
 /// Shortens `text` to at most `width` columns, with an ellipsis at the end or in the middle.

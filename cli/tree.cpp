@@ -13,7 +13,7 @@ namespace {
 
 /// Names of siblings are padded to the width of the longest, ignoring names longer than this.
 constexpr std::size_t kMaxPadding = 48;
-/// Minimum and maximum width of a JSON value.
+/// Minimum and maximum width to which a JSON value is cut on a terminal.
 constexpr std::size_t kLeastValueWidth = 20;
 constexpr std::size_t kMaxValueWidth = 120;
 

@@ -18,7 +18,7 @@ struct VerifyArguments {
   bool json = false;
 };
 
-/// The first few keys, in one line.
+/// The first keys, at most kMost, in one line, and the number of the others.
 std::string first_of(const std::vector<std::string>& keys) {
   constexpr std::size_t kMost = 10;
   std::string line;

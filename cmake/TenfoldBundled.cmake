@@ -28,7 +28,8 @@ set(tenfold_fmt_sha256 78b8c0a72b1c35e4443a7e308df52498252d1cefc2b08c9a97bc9ee6c
 set(tenfold_cli11_url https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.4.1.tar.gz)
 set(tenfold_cli11_sha256 73b7ec52261ce8fe980a29df6b4ceb66243bb0b779451dbd3d014cfec9fdbb58)
 
-# tenfold_fetch(name result): the folder with a library's sources.
+# tenfold_fetch(name result): sets `result` to the folder with a library's sources, which are
+# downloaded unless TENFOLD_BUNDLED_SOURCES has them.
 function(tenfold_fetch name result)
   if(TENFOLD_BUNDLED_SOURCES)
     string(TOUPPER TENFOLD_${name} upper)
@@ -48,8 +49,8 @@ function(tenfold_fetch name result)
   set(${result} ${tenfold_${name}_SOURCE_DIR} PARENT_SCOPE)
 endfunction()
 
-# tenfold_bundle(name include_folder source...): tenfold_<name> has the headers, and the objects
-# of tenfold_<name>_objects go into libtenfold (src/CMakeLists.txt).
+# tenfold_bundle(name include_folder source...): adds two targets. tenfold_<name> has the include
+# folder. tenfold_<name>_objects has the objects, which src/CMakeLists.txt adds to libtenfold.
 function(tenfold_bundle name include_folder)
   if(NOT ARGN)
     message(FATAL_ERROR "${include_folder} has no sources of ${name}")
@@ -70,12 +71,12 @@ macro(tenfold_bundle_libdeflate)
   tenfold_fetch(libdeflate tenfold_folder)
   file(GLOB tenfold_sources ${tenfold_folder}/lib/*.c ${tenfold_folder}/lib/*/cpu_features.c)
   tenfold_bundle(libdeflate ${tenfold_folder} ${tenfold_sources})
-  # Its functions for AVX-512 name the feature evex512, which clang 22 and g++ 16 no longer know,
-  # unless the compiler says that it is on. Older compilers turn it on along with AVX-512.
+  # Without this macro, libdeflate enables the feature evex512 for its AVX-512 functions, which
+  # clang 22 and g++ 16 no longer know. Older compilers enable it together with AVX-512.
   target_compile_definitions(tenfold_libdeflate_objects PRIVATE __EVEX512__)
 endmacro()
 
-# zlib: inflate alone is used.
+# zlib: compiles the sources of inflate only, because nothing is compressed with zlib.
 macro(tenfold_bundle_zlib)
   enable_language(C)
   tenfold_fetch(zlib tenfold_folder)
@@ -84,7 +85,7 @@ macro(tenfold_bundle_zlib)
   tenfold_bundle(zlib ${tenfold_folder} ${tenfold_sources})
 endmacro()
 
-# zstd: decompression alone is used. Its assembly needs no macro of ours: it is left out.
+# zstd: compiles the sources of decompression only, without assembly (ZSTD_DISABLE_ASM).
 macro(tenfold_bundle_zstd)
   enable_language(C)
   tenfold_fetch(zstd tenfold_folder)
@@ -94,7 +95,7 @@ macro(tenfold_bundle_zstd)
     ZSTD_DISABLE_ASM ZSTD_LEGACY_SUPPORT=0 "ZSTDLIB_VISIBLE=" "ZSTDERRORLIB_VISIBLE=")
 endmacro()
 
-# bzip2: all of its library, whose decompression names its compression.
+# bzip2: compiles the whole library, because one source file has both compression and decompression.
 macro(tenfold_bundle_bzip2)
   enable_language(C)
   tenfold_fetch(bzip2 tenfold_folder)
@@ -103,7 +104,7 @@ macro(tenfold_bundle_bzip2)
   tenfold_bundle(bzip2 ${tenfold_folder} ${tenfold_sources})
 endmacro()
 
-# xz: of liblzma the decoder of streams, with every filter and checksum of the format.
+# xz: compiles liblzma's decoder of .xz streams, with the filters and checksums of the format.
 macro(tenfold_bundle_xz)
   enable_language(C)
   tenfold_fetch(xz tenfold_folder)

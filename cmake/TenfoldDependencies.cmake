@@ -1,7 +1,8 @@
 # The libraries that tenfold is built with. All are private: no public header needs one. xxHash, fmt
 # and CLI11 are header-only; libdeflate, zlib, zstd, bzip2 and xz (liblzma) are linked.
 #
-# TENFOLD_DEPS, an option or a variable of the environment, says where they come from:
+# TENFOLD_DEPS, a CMake option or an environment variable, selects where they come from. The default
+# is "auto" for wheels, otherwise "system".
 #   system   installed packages; CMake stops if one is missing and names the packages
 #   bundled  pinned sources (TenfoldBundled.cmake), compiled into the library: needs no root
 #   auto     installed packages; pinned sources for those that are missing
@@ -19,7 +20,7 @@ if(NOT TENFOLD_DEPS MATCHES "^(auto|system|bundled)$")
   message(FATAL_ERROR "TENFOLD_DEPS must be auto, system or bundled, got ${TENFOLD_DEPS}")
 endif()
 
-# tenfold_stop(names debian fedora conda remedy): stops, and names the packages that are missing.
+# tenfold_stop(names debian fedora conda remedy): stops with the names of the missing packages.
 function(tenfold_stop names debian fedora conda remedy)
   message(FATAL_ERROR "tenfold was not configured: not found: ${names}\n"
     "  Debian, Ubuntu:  ${debian}\n"
@@ -123,17 +124,16 @@ if("xxhash" IN_LIST TENFOLD_BUNDLED)
 endif()
 target_include_directories(tenfold_xxhash SYSTEM INTERFACE ${TENFOLD_XXHASH_DIR})
 
-# libdeflate: inflate and CRC-32. The others: streams of .gz, .zst, .bz2 and .xz.
+# libdeflate is used for inflate and CRC-32; the others for streams of .gz, .zst, .bz2 and .xz.
 foreach(tenfold_name libdeflate zlib zstd bzip2 xz)
   if(tenfold_name IN_LIST TENFOLD_BUNDLED)
     cmake_language(CALL tenfold_bundle_${tenfold_name})
   endif()
 endforeach()
 
-# {fmt}: text of numbers and messages (g++ 12 has no <format>). Its part that is no template is
-# compiled once, by src/base/fmt.cpp, which knows version 9; other installed versions stay
-# header-only, which compiles for longer. The sources of the pinned version have that file
-# themselves.
+# {fmt} formats numbers and messages (g++ 12 has no <format>). Its code that is not templates is
+# compiled once: for the pinned version in its src/format.cc, for installed versions before 10 in
+# src/base/fmt.cpp. Later installed versions are used header-only, which takes longer to compile.
 add_library(tenfold_fmt INTERFACE)
 set(TENFOLD_FMT_SOURCE "")
 if("fmt" IN_LIST TENFOLD_BUNDLED)
@@ -151,7 +151,7 @@ if(NOT TENFOLD_FMT_SOURCE)
   target_compile_definitions(tenfold_fmt INTERFACE FMT_HEADER_ONLY=1)
 endif()
 
-# CLI11: the command line.
+# CLI11 parses the command line.
 if(TENFOLD_CLI OR TENFOLD_PYTHON)
   add_library(tenfold_cli11 INTERFACE)
   if("cli11" IN_LIST TENFOLD_BUNDLED)

@@ -1,5 +1,5 @@
-# tenfold_examples(<target> <header>...) makes a GoogleTest program of examples/cpp/<header without .hpp>.cpp:
-# a test for each, that runs its main() in an empty folder and expects 0.
+# tenfold_examples(<target> <header>...) adds a GoogleTest program with a test for each header. The
+# test runs main() of examples/cpp/<header without .hpp>.cpp in an empty folder, and expects 0.
 function(tenfold_examples target)
   set(text "#include <gtest/gtest.h>\n\n#include \"examples/in_empty_folder.hpp\"\n\n")
   foreach(header ${ARGN})

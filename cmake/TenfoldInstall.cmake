@@ -1,7 +1,7 @@
-# What `find_package(tenfold)` and `pkg-config tenfold` find: the headers, the static or the shared
-# library and tenfold::tenfold. Whoever links the static one needs those of libdeflate, zlib, zstd,
-# bzip2 and xz that are not bundled (found anew: no path of this machine is installed). The shared
-# one has them.
+# Installs the headers, the static or the shared library, and the files for `find_package(tenfold)`
+# and `pkg-config tenfold`. A program that links the static library also links libdeflate, zlib,
+# zstd, bzip2 and xz, except those that are bundled. The installed package searches for them again,
+# so no path of this machine is installed. The shared library needs no such search.
 include(CMakePackageConfigHelpers)
 
 set(tenfold_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tenfold)
@@ -40,7 +40,8 @@ if(tenfold_package_needs)
 endif()
 
 if(TENFOLD_CLI)
-  # The program finds the shared library from its own place: an installed tree may be moved.
+  # The program finds the shared library relative to its own folder, so an installed tree may be
+  # moved.
   if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_RPATH)
     cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR
       BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE tenfold_rpath)
@@ -49,7 +50,7 @@ if(TENFOLD_CLI)
   install(TARGETS tenfold_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
 endif()
 
-# The prefix is found from the place of the file itself, too.
+# The .pc file gives the prefix relative to its own folder, for the same reason.
 set(tenfold_pc_requires "")
 set(tenfold_pc_private "")
 foreach(name IN LISTS tenfold_package_needs)

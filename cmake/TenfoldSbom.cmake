@@ -1,7 +1,9 @@
-# TENFOLD_SBOM: a CycloneDX file that lists what is linked into the Python extension. The versions
-# are those of the headers that were compiled with, so that it is true of any TENFOLD_DEPS.
+# TENFOLD_SBOM: a CycloneDX file that lists the libraries of the Python extension. Their versions
+# come from the headers, from find_package() or from the URL of the pinned sources, so that they are
+# right for every value of TENFOLD_DEPS.
 
-# tenfold_header_version(result file macro...): the numbers of three macros, or the text of one.
+# tenfold_header_version(result file macro...): sets `result` to the version in a header. One macro
+# has the whole version as a string, or several have one number each.
 function(tenfold_header_version result file)
   set(parts "")
   foreach(macro IN LISTS ARGN)
@@ -16,7 +18,7 @@ function(tenfold_header_version result file)
   set(${result} ${version} PARENT_SCOPE)
 endfunction()
 
-# bzlib.h names its version in its first comment: "bzip2/libbzip2 version 1.0.8 of 13 July 2019".
+# bzlib.h has its version only in a comment: "bzip2/libbzip2 version 1.0.8 of 13 July 2019".
 function(tenfold_bzip2_version result file)
   file(STRINGS ${file} line REGEX "libbzip2 version [0-9.]+ of" LIMIT_COUNT 1)
   string(REGEX REPLACE "^.*version ([0-9.]+) of.*$" "\\1" version "${line}")
@@ -66,7 +68,7 @@ tenfold_header_version(tenfold_version ${tenfold_folder}/lzma/version.h
   LZMA_VERSION_MAJOR LZMA_VERSION_MINOR LZMA_VERSION_PATCH)
 tenfold_component(xz ${tenfold_version} 0BSD pkg:github/tukaani-project/xz)
 
-# The headers of fmt 10.1.1 call themselves 10.1.0.
+# The headers of fmt 10.1.1 have the version 10.1.0, so the version is taken from the URL.
 if("fmt" IN_LIST TENFOLD_BUNDLED)
   string(REGEX MATCH "[0-9]+[.][0-9]+[.][0-9]+" fmt_VERSION ${tenfold_fmt_url})
 endif()
@@ -79,13 +81,13 @@ tenfold_component(CLI11 ${CLI11_VERSION} BSD-3-Clause pkg:github/CLIUtils/CLI11)
 
 tenfold_component(nanobind ${nanobind_VERSION} BSD-3-Clause pkg:pypi/nanobind)
 
-# nanobind brings this header, or finds it installed.
+# robin-map is part of nanobind's sources, or is installed.
 get_target_property(tenfold_folder tsl::robin_map INTERFACE_INCLUDE_DIRECTORIES)
 tenfold_header_version(tenfold_version ${tenfold_folder}/tsl/robin_growth_policy.h
   TSL_RH_VERSION_MAJOR TSL_RH_VERSION_MINOR TSL_RH_VERSION_PATCH)
 tenfold_component(robin-map ${tenfold_version} MIT pkg:github/Tessil/robin-map)
 
-# The toolchain file zig.cmake: LLVM's libc++, libc++abi, libunwind and compiler-rt.
+# zig.cmake sets this variable: LLVM's libc++, libc++abi, libunwind and compiler-rt are linked.
 if(TENFOLD_STATIC_RUNTIME)
   string(REGEX MATCH "^[0-9.]+" tenfold_version ${CMAKE_CXX_COMPILER_VERSION})
   tenfold_component(${TENFOLD_STATIC_RUNTIME} ${tenfold_version}

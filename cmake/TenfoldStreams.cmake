@@ -1,8 +1,7 @@
-# The imported targets tenfold_zlib, tenfold_zstd, tenfold_bzip2 and tenfold_xz, and
-# TENFOLD_ZLIB_FOUND and so on. Shared by the build and by the installed package, as
-# TenfoldLibdeflate.cmake.
+# The imported targets tenfold_zlib, tenfold_zstd, tenfold_bzip2 and tenfold_xz, and the variables
+# TENFOLD_ZLIB_FOUND, ... Like TenfoldLibdeflate.cmake, used by the build and the installed package.
 
-# tenfold_stream(name header library...): the first library that is there, by any of its names.
+# tenfold_stream(name header library...): finds the header and a library by one of these names.
 function(tenfold_stream name header)
   string(TOUPPER ${name} upper)
   find_path(TENFOLD_${upper}_DIR ${header})
@@ -21,7 +20,8 @@ function(tenfold_stream name header)
   endif()
 endfunction()
 
-# Debian's libz.a and libbz2.a are not position independent, which the Python extension must be.
+# zlib and bzip2 have only the names of shared libraries, because Debian's libz.a and libbz2.a are
+# not position-independent, as the Python extension requires.
 tenfold_stream(zlib zlib.h z)
 tenfold_stream(bzip2 bzlib.h bz2)
 tenfold_stream(zstd zstd.h libzstd.a zstd_static zstd)

@@ -1,4 +1,4 @@
-# tenfold_target_defaults(target): the warnings and the visibility of this project's own code.
+# tenfold_target_defaults(target): sets the C++ standard, warnings and visibility of own targets.
 function(tenfold_target_defaults target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   if(NOT TENFOLD_EXPORT_ALL)
@@ -8,20 +8,20 @@ function(tenfold_target_defaults target)
   endif()
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_options(${target} PRIVATE
-    # Lets ccache keep what is compiled with a precompiled header.
+    # ccache needs this to cache objects that are compiled with a precompiled header.
     $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
     -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow
     $<$<BOOL:${TENFOLD_WERROR}>:-Werror>
-    # clang sees std::stable_sort of libstdc++ 12 call a function that is deprecated.
+    # std::stable_sort of libstdc++ 12 calls a deprecated function, about which clang warns.
     $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
-    # g++ 12 sees an overlap in `"literal" + std::string` that is not there (GCC bug 105651).
+    # g++ 12 warns falsely of an overlap in `"literal" + std::string` (GCC bug 105651).
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 endfunction()
 
-# tenfold_unity(target [file...]): compiles several files of a folder as one, but the files named,
-# whose names that others have as well are theirs on purpose. To be called when the target has all of
-# its sources: a new file then changes what is compiled with what in its own folder alone.
-# TENFOLD_UNITY_FILES: how many (8).
+# tenfold_unity(target [file...]): compiles up to TENFOLD_UNITY_FILES (default: 8) source files of a
+# folder as one, if TENFOLD_UNITY is on. The given files are compiled separately, because they
+# define names that other files define, too. Call it after all sources of the target were added.
+# Files are grouped by folder, so a new file changes the groups of its own folder only.
 function(tenfold_unity target)
   if(NOT TENFOLD_UNITY)
     return()
@@ -47,8 +47,8 @@ function(tenfold_unity target)
     set_source_files_properties(${source}
       TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${folder}_${number})
   endforeach()
-  # g++ takes an anonymous namespace for another file's where it is not the main file's; and g++ 12
-  # sees a vector that grows as an array without items (GCC bug 105329).
+  # g++ warns of types that use an anonymous namespace of an included file, such as a source file of
+  # a group. g++ 12 warns falsely of array bounds in a growing vector (GCC bug 105329).
   target_compile_options(${target} PRIVATE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-array-bounds>)
@@ -59,7 +59,7 @@ function(tenfold_unity target)
   endforeach()
 endfunction()
 
-# TENFOLD_SANITIZED: the build is instrumented, so nothing outside it can link against it.
+# TENFOLD_SANITIZED: the build uses a sanitizer, so programs outside of it cannot link its library.
 set(TENFOLD_SANITIZED OFF)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(TENFOLD_SANITIZED ON)

@@ -1,13 +1,16 @@
-# tenfold_find_torch(<found>): finds LibTorch for the tests of include/tenfold/torch.hpp. Sets <found>,
-# and where it is false <found>_REASON. The library and its users' builds never call it.
+# tenfold_find_torch(<found>): finds LibTorch for the tests of include/tenfold/torch.hpp. Sets
+# <found>, and <found>_REASON if it is false. Programs that use tenfold find LibTorch themselves.
 #
-# TENFOLD_TORCH: AUTO takes one that CMake finds (CMAKE_PREFIX_PATH, Torch_DIR), or the Python
-# interpreter's torch if that is a CPU build: one with CUDA stops CMake where there is no CUDA toolkit.
-# ON takes the interpreter's whatever it is and fails without one. OFF does not look.
+# TENFOLD_TORCH:
+#   AUTO  LibTorch that CMake finds (CMAKE_PREFIX_PATH, Torch_DIR), or the Python interpreter's
+#         torch if that is a CPU build: a CUDA build stops CMake if there is no CUDA toolkit
+#   ON    the same, but also a CUDA build of the interpreter's torch; without LibTorch, an error
+#   OFF   none
 set(TENFOLD_TORCH AUTO CACHE STRING "Test the LibTorch adapter: AUTO, ON or OFF")
 set_property(CACHE TENFOLD_TORCH PROPERTY STRINGS AUTO ON OFF)
 
-# Where the interpreter's torch keeps its package files, without importing it; empty if it has none.
+# Sets `result` to the folder of the interpreter's torch package, without importing it; empty if it
+# is not installed.
 function(tenfold_python_torch_prefix result)
   execute_process(
     COMMAND ${Python3_EXECUTABLE} -c [[
@@ -18,7 +21,8 @@ print(spec.submodule_search_locations[0] if spec else "")]]
   set(${result} "${folder}" PARENT_SCOPE)
 endfunction()
 
-# A function, so that what Torch's package sets stays in it; its targets are the caller's folder's.
+# A function, so that variables that Torch's package sets are local. Its targets are visible in the
+# caller's directory.
 function(tenfold_find_torch found)
   set(${found} FALSE PARENT_SCOPE)
   string(TOUPPER "${TENFOLD_TORCH}" wanted)

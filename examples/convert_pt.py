@@ -22,7 +22,7 @@ def convert(source: Path, target: Path) -> str | None:
         if dangerous:
             return f"unpickling it would call {', '.join(dangerous)}"
         tenfold.convert(source, target)  # in bounded memory; `target` is created atomically
-    except tenfold.Error as error:  # not a torch file, or an object of an unsupported class
+    except tenfold.Error as error:  # such as: not a torch file, or a class that is not supported
         return str(error)
     difference = tenfold.diff(source, target)
     assert difference.same, difference
@@ -40,7 +40,7 @@ def main() -> int:
     for file in files:
         target = options.target / file.relative_to(options.source).with_suffix(".safetensors")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target in sources:  # a.pt and a.bin
+        if target in sources:  # for example a.pt, after a.bin was converted to the same target
             reason: str | None = f"{target} was written from {sources[target]}"
         else:
             reason = convert(file, target)

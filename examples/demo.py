@@ -1,7 +1,7 @@
 """A training on real data: a table becomes a data set, a model trains on it, a save is killed.
 
 ``make demo`` runs this file. It needs no network once the two data packages are installed, writes
-below ``build/demo`` only, and takes about a minute.
+below ``build/demo`` or the folder of ``--folder`` only, and takes about a minute.
 """
 
 from __future__ import annotations

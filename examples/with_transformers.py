@@ -17,7 +17,7 @@ from tenfold.transformers import AtomicCheckpointMixin
 
 
 class Trainer(AtomicCheckpointMixin, transformers.Trainer):
-    """Creates each checkpoint-<step> atomically. Nothing else changes in a training script."""
+    """Creates each checkpoint-<step> atomically. A training script needs no other change."""
 
 
 def train(folder: Path) -> None:

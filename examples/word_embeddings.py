@@ -3,7 +3,7 @@
     python word_embeddings.py folder
     python word_embeddings.py folder --vectors glove.6B.100d.txt
 
-The texts are the docstrings of Python's standard library, and the vectors are computed from them:
+The texts are docstrings of Python's standard library, and the vectors are computed from them:
 words that occur near the same words get similar vectors. The method is positive pointwise mutual
 information followed by a truncated SVD, close to what word2vec computes implicitly (Levy and
 Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors they come

@@ -1,5 +1,6 @@
-// A folder with arbitrary names and bytes, including links and folders. Opening it gives a tree, or
-// an Error for a key, and never crashes; nothing outside the folder is read.
+// A folder with arbitrary names and bytes, including links and folders. Opening it gives a tree.
+// Getting an entry of the tree gives an item or throws an Error. Nothing outside of the folder may
+// be read.
 //
 // Input: a sequence of entries: a byte for the type ("d": folder, "l": link, others: file), a byte
 // for the length of its name, the name, a byte for the length of its content or of the link's

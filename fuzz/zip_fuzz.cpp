@@ -1,6 +1,5 @@
 // Arbitrary bytes as a zip archive. They are refused with an Error, or every entry is inside the
-// archive, and is read or refused as corrupt. The directory finds an entry by the name of the last
-// one.
+// archive, and is read or refused as corrupt. The directory must find the name of its last entry.
 
 #include <cstddef>
 #include <cstdint>

@@ -4,8 +4,8 @@
 Usage: tools/check_words.py [repository root]
 
 Checks the whole text of the documentation, the public headers, the Python package and the command
-line, and the comments and identifiers of other code (COMMENTS_CHECKED). Prints one line per
-finding, `<file>:<line>: "<found>": write "<term>"`, and exits 1 if there is any.
+line, and the comments and identifiers of other code (COMMENTS_CHECKED), except the files SKIPPED.
+Prints one line per finding, `<file>:<line>: "<found>": write "<term>"`. Exits 1 if there is any.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conan recipe of the C++ library, of the sources beside it: `conan create packaging/conan`."""
+"""Conan recipe of the C++ library, built from this repository: `conan create packaging/conan`."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class TenfoldConan(ConanFile):
-    """The static or the shared library, and with the option `cli` the program."""
+    """A package of the static or shared library, and with the option `cli` of the program."""
 
     name = "tenfold"
     license = "Apache-2.0"
@@ -29,25 +29,25 @@ class TenfoldConan(ConanFile):
     }
 
     def set_version(self):
-        """The version is that of include/tenfold/version.hpp."""
+        """Reads the version from include/tenfold/version.hpp."""
         text = (REPOSITORY / "include/tenfold/version.hpp").read_text(encoding="utf-8")
         self.version = re.search(r'TENFOLD_VERSION_STRING "([0-9.]+)"', text)[1]
 
     def export_sources(self):
-        """What a build needs."""
+        """Copies the files of the repository that a build needs."""
         for name in ("CMakeLists.txt", "LICENSE", "NOTICE"):
             copy(self, name, REPOSITORY, self.export_sources_folder)
         for folder in ("cmake", "include", "src", "cli", "licenses"):
             copy(self, f"{folder}/*", REPOSITORY, self.export_sources_folder)
 
     def validate(self):
-        """Linux and C++20."""
+        """Refuses systems other than Linux, and standards before C++20."""
         if self.settings.os != "Linux":
             raise ConanInvalidConfiguration("tenfold runs on Linux only")
         check_min_cppstd(self, 20)
 
     def requirements(self):
-        """All are private; whoever links the static library links those that are compiled."""
+        """Declares the libraries. Those used header-only are invisible to users of the package."""
         self.requires("fmt/[>=9]", visible=False)
         self.requires("xxhash/[>=0.8]", visible=False)
         self.requires("libdeflate/[>=1.14]")
@@ -59,11 +59,11 @@ class TenfoldConan(ConanFile):
             self.requires("cli11/[>=2.1 <3]", visible=False)
 
     def layout(self):
-        """CMake's."""
+        """Uses the folder layout of CMake projects."""
         cmake_layout(self)
 
     def generate(self):
-        """The libraries come from Conan, never from sources that CMake fetches."""
+        """Configures CMake to use Conan's libraries, not pinned sources that CMake downloads."""
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["TENFOLD_DEPS"] = "system"
         toolchain.cache_variables["TENFOLD_CLI"] = bool(self.options.cli)
@@ -74,13 +74,13 @@ class TenfoldConan(ConanFile):
         CMakeDeps(self).generate()
 
     def build(self):
-        """Configures and builds."""
+        """Configures and builds with CMake."""
         cmake = CMake(self)
         cmake.configure()
         cmake.build()
 
     def package(self):
-        """Installs, with the notices."""
+        """Installs the build, and copies the licenses of tenfold and of its libraries."""
         CMake(self).install()
         copy(self, "LICENSE", self.source_folder, Path(self.package_folder) / "licenses")
         copy(self, "NOTICE", self.source_folder, Path(self.package_folder) / "licenses")
@@ -90,7 +90,7 @@ class TenfoldConan(ConanFile):
         )
 
     def package_info(self):
-        """The target is tenfold::tenfold."""
+        """Describes the package for CMake (target tenfold::tenfold) and pkg-config."""
         self.cpp_info.libs = ["tenfold"]
         if self.options.shared:
             self.cpp_info.defines = ["TENFOLD_SHARED"]

@@ -896,8 +896,9 @@ def test_meaningless_option_values_are_refused(
         MEANINGLESS[name](rows(tmp_path))
 
 
-# Names that need no case: errors, reports, and calls without options or with those of another case.
-# Other tests compare the calls of TensorDict and its relatives with the tensordict package.
+# Public names without a case: exceptions, classes of returned objects, and calls without options or
+# with options that another case tests. The functions and classes of the TensorDict API are also
+# here, because other tests compare them with the tensordict package.
 WITHOUT_CASE = {
     "__version__",
     "CorruptFileError",

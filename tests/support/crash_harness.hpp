@@ -23,7 +23,8 @@ enum class Found : std::uint8_t {
 
 /// A writer that guarantees that its path contains the complete old version or the complete new one
 /// after a crash or an error at any moment of a save. tests/formats/crash_test.cpp has a table of
-/// them.
+/// the writers of files and folders. The tests of other writers, such as growing data sets,
+/// dictionaries and checkpoints, have cases of their own.
 struct CrashCase {
   std::string name;       ///< in the name of the test: letters and digits
   std::string file_name;  ///< of the path to which the writer saves
@@ -32,7 +33,8 @@ struct CrashCase {
   /// Saves the new version, over the old one or to a new path. It should be small, because it is
   /// saved some thousand times.
   std::function<void(const std::filesystem::path&, bool durable)> make_new;
-  /// Opens the path by the public call, compares every byte, and returns which version it is.
+  /// Recovers the path as open() does, reads it, compares the whole content with both versions, and
+  /// returns which version it is.
   std::function<Found(const std::filesystem::path&)> which;
   /// Opens the path "r+"; empty if the format does not support that. The result holds the lock.
   std::function<std::shared_ptr<void>(const std::filesystem::path&)> write_through = {};

@@ -34,7 +34,7 @@ constexpr std::int64_t kNumNumbers = 10;  // in all tensors of parameters()
 LBFGSOptions options() { return LBFGSOptions(0.1).max_iter(3).max_eval(9).history_size(3); }
 
 /// Returns a state with the layout that Python saves after two iterations. `t` is a tensor, as if
-/// the learning rate was one; `lr` and `H_diag`, which would then be tensors too, are numbers.
+/// the learning rate was a tensor. `lr` and `H_diag` are numbers here, unlike in such a state.
 TensorDict lbfgs_state() {
   const auto list = [](Tensor tensor, std::size_t num_nulls = 0) {
     TensorDict made = test::node_of(NodeKind::list);

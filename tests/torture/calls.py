@@ -1,11 +1,11 @@
-"""Every writer and every reader, with a fault at each call into the C library, one per run.
+"""Every writer and every reader, with a fault at each call that faults.c counts, one per run.
 
 If the time is too short for every call, the tested calls are spread evenly over all of them, and
 those left out are counted.
 
-The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or it and all later ones
-(ENOSPC or EDQUOT for writes, changes and syncs, EMFILE for opens); the n-th write or read transfers
-half of the requested bytes, or all of them do; the n-th allocation fails.
+The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or this call and all later
+ones fail (ENOSPC or EDQUOT for writes, changes and syncs, EMFILE for opens); the n-th write or
+read, or every one, transfers half of the requested bytes; the n-th allocation fails.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def run_readers(options: Options) -> list[Row]:
 
 def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
     if options.short:
-        # Its result must not vary: some libraries end the process at a failed allocation, and the
-        # number of that call differs between runs.
+        # The result of a short run must not vary. Some libraries end the process at a failed
+        # allocation, and the number of that call differs between runs.
         modes = [mode for mode in modes if mode.name != "no memory"]
 
     def each(writer: Writer, end: float, options: Options) -> Row:

@@ -127,9 +127,9 @@ def rows_of(
 ) -> list[Row]:
     """Returns the row of `one(subject, end, options)` for each subject, in order.
 
-    `options.jobs` processes run concurrently, each of which tests every n-th subject in the seconds
-    of the case. One process computes while another waits for its disk or its clock. An error of
-    the harness is a problem of its row, and the other subjects are tested nevertheless.
+    `options.jobs` processes run concurrently and share the subjects; each has the seconds of the
+    case for its own ones. One process computes while another waits for its disk or its clock. An
+    error of the harness is a problem of its row, and the other subjects are tested nevertheless.
     """
     jobs = min(options.jobs, len(subjects))
 

@@ -1,8 +1,8 @@
 """Damaged files of many formats: one flipped bit in each byte, and each shorter length.
 
-`verify` and `load` with `verify=True` must report the damage unless all numbers are right, as after
-damage of padding. A load without `verify`, like those of other libraries, checks structure only.
-Its wrong numbers without an error are counted for comparison.
+In formats with checksums, `verify` and `load` with `verify=True` must report the damage, unless all
+numbers are right, as after damage of padding. In the samples without checksums, and in loads
+without `verify` and those of other libraries, wrong numbers without an error are only counted.
 """
 
 from __future__ import annotations

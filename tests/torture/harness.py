@@ -2,7 +2,7 @@
 
 Calls in the engine run their harness before each change of the file system, whereas faults.c wraps
 the C library. The harness also ends the process half-way through writes. It replays power failures
-on a model of a disk, which drops, reorders and tears all that was not synced.
+on a model of a disk, which may drop, reorder and tear writes that were not synced.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Filled:
 
 
 def _run_filled(options: Options, filled: Filled) -> list[Row]:
-    # Growing stores are filled until a commit fails; a circular buffer does not grow.
+    # Each writer saves until a save fails. Circular buffers do not grow, so they are left out.
     writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
@@ -111,7 +111,7 @@ def _run_filled(options: Options, filled: Filled) -> list[Row]:
             return [options.finished(Row(filled.name, counts={"skipped": str(error)}))]
 
     def fill(writer: Writer, end: float, options: Options) -> Row:
-        # The last two steps fit, a third one does not.
+        # A CheckpointManager keeps two steps, which fit. A third step does not fit.
         kibibytes = 3 << 10 if "CheckpointManager" in writer.name else 512
         with options.folder() as folder, filled.mount(folder, kibibytes) as mounted:
             return _fill_disk(writer, mounted, filled.errno, end)

@@ -1,6 +1,6 @@
 """Ranks of torch.distributed save and load checkpoints in every layout, and are killed.
 
-Without --short, each rank and its background process is also killed in every phase of a save.
+Without --short, each rank and each background process is also killed in every phase of a save.
 """
 
 from __future__ import annotations

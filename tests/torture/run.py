@@ -5,13 +5,13 @@
     python tests/torture/run.py --short                   # seconds; what the test suite runs
     python tests/torture/run.py --list
 
-Each case prints its progress, and begins no new trial after `--seconds`; it makes at least one of
-each subject, except that `memory` and `places` leave subjects out. Cases that try every fault count
-those that they left out. The counts of a case
-replace those in --results, or are added to them with `--add` (use another `--seed`). A run with
-`--subjects` is stored with `--add` only. `--tables` writes all stored counts into
-docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and with
-2 for an unknown case or subject.
+Each case prints its progress, and begins no new trial after `--seconds`. It makes at least one
+trial of each subject, except that `memory` and `places` skip the subjects for which no time is
+left. A case that tries every possible fault also reports how many faults it had no time for. The
+counts of a case replace those in --results, or are added to them with `--add` (use another
+`--seed`). A run with `--subjects` is stored with `--add` only. `--tables` writes all stored counts
+into docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and
+with 2 for an unknown case, or if no subject of the cases matches `--subjects`.
 """
 
 from __future__ import annotations

@@ -8,26 +8,26 @@ from conan.tools.cmake import CMake, cmake_layout
 
 
 class TenfoldTest(ConanFile):
-    """A program that knows tenfold by its package alone."""
+    """Tests the package with a program that finds tenfold by find_package() only."""
 
     settings = "os", "arch", "compiler", "build_type"
     generators = "CMakeDeps", "CMakeToolchain"
 
     def requirements(self):
-        """The package under test."""
+        """Declares the package under test."""
         self.requires(self.tested_reference_str)
 
     def layout(self):
-        """CMake's."""
+        """Uses the folder layout of CMake projects."""
         cmake_layout(self)
 
     def build(self):
-        """Configures and builds."""
+        """Configures and builds with CMake."""
         cmake = CMake(self)
         cmake.configure()
         cmake.build()
 
     def test(self):
-        """Runs the program."""
+        """Runs the program, unless it was built for another machine."""
         if can_run(self):
             self.run(Path(self.cpp.build.bindir) / "consumer", env="conanrun")

@@ -1,5 +1,5 @@
-# The sources are this repository's: this is an overlay port (packaging/README.md). For the registry,
-# vcpkg_from_github() of a release takes the place of this line.
+# An overlay port builds from this repository (packaging/README.md). For vcpkg's registry, replace
+# this line by vcpkg_from_github() of a release.
 set(SOURCE_PATH ${CMAKE_CURRENT_LIST_DIR}/../../../..)
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS FEATURES cli TENFOLD_CLI)
