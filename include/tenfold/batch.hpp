@@ -23,7 +23,9 @@ struct BatchColumn {
   Tensor offsets;
   Tensor item_offsets;     ///< lists of strings only: int64 [items + 1], offsets of items in bytes
   Tensor lengths;          ///< padded rows only: int64 [B], the row lengths in elements
-  Tensor valid;            ///< nullable only: bool [B]; not for fixed floats: NaN marks missing
+  /// bool [B] for nullable columns, otherwise an empty float32 tensor. It is empty, too, for
+  /// nullable columns of floats that are not ragged, in which NaN marks a missing value.
+  Tensor valid;
   bool is_padded = false;  ///< rows are padded to the longest
 };
 

@@ -329,15 +329,15 @@ struct TensorDict::Entry {
 /// metadata only.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 
-/// The tree of a single value: a bare root; for a node, the node. A list, tuple or dict of JSON
-/// values becomes a node of its members.
+/// Returns a value as a tree: a node unchanged; a list, tuple or dict of JSON values as a node of
+/// its members; a tensor or any other JSON value as a bare root.
 TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
 
 /// True if the root is marked as bare and its only entry is a tensor or JSON value. If entries were
 /// added to a bare root, it is an ordinary dict.
 TENFOLD_API bool is_bare(const TensorDict& root);
 
-/// The argument of bare_tree(): the value of a bare root, or the tree itself.
+/// Returns the value of a bare root; for any other tree, the tree itself.
 TENFOLD_API TensorDict::Item bare_value(const TensorDict& root);
 
 /// For a bare root that was opened, the dict {stem of the file's name: value}, as the command line
