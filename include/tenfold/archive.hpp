@@ -9,11 +9,12 @@ namespace tenfold {
 // tensordict's other functions for them.
 
 /// Options of the functions below. pack_memmap() ignores `robust_names`, `zeros` and `all_notes`;
-/// unpack_memmap() also `deflate_level`.
+/// unpack_memmap() ignores these and `deflate_level`.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding
-  bool zeros = false;      ///< zeros (holes) instead of the tensors' bytes; JSON values are copied
+  /// Zeros (holes) instead of the tensors' bytes; copies JSON values and sizes of nested tensors.
+  bool zeros = false;
   bool all_notes = false;  ///< also notes of shared storage and of value types such as tuples
   int deflate_level = 0;   ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
   int num_threads = 0;     ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
