@@ -148,10 +148,10 @@ class TENFOLD_API SparseMatrix {
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  // append_rows(), flush(), close() and refresh() throw Error(unsupported) for a matrix that was not
-  // opened from a path of its own. append_rows() and flush() also throw it unless the mode is
-  // Mode::write_through, and after close(). append_rows() also throws it unless the path is a folder
-  // with layout csr.
+  // append_rows(), flush(), close() and refresh() throw Error(unsupported) for a matrix that was
+  // not opened from a path of its own. append_rows() and flush() also throw it unless the mode is
+  // Mode::write_through, and after close(). append_rows() also throws it unless the path is a
+  // folder with layout csr.
 
   /// Appends the rows of `rows`, which has the same number of columns and dtype, in any layout.
   /// Readers that open or refresh the matrix at any time see all of these rows or none. The rows
