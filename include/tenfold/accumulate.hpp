@@ -21,7 +21,7 @@ struct WeightedBatch {
 /// The batches of one optimizer step.
 class Window {
  public:
-  /// Batches with `rows` rows in total.
+  /// Batches that have `rows` rows in total on this rank.
   Window(std::vector<WeightedBatch> batches, std::int64_t rows)
       : batches_(std::move(batches)), rows_(rows) {}
 

@@ -9,7 +9,7 @@ namespace tenfold {
 // tensordict's other functions for them.
 
 /// Options of the functions below. pack_memmap() ignores `robust_names`, `zeros` and `all_notes`;
-/// unpack_memmap() also `deflate_level`.
+/// unpack_memmap() ignores these and `deflate_level`.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding

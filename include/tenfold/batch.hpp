@@ -21,9 +21,11 @@ struct BatchColumn {
   /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
   /// For lists of strings, offsets count items.
   Tensor offsets;
-  Tensor item_offsets;     ///< lists of strings only: int64 [items + 1], offsets of items in bytes
-  Tensor lengths;          ///< padded rows only: int64 [B], the row lengths in elements
-  Tensor valid;            ///< nullable only: bool [B]; not for fixed floats: NaN marks missing
+  Tensor item_offsets;  ///< lists of strings only: int64 [items + 1], offsets of items in bytes
+  Tensor lengths;       ///< padded rows only: int64 [B], the row lengths in elements
+  /// bool [B] for nullable columns, otherwise an empty float32 tensor. It is empty, too, for
+  /// nullable columns of floats that are not ragged, in which NaN marks a missing value.
+  Tensor valid;
   bool is_padded = false;  ///< rows are padded to the longest
 };
 

@@ -65,8 +65,8 @@ enum class BestMode : std::uint8_t {
 /// The checks before a step is restored.
 enum class CheckpointCheck : std::uint8_t {
   full,       ///< every checksum
-  structure,  ///< files, sizes, metadata with checksums; of other entries than safetensors and
-              ///< memmap all bytes
+  structure,  ///< files, sizes, and the checksums of metadata; for entries of other formats than
+              ///< safetensors and memmap, the checksum of the whole file
   none,       ///< no check
 };
 
@@ -186,7 +186,7 @@ class TENFOLD_API CheckpointHold {
 /// entries that belong to all ranks, and among those of single ranks only the ones of rank 0.
 ///
 /// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
-/// throw the reason, such as Error(corrupt), instead of Error(key_not_found).
+/// throw the reason, such as Error(corrupt), instead of Error(key_not_found); verify() reports it.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {

@@ -24,24 +24,25 @@ enum class SourceFormat : std::uint8_t {
   by_name,     ///< by the suffix of each file
   json_lines,  ///< one object per line
   json,        ///< one object per line, or one array of objects
-  csv,         ///< commas between fields
-  tsv,         ///< tabs between fields
+  csv,         ///< commas between fields by default: see IngestOptions::separator
+  tsv,         ///< tabs between fields by default: see IngestOptions::separator
 };
 
 /// The format of that name: "jsonl" or "ndjson", "json", "csv", "tsv"; "" for by_name. Throws
-/// Error(invalid_argument) for others.
+/// Error(invalid_argument) for other names.
 TENFOLD_API SourceFormat source_format_from(std::string_view name);
 
-/// The separator of that text: one ASCII character, or `\t` as two for a tab; "" is '\0'. Throws
-/// Error(invalid_argument) for others, and for letters, digits, quotes, '.', '+', '-' and line
-/// ends, which are parts of fields or records.
+/// Converts the text of an option to a value of IngestOptions::separator. Returns the character if
+/// `text` is one ASCII character, a tab for the two characters backslash and t, and '\0' (the
+/// separator is not set) for an empty text. Throws Error(invalid_argument) for any other text, and
+/// for letters, digits, quotes, '.', '+', '-', NUL and line ends, which cannot separate fields.
 TENFOLD_API char separator_from(std::string_view text);
 
 /// A column whose type was widened after its first value.
 struct Promotion {
   std::string column;  ///< its dotted name
-  std::string from;    ///< "int64"
-  std::string to;      ///< "float64"
+  std::string from;    ///< the type of its first value: "int64"
+  std::string to;      ///< the type of the column: "float64"
   /// Compares all members.
   bool operator==(const Promotion&) const = default;
 };
@@ -72,7 +73,7 @@ struct IngestOptions {
   /// file is Error(invalid_argument).
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
-  /// Without any such file, they are Error(invalid_argument).
+  /// If there is no CSV or TSV file, any element of this list is Error(invalid_argument).
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< the effect of a bad row
   std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB

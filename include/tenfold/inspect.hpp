@@ -34,8 +34,9 @@ struct Statistics {
   std::uint64_t inf = 0;    ///< number of values that are infinite
 };
 
-/// Reads the whole leaf in bounded memory. For a nested leaf: all of its values. `num_threads` 0
-/// means TENFOLD_NUM_THREADS, or min(8, cores). Throws what Leaf::read throws.
+/// Returns the statistics of all values of a leaf. Reads the whole leaf, in bounded memory unless
+/// Leaf::read() decodes it as a whole. For a nested leaf, reads the values of all components.
+/// `num_threads` 0 means TENFOLD_NUM_THREADS, or min(8, cores). Throws what Leaf::read throws.
 TENFOLD_API Statistics statistics(const Leaf& leaf, int num_threads = 0,
                                   Monitor* monitor = nullptr);
 

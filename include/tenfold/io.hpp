@@ -21,8 +21,8 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": the same as read, for programs that write into their private copy. save() and
-  /// Leaf::read() of a folder or a .npy file then return it; of other files, the stored bytes: to
+  /// "c": the same as read, for programs that write into their private copy. For a folder or a .npy
+  /// file, save() and Leaf::read() use this copy. For other files they use the stored bytes: to
   /// save what was written, set the tensors in a tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
@@ -139,7 +139,7 @@ TENFOLD_API Path save_value(const TensorDict::Item& value, const Path& path,
                             const SaveOptions& options = {});
 
 /// Returns the name of the format of `path`: "memmap", "safetensors", ...
-/// Throws Error: file_not_found, unsupported for other files.
+/// Throws Error: file_not_found, unsupported for a path of no known format, io.
 TENFOLD_API std::string probe(const Path& path);
 
 /// A fault that verify() has found.
@@ -195,8 +195,8 @@ struct ConvertOptions {
   RenameFunction rename{};
   /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
   std::vector<std::string> renamed{};
-  /// Floating-point leaves are cast to this floating-point dtype; Error(invalid_argument) for
-  /// others.
+  /// Floating-point leaves are cast to this floating-point dtype; any other dtype is
+  /// Error(invalid_argument).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data

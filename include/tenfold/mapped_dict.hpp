@@ -116,7 +116,8 @@ class TENFOLD_API MappedDict {
   /// it was open for writing, or rows were added as to a data set), warns and rebuilds it in
   /// memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
-  /// A dictionary inside a tree.
+  /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the other
+  /// constructor.
   explicit MappedDict(TensorDict tree);
 
   /// The number of keys.
@@ -136,8 +137,8 @@ class TENFOLD_API MappedDict {
   Batch at(std::string_view key) const;
   /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
-  /// Gathers the values of all keys; uses a helper thread, and several threads for tens of
-  /// thousands of keys.
+  /// Gathers the values of all keys. May use a helper thread for batches in quick succession, and
+  /// several threads for tens of thousands of keys.
   DictValues get_many(const DictKeys& keys) const;
   /// The row indices of the keys in dataset(), -1 for missing keys. Valid until compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;

@@ -78,9 +78,9 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
-/// Error(invalid_argument) for another folder. The tree's notes are not rewritten: throws
-/// Error(unsupported) for a value with an extended scalar (Value::Special), and for one with other
-/// types of keys, or other tuples, than the old one if these are in the notes.
+/// Error(invalid_argument) if `folder` does not hold such a value. The tree's notes are not
+/// rewritten: throws Error(unsupported) for a value with an extended scalar (Value::Special), and,
+/// if the notes record key types or tuples of the old value, for a value in which these differ.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those

@@ -50,7 +50,7 @@ class TENFOLD_API Permutation {
   /// Throws Error(invalid_argument) if the positions are not in [0, size).
   void fill(std::int64_t begin, std::span<std::int64_t> destination) const;
 
-  /// Replaces each position in the caller's buffer, which must be in [0, size), by its row.
+  /// Replaces each position in the caller's buffer by its row. Each position must be in [0, size).
   void map(std::span<std::int64_t> positions) const noexcept;
 
  private:

@@ -62,8 +62,11 @@ struct TENFOLD_API Column {
 ///                  "tokens": {"dtype": "int32", "ragged": true},
 ///                  "camera": {"columns": {"gain": {"dtype": "float64"}}}}}
 ///
-/// A column whose leaves have other names lists them: `"leaf"`, `"end_leaf"`, `"item_end_leaf"`,
-/// `"valid_leaf"`.
+/// By default, the leaves of a column "x" are keys of the root: "x" (elements), "x.end" (end
+/// offsets of rows), "x.item_end" (end offsets of items) and "x.valid" (validity). "x" is
+/// Column::name(), "camera.gain" for a column in a record. If a leaf has another path, the column
+/// has the member `"leaf"`, `"end_leaf"`, `"item_end_leaf"` or `"valid_leaf"`: the key of the leaf
+/// as a string, or its keys from the root as a list of strings.
 class TENFOLD_API Schema {
  public:
   /// No columns.

@@ -38,7 +38,7 @@ enum class ShardLayout : std::uint8_t {
 /// Options of ShardedWriter.
 struct ShardedWriteOptions {
   ShardLayout layout = ShardLayout::plain;  ///< the layout of the files
-  /// ShardLayout::plain: "safetensors" or "memmap"; the others: "dcp"; empty: by suffix, as for
+  /// ShardLayout::plain: "safetensors" or "memmap"; other layouts: "dcp"; empty: by suffix, as for
   /// save().
   std::string format{};
   bool durable = true;  ///< fsynced when publish() returns

@@ -129,9 +129,10 @@ class TENFOLD_API SparseMatrix {
   }
 
   /// Checks that all offsets and indices are in range, and that indices increase within each row
-  /// (csc: column) unless a coo matrix is not coalesced. Throws Error(corrupt). A successful check
-  /// is repeated only after append_rows(), refresh() or close(). Call it before other libraries use
-  /// the tensors, and before at() if the file may be invalid: at() can miss unsorted entries.
+  /// (csc: column; not in a coo matrix that is not coalesced). Throws Error(corrupt). A successful
+  /// check is repeated only after append_rows(), refresh() or close(). Call it before other
+  /// libraries use the tensors, and before at() if the file may be invalid: at() can miss unsorted
+  /// entries.
   void check() const;
 
   /// The transpose: a csr matrix becomes csc and the reverse, over the same memory, without reading
@@ -147,9 +148,10 @@ class TENFOLD_API SparseMatrix {
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  // These four throw Error(unsupported) for a matrix that was not opened from a path of its own.
-  // append_rows() and flush() also throw it unless the mode is Mode::write_through, and after
-  // close(). append_rows() also throws it unless the path is a folder with layout csr.
+  // append_rows(), flush(), close() and refresh() throw Error(unsupported) for a matrix that was
+  // not opened from a path of its own. append_rows() and flush() also throw it unless the mode is
+  // Mode::write_through, and after close(). append_rows() also throws it unless the path is a
+  // folder with layout csr.
 
   /// Appends the rows of `rows`, which has the same number of columns and dtype, in any layout.
   /// Readers that open or refresh the matrix at any time see all of these rows or none. The rows

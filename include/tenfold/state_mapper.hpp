@@ -92,8 +92,9 @@ class TENFOLD_API StateMapper {
 
   /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming an unknown state without a fallback or default, Error(unsupported)
-  /// if the value in a hierarchy is other JSON, or if only a program can compute rows: a module, a
-  /// user-defined class. Throws Error(invalid_argument) for an invalid state.
+  /// if the value in a hierarchy is JSON other than a number or a list of numbers, or if only a
+  /// program can compute rows: a module, a user-defined class. Throws Error(invalid_argument) for
+  /// an invalid state.
   Tensor at(const Value& state) const;
   /// The rows of several states, copied: [n, dim]. Values of a hierarchy are cast to their promoted
   /// dtype. Throws as at(), and Error(invalid_argument) if values of a hierarchy differ in shape.

@@ -199,7 +199,7 @@ class TENFOLD_API TensorDict {
   /// contains({"model", "encoder.weight"}).
   bool contains(std::initializer_list<std::string> path) const { return contains(KeyPath(path)); }
 
-  /// The entry of that name, or nothing. Throws Error(unsupported) for an entry that is not read
+  /// The entry of that name, or nothing. Throws Error(unsupported) for an entry that cannot be read
   /// (NodeInfo::is_refused).
   std::optional<Item> find(std::string_view name) const;
   /// The entry at that path, or nothing. Throws as above.
@@ -210,7 +210,7 @@ class TENFOLD_API TensorDict {
   }
 
   /// The entry of that name. Throws Error(key_not_found) naming the source and near matches,
-  /// Error(unsupported) for an entry that is not read (NodeInfo::is_refused).
+  /// Error(unsupported) for an entry that cannot be read (NodeInfo::is_refused).
   Item get(std::string_view name) const;
   /// The entry at that path. Throws as above, and Error(invalid_argument) for an empty path.
   Item get(const KeyPath& path) const;
@@ -276,7 +276,7 @@ class TENFOLD_API TensorDict {
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
   /// Calls `visit` for each tensor and JSON value below, depth first, with its path; not for the
-  /// bytes of entries that are not read (NodeInfo::is_refused).
+  /// bytes of entries that cannot be read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Row `index` of the first batch dimension: maps every batched tensor and returns a view of it,
@@ -329,15 +329,15 @@ struct TensorDict::Entry {
 /// metadata only.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 
-/// The tree of a single value: a bare root; for a node, the node. A list, tuple or dict of JSON
-/// values becomes a node of its members.
+/// Returns a value as a tree: a node unchanged; a list, tuple or dict of JSON values as a node of
+/// its members; a tensor or any other JSON value as a bare root.
 TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
 
 /// True if the root is marked as bare and its only entry is a tensor or JSON value. If entries were
 /// added to a bare root, it is an ordinary dict.
 TENFOLD_API bool is_bare(const TensorDict& root);
 
-/// The argument of bare_tree(): the value of a bare root, or the tree itself.
+/// Returns the value of a bare root; for any other tree, the tree itself.
 TENFOLD_API TensorDict::Item bare_value(const TensorDict& root);
 
 /// For a bare root that was opened, the dict {stem of the file's name: value}, as the command line

@@ -137,8 +137,9 @@ LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOpt
 template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
-/// torch::optim::Adam, AdamW, SGD, RMSprop, Adagrad and LBFGS, and references to their base
-/// Optimizer.
+/// A class with the members of torch::optim::Optimizer. state_dict() and load_into() support Adam,
+/// AdamW, SGD, RMSprop, Adagrad and LBFGS, also by a reference to Optimizer, and throw
+/// Error(unsupported) for others.
 template <class Optimizer>
 concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.param_groups();

@@ -102,8 +102,10 @@ class TrainingState {
   /// Loads every entry of a restored state. All names, dtypes and shapes, and the states of loaders
   /// and of the generator, are checked first.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
-  /// and Error(invalid_argument) if the tensors of an entry differ. In any case, throws one of them
-  /// for an entry of another kind, such as tensors for a value.
+  /// and Error(invalid_argument) if the tensors of an entry differ. Throws
+  /// one of these two, whatever `strict` is, for an entry of another kind, such as tensors for a
+  /// value or a number for a module. One exception: a JSON object or array in place of a module is
+  /// a node without tensors; if `strict` is false, LoadReport::missing lists the module's names.
   LoadReport load(const TensorDict& saved, bool strict = true) {
     LoadReport report;
     std::vector<const Entry*> found;

@@ -22,7 +22,8 @@ using GroupNames = std::vector<std::vector<std::string>>;
 /// The pairing: an element for each group of the target.
 struct OptimizerPairing {
   std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
-  // The name of each parameter's state, "" if none; no elements for a group not paired by order.
+  // The name of each parameter's state, "" if it has none. Paired by order, the list of a group
+  // without a counterpart is empty.
   GroupNames numbers;
 };
 
