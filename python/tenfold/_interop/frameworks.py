@@ -41,9 +41,9 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    A call that requests pinned memory or a device other than the CPU returns torch tensors all the
-    same. Open handles keep their framework. The environment variable ``TENFOLD_FRAMEWORK`` sets the
-    framework with which a process starts.
+    If such a call requests pinned memory or a device other than the CPU, it returns torch tensors
+    regardless of this setting. Open handles keep their framework. The environment variable
+    ``TENFOLD_FRAMEWORK`` sets the framework with which a process starts.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,

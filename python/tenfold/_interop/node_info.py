@@ -16,8 +16,8 @@ class NodeInfo(NamedTuple):
 
     Attributes:
         kind: The container type that was saved.
-        int_keys: True if all keys were int; False if all were str; otherwise a dict from ``str(key)``
-            to the key, for the keys that were not str.
+        int_keys: True if all keys were int; False if all were str; otherwise a dict from
+            ``str(key)`` to the key, for the keys that were not str.
         batch_size: As saved. A Python node whose batch size was changed since has the new one in
             its own attribute; the same holds for `names` and `device`.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
@@ -29,10 +29,10 @@ class NodeInfo(NamedTuple):
         metadata: Root only: the user's metadata.
         layout: Sparse tensor only: its layout; otherwise "".
         dense_shape: Sparse tensor only: its shape.
-        is_coalesced: Sparse tensor only: whether its indices are unique and sorted.
+        is_coalesced: The ``is_coalesced()`` of a sparse COO tensor; otherwise False.
         module_versions: The ``_metadata`` of a module's state_dict(), as JSON.
-        is_bare: Whether the saved object was a single tensor or value, which is the only entry,
-            ``"value"``, of this root.
+        is_bare: Whether the saved object was a single tensor or value, which is the only entry
+            of this root.
     """
 
     kind: str = "tensordict"

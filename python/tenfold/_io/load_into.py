@@ -38,9 +38,9 @@ def load_into(
     """Copies tensors from a file, or from other tensors, into those of `target`.
 
     Tensors are matched by dotted name. Tensors of `target` are filled in place, so optimizers,
-    views and tied parameters that refer to them have the new values. Tensors on the CPU, except
-    lazy conjugates and negatives, are filled from an uncompressed file without a second copy in
-    memory; others through buffers of up to 64 MiB, or of the size of a single larger tensor.
+    views and tied parameters that refer to them have the new values. Tensors on the CPU are filled
+    from an uncompressed file without a second copy in memory. Tensors on other devices, and lazy
+    conjugates and negatives, are filled through buffers of up to 64 MiB or a single larger tensor.
 
     Args:
         target: A module, an optimizer, a TensorDict, a dict of allocated tensors, or an object

@@ -338,7 +338,7 @@ class ParameterState:
         self._torch = torch
 
     def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
-        """Returns a state with a tensor to fill for each tensor of `saved`, None if it does not fit.
+        """Returns a state with a tensor to fill for each tensor of `saved`, None where none fits.
 
         Args:
             saved: The state of the parameter in the source, usually a dict. The result for None is
