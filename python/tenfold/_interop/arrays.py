@@ -144,7 +144,10 @@ def is_numpy_number(value: Any) -> bool:
 
 
 def without_elements(tensor: Any) -> str:
-    """Describes a torch tensor without readable elements, with a remedy if any; otherwise ""."""
+    """Describes a quantized, sparse or meta tensor of torch; "" for any other value.
+
+    The description of a quantized or sparse tensor ends with a remedy.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return ""
@@ -212,7 +215,7 @@ def dtype_name(dtype: object) -> str:
 
 
 def numpy_dtype(name: str, where: str) -> Any:
-    """The numpy dtype of that name. Raises UnsupportedError if numpy has none."""
+    """The dtype `name` of numpy or ml_dtypes. Raises UnsupportedError if neither provides it."""
     import numpy as np
 
     if name in _ML_DTYPES:

@@ -25,10 +25,10 @@ _default: Name | None = None
 
 
 def checked(framework: object, where: str = "framework") -> Name | None:
-    """Returns ``"torch"``, ``"numpy"`` or None for any accepted spelling of it.
+    """Returns ``"torch"`` for "torch" or "pt", ``"numpy"`` for "numpy" or "np", None for None.
 
     Raises:
-        ValueError: For another value.
+        ValueError: For any other value; the message begins with `where`.
     """
     if framework is None:
         return None
@@ -41,8 +41,9 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    Open handles keep their framework. The environment variable ``TENFOLD_FRAMEWORK`` sets the
-    framework with which a process starts.
+    If such a call requests pinned memory or a device other than the CPU, it returns torch tensors
+    regardless of this setting. Open handles keep their framework. The environment variable
+    ``TENFOLD_FRAMEWORK`` sets the framework with which a process starts.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,

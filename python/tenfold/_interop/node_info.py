@@ -10,27 +10,29 @@ if TYPE_CHECKING:
 
 
 class NodeInfo(NamedTuple):
-    """The properties of a node other than its entries. Pickles have them in this order.
+    """The properties of a node other than its entries. Pickles store them in this order.
 
     A named tuple, because torch.compile cannot trace a class of the binding.
 
     Attributes:
         kind: The container type that was saved.
-        int_keys: True if all keys were integers; otherwise a dict of the keys that were not str, by
-            their str(), or False.
-        batch_size: As saved; of a node of Python that was changed since, see its own.
-        names: A name, or None, for each batch dimension; empty if none has one.
+        int_keys: True if all keys were int; False if all were str; otherwise a dict from
+            ``str(key)`` to the key, for the keys that were not str.
+        batch_size: As saved. A Python node whose batch size was changed since has the new one in
+            its own attribute; the same holds for `names` and `device`.
+        names: A name, or None, for each batch dimension; empty if no dimension has a name.
         class_name: The name of its tensorclass, or of the class of an opaque node; otherwise "".
-        stack_dim: Of a lazy stack.
-        stack_dim_name: Of a lazy stack.
+        stack_dim: Lazy stack only: the dimension along which it stacks.
+        stack_dim_name: Lazy stack only: the name of that dimension, or None.
         device: As saved; "" for none.
         schema: Root only: its schema, as JSON.
         metadata: Root only: the user's metadata.
-        layout: Of a sparse tensor; otherwise "".
-        dense_shape: Of a sparse tensor.
-        is_coalesced: Of a sparse tensor.
+        layout: Sparse tensor only: its layout; otherwise "".
+        dense_shape: Sparse tensor only: its shape.
+        is_coalesced: The ``is_coalesced()`` of a sparse COO tensor; otherwise False.
         module_versions: The ``_metadata`` of a module's state_dict(), as JSON.
-        is_bare: Whether it is a bare root.
+        is_bare: Whether the saved object was a single tensor or value, which is the only entry
+            of this root.
     """
 
     kind: str = "tensordict"

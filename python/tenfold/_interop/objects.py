@@ -422,7 +422,7 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 
 
 def _in_order(items: Any) -> list[Any]:
-    """The items, sorted if they can be compared, so that equal sets are stored as equal bytes."""
+    """The items, sorted if ``<`` compares them: equal sets of int or of str give equal bytes."""
     try:
         return sorted(items)
     except TypeError:

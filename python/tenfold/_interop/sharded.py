@@ -23,8 +23,8 @@ class Shards(NamedTuple):
         offsets: Index of the first element of each part in the whole tensor.
         shape: Shape of the whole tensor.
         mesh: For a DTensor: the shape of the device mesh, its ranks, and for each dimension of the
-            tensor a tuple of the mesh dimensions that shard it, or ``(-1,)``. None for a
-            ShardedTensor.
+            tensor a tuple of the mesh dimensions that shard it, ``(-1,)`` if no mesh dimension
+            does. None for a ShardedTensor.
     """
 
     parts: list[Any]
@@ -85,7 +85,7 @@ def shards_of(value: Any) -> Shards | None:
     return None
 
 
-# The modules that may define DTensor; the second one: torch 2.4.
+# The modules that may define DTensor. torch 2.4 defines it in the second one.
 _DTENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
 _SHARDED_TENSOR = "torch.distributed._shard.sharded_tensor"
 

@@ -32,7 +32,7 @@ def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
 
 
 def is_whole_storage(tensor: Any) -> bool:
-    """True if the tensor covers all of its storage."""
+    """True if the tensor begins where its storage begins and has as many bytes."""
     storage = tensor.untyped_storage()
     return bool(
         tensor.data_ptr() == storage.data_ptr()
@@ -48,8 +48,8 @@ def duplicate_names(
     Args:
         call: Prefix of the error: ``"save_model"``.
         tensors: The state dict of a module.
-        preferred: Names to keep rather than others, if they cover their whole storage. The
-            alphabetically first of several is kept.
+        preferred: In each group, one of these names is kept if its tensor covers its whole storage;
+            otherwise a name that does. The alphabetically first of several candidates is kept.
 
     Raises:
         RuntimeError: If no tensor of a group covers its whole storage.

@@ -145,10 +145,11 @@ def load(
 ) -> Any:
     """Loads a saved tree with the same nesting, key types and containers, over mapped files.
 
-    Every leaf is mapped and the size of its file checked. The bytes are read from the disk later:
-    on access, or ahead of it by background threads. So loading is fast and takes little memory,
-    independent of the size. Tensors that are compressed or misaligned in the file are copied. Files
-    stay mapped until the last tensor over them is released.
+    Every selected leaf is mapped and the size of its file checked; tensors that are compressed or
+    misaligned in the file, or moved to another device, are copied. The bytes of a mapped tensor are
+    read from the disk later: on access, or ahead of it by background threads. So without such
+    copies and without `verify`, loading is fast and takes little memory, independent of the size.
+    Files stay mapped until the last tensor over them is released.
 
     All slots of a circular buffer (``create(..., capacity=n)``) are loaded, including those that
     another process is overwriting; `Dataset` returns complete rows only.
@@ -457,7 +458,7 @@ def exact_names(rename: Rename) -> list[str]:
 
 
 def renamer(rename: Rename) -> Callable[[str], str] | None:
-    """`rename=` as one function of dotted names."""
+    """`rename=` as one function of dotted names; None for None."""
     if rename is None or callable(rename):
         return rename
     if isinstance(rename, dict):

@@ -35,17 +35,19 @@ def load_into(
     keys: Keys = None,
     cast: bool = False,
 ) -> LoadReport:
-    """Copies tensors from a file into those of `target`, without a second copy in memory.
+    """Copies tensors from a file, or from other tensors, into those of `target`.
 
     Tensors are matched by dotted name. Tensors of `target` are filled in place, so optimizers,
-    views and tied parameters that refer to them have the new values.
+    views and tied parameters that refer to them have the new values. Tensors on the CPU are filled
+    from an uncompressed file without a second copy in memory. Tensors on other devices, and lazy
+    conjugates and negatives, are filled through buffers of up to 64 MiB or a single larger tensor.
 
     Args:
         target: A module, an optimizer, a TensorDict, a dict of allocated tensors, or an object
             whose ``state_dict()`` has tensors only. For a file of a single tensor, whose name is
             ``"value"``, it may be a tensor.
         source: A path, an opened TensorDict or a node of one, a dict of tensors, or a tensor.
-        strict: Raise if any name, dtype or shape differs, before anything changes.
+        strict: Raise if any name, shape or, without `cast`, dtype differs, before anything changes.
         rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
             the names of its parameters. Names in a dict must exist.
         keys: Only these entries of `source`, as for `load`; an empty list: nothing. Not for
@@ -229,7 +231,10 @@ def _created(name: str, expected: str, target: str) -> UnsupportedError:
 
 
 def _memory_of(tensor: Any) -> int | None:
-    """Identifies the memory of a tensor; None for those that `_is_direct` refuses."""
+    """Identifies the memory of a tensor or array.
+
+    None for a DTensor and an uninitialised, sparse or jagged tensor, which `_is_direct` refuses.
+    """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
         return int(tensor.__array_interface__["data"][0])
@@ -318,8 +323,8 @@ def read_through_host(
 
     Args:
         jobs: The source, the tensor, and its buffer, which is the tensor itself if the engine can
-            write into that. Consumed lazily, so that few buffers exist at a time; a larger one is a
-            separate group.
+            write into that. Consumed lazily, so that few buffers exist at a time. A buffer of more
+            than `_GROUP_BYTES` is in a group of its own.
         read: Fills the buffers of a group.
     """
     group: list[tuple[Source, Any, Any]] = []

@@ -338,10 +338,11 @@ class ParameterState:
         self._torch = torch
 
     def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
-        """Returns a state with a tensor to fill for each tensor of `saved`; None for None.
+        """Returns a state with a tensor to fill for each tensor of `saved`, None where none fits.
 
         Args:
-            saved: The state of the parameter in the source: a dict.
+            saved: The state of the parameter in the source, usually a dict. The result for None is
+                None.
             options: Options of its group in the source.
             name: Name of the state in reports: ``"state.0"``.
             source_name: Its name in the source.

@@ -88,8 +88,9 @@ class Separated:
     """States in which the local parts replace sharded tensors.
 
     Attributes:
-        states: By name. A sharded tensor is a list of its parts.
-        shards: The engine's description of these.
+        states: By name. A list of its local parts replaces a sharded tensor; its only part, a plain
+            tensor, replaces a DTensor that is replicated on all ranks.
+        shards: The engine's descriptions of the sharded tensors that lists replace.
         replicated: Paths of DTensors that are replicated on all ranks, as globs.
     """
 
@@ -110,7 +111,7 @@ class Separated:
         if kind is list:
             return [self._walk(item, (*keys, str(i))) for i, item in enumerate(value)]
         if kind.__module__ == "torch":
-            return value  # a plain tensor
+            return value  # a plain tensor, a torch.Size, ...: no sharded tensor
         name = ".".join(keys)
         try:
             shards = shards_of(value)

@@ -72,7 +72,8 @@ class StateReader:
     """Rebuilds the state of entries, in tensors of the caller's state (`target`) if they fit.
 
     While the containers are built, dense tensors are only collected; `read` fills them afterwards.
-    TensorDicts and sparse tensors are copied at once.
+    TensorDicts and sparse tensors are created at once: copies or, for a sparse tensor with numpy, a
+    dict of mapped arrays.
     """
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:

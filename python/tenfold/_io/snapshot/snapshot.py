@@ -89,8 +89,8 @@ class Snapshot:
         """Saves the state of everything in `app_state`.
 
         The folder is replaced as by `tenfold.save`: a crash leaves the complete old snapshot or the
-        complete new one. Dense tensors on the CPU are written without a copy in memory. Tensors
-        that share storage are stored once.
+        complete new one. Dense torch tensors on the CPU, except lazy conjugates and negatives, are
+        written without a copy in memory. Tensors that share storage are stored once.
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
         if one of them fails, all raise. Each rank has its own entries. Replicated entries are
@@ -160,7 +160,7 @@ class Snapshot:
             pg: As for `take`.
             replicated: As for `take`.
             storage_options: As for `take`.
-            durable: As for `take`.
+            durable: fsync before the snapshot is done, thus before ``wait()`` returns.
 
         Returns:
             PendingSnapshot: ``wait()`` returns the snapshot, or raises the exception of the save.
@@ -270,7 +270,7 @@ class Snapshot:
 
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
-            TypeError: If the entry is a tensor, and `obj_out` is not.
+            TypeError: If the entry is a tensor, and `obj_out` is neither None nor a tensor.
             ValueError: If `obj_out` has another shape or is read-only, or if the entry is complex
                 and `obj_out` is real.
             UnsupportedError: If the entry is not supported, such as an object of an unknown class,

@@ -108,8 +108,9 @@ def pack_memmap(
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
             compression is unknown, or if its level is out of range.
         TypeError: If the level is not an int.
-        UnsupportedError: If the compression is bzip2 or lzma, or the folder grows (`%commit`),
-            contains symbolic links or special files, or is nested deeper than 512 folders.
+        UnsupportedError: If the compression is bzip2 or lzma, or the folder is a growing data set
+            (it has a file `%commit`), contains symbolic links or special files, or is nested deeper
+            than 512 folders.
         CorruptFileError: If the `%commit` is damaged.
 
     Example:

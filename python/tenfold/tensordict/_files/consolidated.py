@@ -188,9 +188,10 @@ def must_pin(
 
 
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
-    """Consolidates a consolidated tree again.
+    """Implements `consolidate` for a tree that is consolidated already; returns `tree`.
 
-    Changes it only if it is mapped from `filename` and batch sizes or names differ from the file.
+    Replaces the file only if the tree is mapped from `filename`, and its batch sizes or names are
+    not those in the file.
     """
     state = getattr(tree, "_consolidated", None)
     if filename is not None:

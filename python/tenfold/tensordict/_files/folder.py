@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Number of tensors after which `map_now` stops. Other tensors are mapped on access, because Linux
-#: by default limits a process to some 65,000 mappings.
+#: Number of mapped tensors after which `map_now` enters no further node. The tensors of such nodes
+#: are mapped on access, because Linux by default limits a process to some 65,000 mappings.
 MAX_MAPPED_LEAVES = 4096
 
 
@@ -115,7 +115,10 @@ def folder_of(node: Any) -> str | None:
 
 
 def prefix_of(tree: Any) -> str | None:
-    """The folder to which writes to a tree go, the default prefix of `memmap`; or None."""
+    """The folder from which a tree is mapped with mode "r+", the default prefix of `memmap`.
+
+    None for any other tree.
+    """
     disk = disk_of(node_of(tree))
     if disk is None or not isinstance(disk.opened, MemmapFolder) or disk.mode != "r+":
         return None
@@ -139,12 +142,13 @@ def adopt(
     keys_above: tuple[str, ...] = (),
     kept: dict[int, dict[str, Any]] | None = None,
 ) -> None:
-    """Attaches the engine's node to an existing Python node, which gets its keys.
+    """Attaches `native`, a node of the engine, to an existing Python node.
 
-    Loaded nodes below remain the same objects, too, if the engine has a node of that key, and both
-    are lazy stacks or neither is. A stack gets the members, if their number differs. If `kept` is
-    given (id of a node -> key -> tensor), the node was just written: the tensors in `kept` and
-    values that are not tensors remain. Other entries are read from the folder on access.
+    The Python node then has the keys of `native`. Loaded nodes below it remain the same objects if
+    `native` has a node of that key, and both are lazy stacks or neither is. If that does not hold
+    for every member of a lazy stack, all its members are read again. If `kept` is given (id of a
+    node -> key -> tensor), the node was just written: the tensors in `kept` and values that are not
+    tensors remain. Other entries are read from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})
@@ -181,10 +185,11 @@ def fits(tree: Any, native: Any) -> bool:
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
-    """Maps tensors node by node, until `budget` tensors are mapped.
+    """Maps tensors node by node, until at least `budget` tensors are mapped.
 
-    Mapped tensors remain usable if the folder is replaced or removed, as a temporary one is. An
-    entry that cannot be read is skipped; it raises an error on access.
+    All tensors of a node are mapped at once, even if they are more than `budget`. Mapped tensors
+    remain usable if the folder is replaced or removed, as a temporary one is. An entry that cannot
+    be read is skipped; it raises an error on access.
 
     Returns:
         The unused budget; 0 or less if all of it was used.
@@ -216,7 +221,7 @@ def reopened(
     framework: Name | None,
     locked: bool,
 ) -> Any:
-    """Opens a pickled tree; raises OSError if the path has another one now."""
+    """Opens a pickled tree; raises OSError if another tree is at the path now."""
     found = identity_of(path)
     if found is not None and found != identity:
         import errno
@@ -237,7 +242,7 @@ def reopened(
 
 
 def check_pickle(allow_pickle: Any) -> None:
-    """Raises UnsupportedError for True, TypeError for another value than None and False."""
+    """Raises UnsupportedError for True, and TypeError for a value that is no bool and not None."""
     if allow_pickle is None or allow_pickle is False:
         return
     if allow_pickle is True:

@@ -212,9 +212,9 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
     Raises:
         ValueError: If the rows do not fit, the saved tree has no batch size, a tensor is nested, a
             node is a stack, or `prefix` is a file; nothing has been written.
-        UnsupportedError: If the folder grows (`%commit`) or is a data set with texts or ragged
-            rows, an entry has the key "shape", "device" or "_type", which tensordict's metadata
-            uses itself, or `allow_pickle` is true.
+        UnsupportedError: If the folder is a growing data set (it has a file `%commit`) or a data
+            set with strings or ragged rows, an entry has the key "shape", "device" or "_type",
+            which tensordict's metadata uses itself, or `allow_pickle` is true.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If a file of the saved tree is damaged or too short.
         OSError: If another call is appending, or a file has hard links outside of this tree, as in
@@ -236,9 +236,9 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
 def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk.
 
-    Returns false if the tree has no folder, or is not a shared mapping. Raises UnsupportedError if
-    the value is not JSON, or has other types of keys, or other tuples, than `%notes.json` states;
-    nothing has changed then.
+    Returns false if the tree has no folder, or is not a shared mapping. Raises UnsupportedError,
+    before anything changes, if the value is not JSON, or if its types of keys or its tuples are not
+    those that `%notes.json` records.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

@@ -206,8 +206,8 @@ def reduced(td: Any) -> Any:
 def is_written(td: Any, key: str, entry: Any) -> bool:
     """Writes a value that is not a tensor to the folder of a mapped tree.
 
-    Returns false, and writes nothing, for another entry, and for a tree that is not marked or not
-    mapped from a folder in mode "r+".
+    Returns false, and writes nothing, if the entry is a tensor or node, or if the tree is not
+    marked or not mapped from a folder in mode "r+".
     """
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
@@ -379,7 +379,7 @@ def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
     found = "a lazy stack" if is_stack else "a dense tree"
     expected = type(node_of(tree)).__name__
     return RuntimeError(
-        f"{path}: root: another kind of tree: expected that of a {expected}, found {found}; "
+        f"{path}: root: another kind of tree: expected one for a {expected}, found {found}; "
         "TensorDict.load_memmap returns it"
     )
 

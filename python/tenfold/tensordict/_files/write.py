@@ -43,8 +43,9 @@ class _Targets:
             private mappings of the whole file, and mappings of a file that was replaced or deleted
             since. None if there is none.
         written: Final files of the other tensors, as paths within the target.
-        sources: (dotted key path, file) of tensors that are mapped from files in the target, but
-            not as those in `kept` are, or as private mappings of the final file.
+        sources: (dotted key path, file) of tensors that are mapped from files in the target, except
+            those in `kept`, private mappings of their whole final file, and mappings of a file that
+            was replaced or deleted since.
     """
 
     def __init__(self, target: str) -> None:
@@ -87,7 +88,10 @@ class _Targets:
                 self.written.add(within + _core.encode_key(key) + ".memmap")
 
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
-        """Inspects the tensors of a node that are not loaded; loads the nodes directly below it."""
+        """Inspects the tensors of a node that are not loaded; loads the nodes directly below it.
+
+        Does nothing unless the node is mapped from a folder with mode "r+".
+        """
         disk = folders.disk_of(node)
         if disk is None or not isinstance(disk.opened, folders.MemmapFolder) or disk.mode != "r+":
             return
@@ -157,7 +161,7 @@ def _is_whole(tensor: Any, file: Any) -> bool:
 
 
 def _is_all(tensor: Any, file: Any) -> bool:
-    """True for a tensor of all bytes of its file, of which a save therefore loses none."""
+    """True if a tensor has all bytes of its file, so that replacing the file loses none."""
     return _is_whole(tensor, file) and tensor.nbytes == os.path.getsize(file.path)
 
 
@@ -217,7 +221,7 @@ def _refuse(survey: _Targets) -> None:
 
 
 def _refuse_overwritten(survey: _Targets) -> None:
-    """Raises RuntimeError for a tensor of a file that is written, in place, before or with it."""
+    """Raises RuntimeError if a write in place would overwrite a file in `survey.sources`."""
     for key, file in survey.sources:
         if os.path.relpath(file, survey.target) in survey.written:
             raise RuntimeError(

@@ -177,7 +177,7 @@ def _parsed_to(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     for name in ("non_blocking_pin", "num_threads", "inplace"):
         kwargs.pop(name, None)
     if kwargs:
-        raise TypeError(f"to: expected a device or a dtype, found {sorted(kwargs)}")
+        raise TypeError(f"to: unexpected keyword arguments {sorted(kwargs)}")
     for arg in args:
         if isinstance(arg, torch.dtype):
             dtype = arg

@@ -66,7 +66,8 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
-            With a lazy stack among TensorDicts, only the numbers of batch dimensions must be equal.
+            With a lazy stack among TensorDicts, only the numbers of batch dimensions must be equal,
+            unless all are lazy stacks of one stack dimension and length.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -287,7 +288,8 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
         dim: The new dimension; ignored for a stack, which has its own.
 
     Returns:
-        TensorDict: With one batch dimension more than each of the TensorDicts.
+        TensorDict: With one batch dimension more than each of the TensorDicts; a lazy stack if one
+        of them is a lazy stack.
 
     Raises:
         ValueError: If `dim` is missing for a list.
@@ -650,8 +652,9 @@ def assert_close(
         bool: True.
 
     Raises:
-        AssertionError: If two tensors differ in dtype, device, layout, shape or value, or one of
-            two entries is a node or a tensor and the other is not. The message names the key.
+        AssertionError: If two tensors differ in dtype, device, layout, shape or value, or the
+            entries of a key are of different kinds: node, tensor, other value. The message names
+            the key.
         KeyError: If keys differ and `intersection` is false.
         TypeError: If `actual` or `expected` is neither a TensorDict nor a tensorclass.
         ValueError: If only one of `rtol` and `atol` is given.

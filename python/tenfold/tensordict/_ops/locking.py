@@ -1,5 +1,6 @@
 """Locking: a TensorDict whose entries can be neither added, replaced nor deleted.
 
+In-place methods such as `set_` still write into tensors, and replace values that are not tensors.
 Also the ``with`` statement, which restores the lock state, undoes `to_module`, or closes an opened
 tree.
 """

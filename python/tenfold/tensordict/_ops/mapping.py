@@ -330,7 +330,7 @@ def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = Fal
     path = path_of(key)
     node = node_above(td, path)
     there = None if isinstance(node, stacked()) else node._entry(path[-1])
-    if isinstance(there, UnbatchedTensor):  # `index` is one of the tensor
+    if isinstance(there, UnbatchedTensor):  # `index` selects elements of the tensor, not rows
         _write_at(there.data, value, index)
     else:
         node._overwrite_at(path[-1], value, index)

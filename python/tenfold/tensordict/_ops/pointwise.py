@@ -106,8 +106,9 @@ def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
 def _broadcast(td: Like, *operands: Any) -> tuple[Like, list[Any]]:
     """Expands a node and its operands to one batch size, if an operand has dimensions.
 
-    Returns the node and the operands; arrays are converted to tensors, tensorclasses to nodes. An
-    operand that is a node of batch size [], or of that of `td`, is no reason to expand the others.
+    Returns the node and the operands; arrays are converted to tensors, tensorclasses to nodes. If
+    each operand is a number, a 0-d tensor, or a node with batch size [] or that of `td`, nothing is
+    expanded.
 
     Raises:
         RuntimeError: If the batch sizes and shapes do not broadcast.
@@ -510,13 +511,13 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
     for key, entry in mine.items():
         value = theirs.get(key, NOTHING) if is_tree else other
         if value is NOTHING and pad is None:
-            raise KeyNotFoundError(f'where: no key "{key}" in the other one, and no pad value')
+            raise KeyNotFoundError(f'where: no key "{key}" in other, and no pad value')
         items[key] = _chosen(torch, condition, entry, value, pad)
     for key, entry in theirs.items():
         if key in mine:
             continue
         if pad is None:
-            raise KeyNotFoundError(f'where: no key "{key}" in the first one, and no pad value')
+            raise KeyNotFoundError(f'where: no key "{key}" in the TensorDict, and no pad value')
         items[key] = _chosen(torch, ~condition, entry, NOTHING, pad)
     return td._with_entries(items)
 

@@ -27,9 +27,10 @@ def _reduced(
     td: Any, op: Callable[..., Any], dim: Any, keepdim: Any, reduce: bool | None,
     lead: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
-    """`op(tensor, dim, keepdim)` of every tensor; see `TensorLike.sum` for the arguments.
+    """`op(tensor, dim, keepdim)` of every tensor or, with `reduce`, of all tensors together.
 
-    `lead`: the lengths of the leading dimensions that `op` adds.
+    See `TensorLike.sum` for the arguments. `lead`: the lengths of the leading dimensions that `op`
+    adds.
     """
     torch = need_torch("reduction")
     keep = keepdim is True

@@ -200,8 +200,8 @@ def squeeze(td: Like, dim: int | None) -> Like:
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
     """Removes several dimensions of length 1, from the last to the first.
 
-    Values that are not tensors are reshaped in nodes below, as in tensordict: there, a stack of one
-    value stays a stack.
+    As in tensordict, a stack of one value that is not a tensor remains a stack in nodes below `td`,
+    but may become the value itself in `td`. See `ValueRows.squeeze_all`.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -236,7 +236,7 @@ def atleast_3d(td: Like) -> Like:
 
 
 def sizes(args: tuple[Any, ...], whole: Any) -> tuple[int, ...]:
-    """Sizes given as arguments or one sequence; `whole`, another argument, if there are none."""
+    """Sizes given as separate arguments or as one sequence; without them, those in `whole`."""
     if not args and whole is not None:
         args = (whole,)
     if len(args) == 1 and not isinstance(args[0], int):

@@ -62,7 +62,7 @@ _table: dict[Any, Callable[..., Any]] = {}
 def call(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Implements ``__torch_function__``: calls our function for `func`, a function of torch.
 
-    Returns NotImplemented if there is none.
+    Returns NotImplemented if we have no function for `func`.
     """
     table = _table or _filled()
     ours = table.get(func)

@@ -351,7 +351,10 @@ def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[A
 
 
 def with_classes(cls: Any, node: Any) -> Any:
-    """`node`, or a shallow copy in which fields annotated with a tensorclass are of that class."""
+    """`node`, or a shallow copy in which fields annotated with a tensorclass are of that class.
+
+    A TensorDict remains one if it has a key that is not a field of the class.
+    """
     made = node
     for name in cls._field_names:
         entry = node._entry(name) if node._has(name) else None
@@ -490,11 +493,11 @@ class FileMethods:
 
     @classmethod
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
-        """Loads a folder as an object of this class, if it was saved by a class of this name.
+        """Loads a folder or archive that this class saved, as an object of this class.
 
         The class that saved a folder (not an archive) may also be one of the same name in another
-        module, unless this process has defined that class. Other trees are loaded as what they are:
-        a TensorDict, or an object of another class.
+        module, unless that class is defined in this process or was local to a function. Other trees
+        are loaded as TensorDicts, or as objects of the class that saved them.
 
         Args:
             prefix: The folder, or a ``.tdz`` archive.
@@ -524,7 +527,7 @@ class FileMethods:
 def _claim(cls: Any, prefix: str) -> None:
     """Registers `cls` for a folder saved by a class of the same name in another module.
 
-    Does nothing if a class is registered under the saved name.
+    Does nothing if a class is registered under the saved name, or if a function defined the class.
     """
     if not os.path.isdir(prefix):
         return  # an archive; or the loader reports the error

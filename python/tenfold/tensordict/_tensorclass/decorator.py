@@ -118,10 +118,12 @@ def tensorclass(
     Args:
         cls: The class.
         autocast: Cast the values of fields to their annotations.
-        frozen: Fields cannot be assigned, and the constructor locks the object.
+        frozen: Fields cannot be assigned, and the constructor locks the object unless it gets
+            ``lock=False``.
         nocast: Do not convert numbers and arrays to tensors.
         shadow: Allow fields that hide members of TensorDict, for example ``batch_size``.
-        tensor_only: Annotations may only name classes of tensors, classes of trees, and None.
+        tensor_only: Annotations may only name classes of tensors, TensorDicts, tensorclasses and
+            None.
         skip_post_init_on_rebuild: Call ``__post_init__`` only for new data, not for the results of
             indexing, ``clone`` and other methods.
         cast_filter: A function of path and tensor that returns whether ``to``, ``float()``, ...
@@ -264,7 +266,10 @@ _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 
 def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
-    """The local variables of the calling functions; none unless a function defines the class."""
+    """The local variables of the calling functions; none unless a function defines the class.
+
+    Skips further callers after 10,000 names.
+    """
     if "<locals>" not in cls.__qualname__:
         return {}
     found: dict[str, Any] = {}

@@ -504,7 +504,8 @@ def _fill_unset(obj: Any) -> None:
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
     """Creates the TensorDict of an object; returns false if an outer ``__init__`` has done so.
 
-    Then batch size, device and names, if any of them is given, are set in a copy.
+    If it has, and a batch size, device or names are given, a copy with these replaces the
+    TensorDict.
     """
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])

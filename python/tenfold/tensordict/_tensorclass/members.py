@@ -299,7 +299,7 @@ def _operand(obj: Any, other: Any) -> Any:
 
 
 class TreeMethods:
-    """`to_dict`, `to_tensordict`, `select`, `rename_keys`, `update` and its relatives."""
+    """`to_dict`, `to_tensordict`, `select`, `rename_keys`, `replace`, `update`, `update_`."""
 
     def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> dict[str, Any]:
         """Returns the fields as a dict, with nested objects as dicts; see `TensorDict.to_dict`.
