@@ -176,7 +176,8 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
     size = distributed.get_world_size(group)
     if size < 1:
         raise ValueError(
-            f"{owner}: process group: expected one with this process, found one without it"
+            f"{owner}: process group: expected a group that contains this process, found one "
+            "that does not"
         )
     if size == 1:
         return [alone() for _ in range(count)]

@@ -76,7 +76,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         return int(self._projected()._native.num_bytes())
 
     def supports_projection_pushdown(self) -> bool:
-        """True: unused columns are not read."""
+        """True: unused columns are not read, except the first one if no column is used."""
         return True
 
     def _projected(self) -> Dataset:
@@ -94,7 +94,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into at most `parallelism` ranges; more if these would be too large.
+        """Splits the rows into `parallelism` or fewer ranges, or more if they would be too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.

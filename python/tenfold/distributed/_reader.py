@@ -81,7 +81,7 @@ class StorageReader(HasPath, _StorageReader):
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
         self.verify: bool = boolean("storage reader: verify", verify)
-        # The tensors, the entries by name, and whether it is a single value, which has no name.
+        # The tensors, the entries by name, and whether the checkpoint is a single unnamed value.
         self._opened: tuple[_core.Boxes, Stored, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def _metadata_of(stored: Stored) -> dict[str, Any]:
 
 
 class _Reads:
-    """Parts of tensors that are read together, thousands in one call."""
+    """Parts of tensors that are read together, up to 16,384 in one call."""
 
     def __init__(self, boxes: _core.Boxes) -> None:
         self._boxes = boxes

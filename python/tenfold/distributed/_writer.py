@@ -94,11 +94,12 @@ class StorageWriter(HasPath, _StorageWriter):
 
     The coordinator creates one ``.safetensors`` file, the shards of an index, or one folder of
     memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
-    it. When all ranks have written, checksummed and synced their shards, the coordinator replaces
-    `path` by one rename. So `path` has the complete old version or the complete new one at any
-    moment, also if a rank dies or runs out of space. (If the file system cannot exchange two names,
-    a folder is replaced by two renames. After a crash between them, the next open, load or save
-    restores the old version.) The next save removes the leftovers of a failed one.
+    it. When all ranks have written their shards (and, with `checksums` and `durable`, computed the
+    checksums and synced the files), the coordinator replaces `path` by one rename. So `path` has
+    the complete old version or the complete new one at any moment, also if a rank dies or runs out
+    of space. (If the file system cannot exchange two names, a folder is replaced by two renames.
+    After a crash between them, the next open, load or save restores the old version.) The next save
+    removes the leftovers of a failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and

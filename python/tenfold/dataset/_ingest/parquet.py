@@ -159,7 +159,7 @@ class ParquetFooter:
 
 
 def _wanted(names: list[str], options: IngestOptions) -> list[str]:
-    """The requested columns, and records that contain requested columns."""
+    """The requested columns, and records that contain them; all columns if none are requested."""
     if options.columns:
         return [
             name
