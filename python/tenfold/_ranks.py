@@ -62,7 +62,7 @@ class Ranks:
     def run(
         self, call: str, work: Callable[[], T], send: Callable[[T], Any] = lambda result: None
     ) -> tuple[T, list[Any]]:
-        """Runs `work` on every rank; if it fails on one, it fails on all of them.
+        """Runs `work` on every rank. If it fails on one rank, all ranks raise an error.
 
         Args:
             call: Name of the call, which must be the same on all ranks.

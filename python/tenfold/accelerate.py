@@ -241,8 +241,9 @@ def on_all(function: Callable[[], Result]) -> Result:
 def raise_on_all(error: Exception | None) -> None:
     """Raises an error in every process if one of them passes an error. Waits for all processes.
 
-    That process raises its own error, the others one that names the process, of the same class, a
-    base class or RuntimeError. On XLA, where objects cannot be gathered, the others do not raise.
+    The failed process raises its own error. The others raise an error of the same class, a base
+    class or RuntimeError, which names the failed process; on XLA, where objects cannot be gathered,
+    they do not raise.
     """
     state = PartialState()
     if state.distributed_type == DistributedType.XLA:

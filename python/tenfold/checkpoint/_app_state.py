@@ -216,7 +216,7 @@ class Restoring:
                 that were loaded before it.
             OSError: ENOENT or ESTALE, if another process removed the step.
             RuntimeError: If an object raises an error after others were loaded; the message names
-                those. An error of the first object is raised unchanged.
+                the loaded ones. An error of the first object is raised unchanged.
         """
         for name in self._names:
             try:

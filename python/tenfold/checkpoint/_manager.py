@@ -465,7 +465,7 @@ class CheckpointManager:
             OSError: If a system call failed; for `discard_later`, if another process writes into
                 the directory.
             RuntimeError: If an object raises an error after others were loaded; the message names
-                these.
+                the loaded ones.
 
         Example:
             >>> manager.restore({"model": model}, keys="model").step

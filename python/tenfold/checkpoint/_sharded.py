@@ -54,7 +54,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """The states; in those with DTensors, placeholders without data replace the tensors."""
+    """The states. In a state with DTensors, placeholders without data replace the tensors."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()

@@ -279,7 +279,7 @@ class Growing(Closing):
         if self._mode == "r+":
             return
         raise UnsupportedError(
-            f'data set: {what}: expected one opened with mode "r+", found mode "{self._mode}"; '
+            f'data set: {what}: expected a data set opened with mode "r+", found "{self._mode}"; '
             'Dataset(path, mode="r+")'
         )
 

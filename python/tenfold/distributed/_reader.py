@@ -254,12 +254,12 @@ def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
 
 
 def _tensors_in(value: Any) -> Iterator[StoredTensor]:
-    """The tensors of a value: itself, or those in containers."""
+    """The tensors of a value: the value itself, or the tensors in its nested containers."""
     return (part for part in _parts_of(value) if isinstance(part, StoredTensor))
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """The tensors and plain values of a value: itself, or those in containers."""
+    """The tensors and plain values in nested containers; a value without containers itself."""
     if isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _parts_of(item)
